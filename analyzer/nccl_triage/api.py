@@ -1,0 +1,42 @@
+"""The Python interface: ``from nccl_triage import diagnose``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from nccl_triage.diagnosis import excerpts
+from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.engine import load
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.execution import local
+from nccl_triage.ingest.sources import find_sources
+
+PathLike = str | Path
+
+
+def diagnose(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    rules: RuleSet | None = None,
+    rules_dirs: Sequence[Path] = (),
+    jobs: int = 1,
+    stdin: BinaryIO | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Diagnosis:
+    """Diagnose the logs of one job: files, folders, globs or ``-``.
+
+    Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
+    """
+    started = time.monotonic()
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
+    sources, notes = find_sources([str(path) for path in given], stdin)
+    observations = local.scan_sources(sources, ruleset, jobs=jobs, progress=progress)
+    observations.notes.extend(note for note in notes if note not in observations.notes)
+    diagnosis = diagnose_observations(observations, ruleset)
+    diagnosis.excerpts = excerpts.collect(diagnosis, sources)
+    diagnosis.seconds = round(time.monotonic() - started, 3)
+    return diagnosis

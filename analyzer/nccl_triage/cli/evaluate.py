@@ -1,0 +1,38 @@
+"""``nccl-triage evaluate``: score labelled cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccl_triage.cli import options
+
+
+@click.command("evaluate")
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "chosen", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--misses/--no-misses", default=True, help="List the cases that were wrong.")
+@options.rules_options
+@options.debug_option
+def command(
+    folders: tuple[Path, ...], chosen: str, misses: bool, rules_dirs: tuple[Path, ...], debug: bool
+) -> None:
+    """Score the diagnoses of labelled cases (folders with cases.jsonl) beside two naive baselines."""
+    from nccl_triage.engine import load
+    from nccl_triage.evaluation import cases, run, table
+
+    rules = load.load(rules_dirs)
+    results: list[tuple[str, Any, Any]] = []
+    for folder in folders:
+        outcomes, baselines = run.run(cases.read(folder), rules)
+        results.append((folder.name, outcomes, baselines))
+    if chosen == "json":
+        import orjson
+
+        click.echo(orjson.dumps(table.as_data(results), option=orjson.OPT_INDENT_2).decode())
+    elif chosen == "markdown":
+        click.echo(table.markdown(results))
+    else:
+        click.echo(table.text(results, misses))

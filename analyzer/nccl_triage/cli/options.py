@@ -1,0 +1,89 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccl_triage.errors import OutputError
+
+Decorator = Callable[[Any], Any]
+
+
+def rules_options(function: Any) -> Any:
+    """Add ``--rules`` (repeatable)."""
+    return click.option(
+        "--rules",
+        "rules_dirs",
+        multiple=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Add the rules of this folder (repeatable).",
+    )(function)
+
+
+def language_option(function: Any) -> Any:
+    """Add ``--lang``."""
+    return click.option(
+        "--lang",
+        type=click.Choice(["auto", "en", "zh"]),
+        default="auto",
+        show_default=True,
+        help="Language of texts for people; ids, JSON keys and log lines stay as they are.",
+    )(function)
+
+
+def debug_option(function: Any) -> Any:
+    """Add ``--debug``."""
+    return click.option("--debug", is_flag=True, help="Show tracebacks of errors.")(function)
+
+
+def language(choice: str) -> str:
+    """Return en or zh for ``--lang``; auto asks the locale."""
+    if choice != "auto":
+        return choice
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        value = os.environ.get(name, "")
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
+
+
+def use_color(stream: Any = None) -> bool:
+    """Tell whether to colour a stream: NO_COLOR and FORCE_COLOR decide before the terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    target = stream if stream is not None else sys.stdout
+    return bool(target.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: Any = None) -> int | None:
+    """Return the terminal's width, or None when the stream is none (then nothing is folded)."""
+    target = stream if stream is not None else sys.stdout
+    if not target.isatty():
+        return None
+    try:
+        return os.get_terminal_size(target.fileno()).columns
+    except OSError:
+        return 80
+
+
+def write_file(path: Path, data: bytes, force: bool) -> None:
+    """Write a result atomically and privately; an existing file needs ``--force``."""
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already", remedy="add --force to overwrite it")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {path}", cause=error.strerror or str(error)) from None

@@ -1,0 +1,94 @@
+"""``nccl-triage rules list|show|test``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nccl_triage.cli import options
+from nccl_triage.errors import RuleError, UsageError
+
+
+@click.group("rules")
+def command() -> None:
+    """List, show and test rules."""
+
+
+@command.command("list")
+@click.option("--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True)
+@click.option("--format", "chosen", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.rules_options
+@options.language_option
+@options.debug_option
+def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> None:
+    """List the causes and signatures in use."""
+    from nccl_triage.engine import load
+
+    rules = load.load(rules_dirs)
+    language = options.language(lang)
+    rows: list[dict[str, str]] = []
+    if kind in ("causes", "all"):
+        rows += [
+            {"kind": "cause", "id": c.id, "group": c.family, "text": c.title[language], "where": c.where}
+            for c in rules.causes.values()
+        ]
+    if kind in ("signatures", "all"):
+        rows += [
+            {"kind": "signature", "id": s.id, "group": s.role, "text": s.meaning, "where": s.where}
+            for s in rules.signatures.values()
+        ]
+    if chosen == "json":
+        import orjson
+
+        click.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        return
+    for row in rows:
+        click.echo(f"{row['id']:44} {row['group']:14} {row['text'].splitlines()[0]}")
+
+
+@command.command("show")
+@click.argument("rule")
+@options.rules_options
+@options.debug_option
+def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
+    """Show the definition of one cause or signature."""
+    from nccl_triage.engine import load
+    from nccl_triage.engine.definition import definition
+
+    rules = load.load(rules_dirs)
+    found = rules.causes.get(rule) or rules.signatures.get(rule)
+    if found is None:
+        raise UsageError(f"there is no rule {rule!r}", remedy="nccl-triage rules list")
+    click.echo(f"# {found.where}")
+    click.echo(definition(found.where, rule))
+
+
+@command.command("test")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--healthy", type=click.Path(path_type=Path), multiple=True, help="Also run over these healthy logs.")
+@options.debug_option
+@click.pass_context
+def test(ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...], debug: bool) -> None:
+    """Test rules by their samples, lint them, and run them over healthy logs.
+
+    FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
+    """
+    from nccl_triage.engine import load
+    from nccl_triage.engine.suite import check_all
+
+    try:
+        rules = load.load(folders)
+    except RuleError as error:
+        click.echo("\n".join(error.lines()))
+        ctx.exit(1)
+    findings = check_all(rules, [*healthy])
+    for finding in findings:
+        click.echo(finding.show())
+    errors_ = sum(finding.severity == "error" for finding in findings)
+    samples = sum(len(s.match_samples) + len(s.not_samples) for s in rules.signatures.values())
+    click.echo(
+        f"{len(rules.signatures)} signatures with {samples} samples, {len(rules.causes)} causes: "
+        + (f"{errors_} errors" if errors_ else "all well")
+    )
+    ctx.exit(1 if errors_ else 0)

@@ -1,0 +1,165 @@
+"""A case: the observations in order, who is who, and facts derived on demand.
+
+Order inside one source is certain. Across sources it rests on time stamps, which come from different clocks: it is
+used where all sources have them, and otherwise sources stand one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from nccl_triage.diagnosis.identity import Identity
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Event, Observations
+from nccl_triage.parsers import times
+
+
+@dataclass(slots=True)
+class Fact:
+    """A derived fact and the events that it rests on."""
+
+    value: Any
+    events: list[Event] = field(default_factory=list)
+
+
+FactFunction = Callable[["Case"], Fact | None]
+_REGISTRY: dict[str, tuple[FactFunction, str]] = {}
+
+
+def fact(name: str, meaning: str) -> Callable[[FactFunction], FactFunction]:
+    """Register a function as the maker of a fact; ``meaning`` says what its value is."""
+
+    def register(function: FactFunction) -> FactFunction:
+        if name in _REGISTRY:
+            raise ValueError(f"two makers of the fact {name}")
+        _REGISTRY[name] = (function, meaning)
+        return function
+
+    return register
+
+
+def fact_names() -> dict[str, str]:
+    """Return every fact and its meaning."""
+    from nccl_triage.diagnosis import facts
+
+    facts.load_all()
+    return {name: meaning for name, (_, meaning) in sorted(_REGISTRY.items())}
+
+
+class Case:
+    """Everything that conditions and culprit methods may ask about one failed (or healthy) job."""
+
+    def __init__(self, observations: Observations, rules: RuleSet) -> None:
+        from nccl_triage.diagnosis import facts
+
+        facts.load_all()
+        self.observations = observations
+        self.rules = rules
+        self.events = _in_order(observations)
+        self._position = {id(event): index for index, event in enumerate(self.events)}
+        self._by_signature: dict[str, list[Event]] = {}
+        for event in self.events:
+            self._by_signature.setdefault(event.signature, []).append(event)
+        self._globs: dict[str, list[str]] = {}
+        self._facts: dict[str, Fact | None] = {}
+        self.identity = Identity(observations, self.events)
+
+    def signatures(self, pattern: str) -> list[str]:
+        """Return the ids seen that a name or glob stands for."""
+        found = self._globs.get(pattern)
+        if found is None:
+            if any(char in pattern for char in "*?["):
+                found = [name for name in self._by_signature if fnmatchcase(name, pattern)]
+            else:
+                found = [pattern] if pattern in self._by_signature else []
+            self._globs[pattern] = found
+        return found
+
+    def of(self, *patterns: str) -> list[Event]:
+        """Return the kept events of signatures (names or globs), in order."""
+        names = {name for pattern in patterns for name in self.signatures(pattern)}
+        if len(names) == 1:
+            return self._by_signature[names.pop()]
+        found = [event for name in names for event in self._by_signature[name]]
+        found.sort(key=self.position)
+        return found
+
+    def count(self, *patterns: str) -> int:
+        """Return how often the signatures were seen, kept or not."""
+        names = {name for pattern in patterns for name in self.signatures(pattern)}
+        return sum(self.observations.count(name) for name in names)
+
+    def position(self, event: Event) -> int:
+        """Return the place of an event in the order of the case."""
+        return self._position.get(id(event), len(self.events))
+
+    def rank(self, event: Event) -> int | None:
+        """Return the global rank of an event, or None."""
+        return self.identity.rank_of(event)
+
+    def host(self, event: Event) -> str | None:
+        """Return the host of an event, or None."""
+        return self.identity.host_of(event)
+
+    def ranks(self, events: Iterable[Event]) -> list[int]:
+        """Return the distinct known ranks of events, sorted."""
+        return sorted({rank for event in events if (rank := self.rank(event)) is not None})
+
+    def fact(self, name: str) -> Fact | None:
+        """Return a fact, or None when it cannot be derived; made once."""
+        if name not in self._facts:
+            self._facts[name] = None  # a fact that asks for itself gets None
+            maker = _REGISTRY.get(name)
+            self._facts[name] = maker[0](self) if maker else None
+        return self._facts[name]
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Return the value of a fact, or the default."""
+        found = self.fact(name)
+        return default if found is None else found.value
+
+
+def _in_order(observations: Observations) -> list[Event]:
+    events = observations.all_events()
+    sources = {event.source for event in events}
+    if len(sources) <= 1:
+        return events
+    stamped: dict[str, float | None] = {}
+    keyed: list[tuple[float, str, int, Event]] = []
+    for event in events:
+        time = event.context.time
+        if time is not None and times.has_year(time):
+            last = stamped.get(event.source)
+            stamped[event.source] = max(time, last) if last is not None else time
+        elif time is not None and event.source not in stamped:
+            stamped[event.source] = time
+    if any(source not in stamped for source in sources):
+        # A source without any stamp: nothing orders it against the others.
+        return _by_share(events, observations)
+    current: dict[str, float] = {}
+    for event in events:
+        time = event.context.time
+        if time is not None:
+            current[event.source] = max(time, current.get(event.source, time))
+        keyed.append((current.get(event.source, 0.0), event.source, event.line, event))
+    # Events before a source's first stamp get that stamp.
+    first: dict[str, float] = {}
+    for value, source, _, _ in keyed:
+        if value and source not in first:
+            first[source] = value
+    ordered = sorted(keyed, key=lambda k: (k[0] or first.get(k[1], 0.0), k[1], k[2]))
+    return [event for *_, event in ordered]
+
+
+def _by_share(events: list[Event], observations: Observations) -> list[Event]:
+    """Order events of unstamped sources by how far into their source they stand."""
+
+    def share(event: Event) -> tuple[float, str, int]:
+        info = observations.sources.get(event.source)
+        lines = info.lines if info is not None and info.lines else event.line
+        return (event.line / max(1, lines), event.source, event.line)
+
+    return sorted(events, key=share)

@@ -1,0 +1,279 @@
+"""Who did it: methods by which a cause finds its rank, host or pair of hosts.
+
+A cause lists method names; the first that finds somebody wins. A new method is one function here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts.network import announced, parse
+from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.engine.schema import WEIGHTS
+from nccl_triage.events import Event
+
+#: More ranks than this are a property of the job, not culprits.
+MAX_CULPRITS = 8
+
+
+@dataclass(slots=True)
+class Culprit:
+    """A suspect and why it is one."""
+
+    rank: int | None
+    host: str | None
+    address: str | None
+    pid: int | None
+    gpu: int | None
+    why: dict[str, str]
+
+
+Method = Callable[[Case, Weighed], list[Culprit]]
+METHODS: dict[str, Method] = {}
+
+
+def method(name: str) -> Callable[[Method], Method]:
+    """Register a culprit method."""
+
+    def register(function: Method) -> Method:
+        METHODS[name] = function
+        return function
+
+    return register
+
+
+def find(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Return the culprits by the first method of the cause that finds any."""
+    for name in weighed.cause.culprit:
+        found = METHODS[name](case, weighed)
+        if found:
+            return found[:MAX_CULPRITS]
+    return []
+
+
+def _of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
+    info = case.identity.ranks.get(rank)
+    pid = next(iter(info.pids)) if info is not None and len(info.pids) == 1 else None
+    return Culprit(
+        rank=rank,
+        host=info.host if info is not None else None,
+        address=info.address if info is not None else None,
+        pid=pid,
+        gpu=info.gpu if info is not None else None,
+        why={"en": en, "zh": zh},
+    )
+
+
+def _of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
+    rank = case.rank(event)
+    if rank is not None:
+        found = _of_rank(case, rank, en, zh)
+        found.host = found.host or case.host(event)
+        return found
+    context = event.context
+    return Culprit(None, case.host(event), context.address, context.pid, context.gpu, {"en": en, "zh": zh})
+
+
+def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:
+    ranks = case.value(name)
+    if not ranks or not isinstance(ranks, list):
+        return []
+    return [_of_rank(case, rank, en, zh) for rank in ranks if isinstance(rank, int) and rank >= 0]
+
+
+def _strongest(weighed: Weighed) -> list[Event]:
+    items = sorted(weighed.for_items, key=lambda c: -WEIGHTS[c.evidence.weight])
+    return [event for item in items for event in item.events]
+
+
+@method("none")
+def _none(case: Case, weighed: Weighed) -> list[Culprit]:
+    return []
+
+
+@method("evidence")
+def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The process that printed the strongest evidence first."""
+    for event in _strongest(weighed):
+        if case.rank(event) is not None or case.host(event) or event.context.address:
+            return [
+                _of_event(case, event, "printed the deciding line", "打印了决定性的那一行")
+            ]
+    return []
+
+
+@method("evidence-host")
+def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host (not the rank) that printed the strongest evidence."""
+    for event in _strongest(weighed):
+        host = case.host(event)
+        if host or event.context.address:
+            why = {"en": "the deciding line comes from this host", "zh": "决定性的那一行来自这台主机"}
+            return [Culprit(None, host, event.context.address, None, event.context.gpu, why)]
+    return []
+
+
+@method("named-rank")
+def _named(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that the strongest evidence names in its text."""
+    for event in _strongest(weighed):
+        for name in ("culprit_rank", "rank", "lagging_rank"):
+            number = event.number(name)
+            if number is not None:
+                return [_of_rank(case, int(number), "named by the deciding line", "决定性的那一行点名了它")]
+    return []
+
+
+@method("named-ranks")
+def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The list of ranks that the strongest evidence names in its text (``ranks`` field: "1, 3")."""
+    for event in _strongest(weighed):
+        text = event.fields.get("ranks")
+        if text:
+            ranks = [int(part) for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if part.isdigit()]
+            if ranks:
+                return [_of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
+    return []
+
+
+@method("named-host")
+def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host or address that the strongest evidence names in its text."""
+    for event in _strongest(weighed):
+        for name in ("host", "node", "address", "ip", "peer", "nodes"):
+            value = event.fields.get(name)
+            if value:
+                why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
+                address = value if parse(value) is not None else None
+                host = case.identity.host_of_address(value) if address else value
+                return [Culprit(None, host or value, address, None, None, why)]
+    return []
+
+
+@method("exception")
+def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that raised the first application exception."""
+    found = _ranks(case, "exception.ranks", "raised the first exception", "最先抛出异常")
+    if found and case.value("exception.all_ranks"):
+        return []
+    return found[:1]
+
+
+@method("exit")
+def _exit(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank whose process died first."""
+    for name in ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks"):
+        found = _ranks(case, name, "its process died first", "它的进程最先退出")
+        if found:
+            return found
+    return []
+
+
+@method("aborted")
+def _aborted(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that aborted (SIGABRT) by itself."""
+    return _ranks(case, "process.aborted_ranks", "aborted on its own", "自行中止")
+
+
+@method("behind")
+def _behind(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that never entered the collective, by their counters."""
+    return _ranks(case, "collective.behind_ranks", "never entered the collective that the others wait in", "从未进入其他 rank 正在等待的集合操作")
+
+
+@method("silent")
+def _silent(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that report nothing while the others report errors."""
+    return _ranks(case, "progress.silent_ranks", "reported no error while the others timed out", "其他 rank 超时，它没有任何报错")
+
+
+@method("missing")
+def _missing(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks of the world that printed nothing."""
+    for name in ("progress.init_missing_ranks", "progress.missing_ranks"):
+        found = _ranks(case, name, "never appeared", "从未出现")
+        if found:
+            return found
+    return []
+
+
+@method("not-entered")
+def _not_entered(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that were ready and never entered."""
+    return _ranks(case, "progress.not_entered_ranks", "was ready and never entered the collective", "已就绪但从未进入集合操作")
+
+
+@method("late")
+def _late(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that arrived last."""
+    return _ranks(case, "collective.late_ranks", "arrived long after the others", "比其他 rank 晚到很久")
+
+
+@method("finished-early")
+def _finished(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that finished or left while others went on."""
+    for name in ("progress.finished_early_ranks", "process.clean_exit_ranks"):
+        found = _ranks(case, name, "left while the others went on", "其他 rank 仍在运行时它已离开")
+        if found:
+            return found
+    return []
+
+
+@method("busy")
+def _busy(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks whose last words were about long work."""
+    return _ranks(case, "progress.long_task_ranks", "was busy with long work", "当时正忙于耗时的工作")
+
+
+@method("minority")
+def _minority(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks whose operation, size or sequence number differs from the majority's."""
+    for name in ("mismatch.culprit_ranks", "collective.shape_mismatch", "collective.odd_ranks"):
+        found = _ranks(case, name, "runs another collective than the majority", "执行的集合操作与多数 rank 不同")
+        if found:
+            return found
+    return []
+
+
+@method("peer")
+def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host that most error lines name as their peer."""
+    counted: Counter[str] = Counter()
+    for item in weighed.for_items:
+        for event in item.events:
+            peer = event.fields.get("peer") or event.fields.get("remote") or event.fields.get("address")
+            if peer:
+                counted[peer.strip("[]")] += 1
+    if not counted:
+        return []
+    peer = counted.most_common(1)[0][0]
+    address = peer if parse(peer) is not None else None
+    host = case.identity.host_of_address(peer) if address else peer
+    why = {"en": "the peer that the error lines name", "zh": "报错行所指的对端"}
+    return [Culprit(None, host, address, None, None, why)]
+
+
+@method("two-networks")
+def _two(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The hosts whose addresses share no network."""
+    seen: dict[str, str] = {}
+    for host, _, ip, _ in announced(case):
+        address = parse(ip)
+        if host and address is not None and not address.is_loopback and not address.is_link_local:
+            seen[host] = ip
+    why = {"en": "its address shares no network with the other side", "zh": "其地址与对端不在同一网络"}
+    return [Culprit(None, host, ip, None, None, why) for host, ip in sorted(seen.items())][:4] if len(seen) > 1 else []
+
+
+@method("lone-host")
+def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one host among several whose ranks print the evidence."""
+    hosts = Counter(host for item in weighed.for_items for e in item.events if (host := case.host(e)) is not None)
+    if len(hosts) != 1 or len(case.identity.hosts) < 2:
+        return []
+    host = next(iter(hosts))
+    why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
+    return [Culprit(None, host, None, None, None, why)]

@@ -1,0 +1,80 @@
+"""Windows of the log around the lines that matter, read again from the sources."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from nccl_triage.diagnosis.model import Findings
+from nccl_triage.events import SourceInfo
+from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.sources import Source
+
+#: Lines shown before and after a marked line.
+AROUND = 4
+#: Windows and characters per line kept.
+MAX_WINDOWS = 24
+MAX_CHARACTERS = 600
+#: Lines beyond this in a source are not read again for an excerpt.
+MAX_READ = 5_000_000
+
+
+def _marks(diagnosis: Findings) -> dict[str, list[int]]:
+    marks: dict[str, list[int]] = defaultdict(list)
+    count = 0
+    for candidate in diagnosis.candidates[:2]:
+        for item in candidate.weighed.for_items:
+            for event in item.events[:4]:
+                if event.line not in marks[event.source] and count < MAX_WINDOWS:
+                    marks[event.source].append(event.line)
+                    count += 1
+    return {path: sorted(lines) for path, lines in marks.items() if lines}
+
+
+def _windows(lines: Sequence[int]) -> list[tuple[int, int, list[int]]]:
+    """Return (first, last, marks) of merged windows around marked lines."""
+    found: list[tuple[int, int, list[int]]] = []
+    for line in lines:
+        first, last = max(1, line - AROUND), line + AROUND
+        if found and first <= found[-1][1] + 1:
+            before = found.pop()
+            found.append((before[0], last, [*before[2], line]))
+        else:
+            found.append((first, last, [line]))
+    return found
+
+
+def collect(diagnosis: Findings, sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return the excerpts of a diagnosis; sources that cannot be read twice (pipes) give none."""
+    by_path = {source.path: source for source in sources}
+    excerpts: list[dict[str, Any]] = []
+    for path, lines in _marks(diagnosis).items():
+        source = by_path.get(path)
+        if source is None or not source.rereadable:
+            continue
+        windows = _windows(lines)
+        texts: dict[int, list[str]] = defaultdict(list)
+        try:
+            with source.open() as stream:
+                reader = LineReader(stream, SourceInfo(path))
+                for line in islice(reader, MAX_READ):
+                    if line.number > windows[-1][1]:
+                        break
+                    if any(first <= line.number <= last for first, last, _ in windows):
+                        texts[line.number].append(line.text[:MAX_CHARACTERS])
+        except OSError:
+            continue
+        for first, last, marks in windows:
+            numbers = [number for number in range(first, last + 1) if number in texts]
+            if numbers:
+                excerpts.append(
+                    {
+                        "path": path,
+                        "first_line": numbers[0],
+                        "lines": [" ".join(texts[number]) for number in numbers],
+                        "marks": [mark for mark in marks if mark in texts],
+                    }
+                )
+    return excerpts

@@ -1,0 +1,282 @@
+"""The stuck collective: who entered, who waits, who is missing, who disagrees.
+
+Rules of ``semantics`` (PyTorch ``ProcessGroupNCCL.cpp``): the sequence number and the enqueued/completed counters are
+per process group; a rank whose last enqueued number is below the stuck one never entered; a rank that timed out
+arrived early and is a victim; the clock of an operation starts when the CPU enqueues it, so line time minus the
+time that it ran is the moment of arrival.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+WATCHDOG = ("torch.watchdog_timeout", "torch.watchdog_timeout_old", "torch.blocking_wait_timeout", "torch.comm_aborted")
+COUNTERS = ("torch.watchdog_detected_*", "torch.timeout_at_work_23")
+GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "gloo.timeout", "training.collective_deadline")
+OBSERVED = ("torch.observed_signal", "torch.received_dump_signal", "torch.received_dump_signal_24", "torch.received_global_timeout_23")
+#: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
+_GARBAGE = 1 << 31
+
+
+@dataclass(slots=True)
+class Stuck:
+    """What one rank says about the operation that it is stuck in."""
+
+    rank: int | None
+    event: Event
+    seq: int | None = None
+    op: str | None = None
+    numel_in: int | None = None
+    numel_out: int | None = None
+    timeout_ms: int | None = None
+    elapsed_ms: int | None = None
+    enqueued: int | None = None
+    completed: int | None = None
+    group: str | None = None
+
+    @property
+    def arrival(self) -> float | None:
+        """When the rank enqueued the operation, in seconds of its own clock."""
+        time = self.event.context.time
+        return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
+
+
+def _integer(event: Event, *names: str) -> int | None:
+    for name in names:
+        value = event.number(name)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def stuck_ranks(case: Case) -> list[Stuck]:
+    """Return one record per rank that timed out, joined with its counters."""
+    found: dict[object, Stuck] = {}
+    for event in case.of(*WATCHDOG):
+        rank = case.rank(event)
+        key: object = rank if rank is not None else ("?", event.context.process_key())
+        if key in found and found[key].op is not None:
+            continue
+        found[key] = Stuck(
+            rank=rank,
+            event=event,
+            seq=_integer(event, "seq"),
+            op=event.fields.get("op") or event.fields.get("op_type"),
+            numel_in=_integer(event, "numel_in"),
+            numel_out=_integer(event, "numel_out"),
+            timeout_ms=_integer(event, "timeout_ms"),
+            elapsed_ms=_integer(event, "elapsed_ms", "ran_ms"),
+        )
+    for event in case.of(*COUNTERS):
+        rank = case.rank(event)
+        key = rank if rank is not None else ("?", event.context.process_key())
+        record = found.setdefault(key, Stuck(rank=rank, event=event, seq=_integer(event, "seq")))
+        if record.seq is None or record.seq == _integer(event, "seq"):
+            enqueued = _integer(event, "enqueued", "last_enqueued")
+            completed = _integer(event, "completed", "last_completed")
+            record.enqueued = enqueued if enqueued is not None and enqueued < _GARBAGE else None
+            record.completed = completed if completed is not None and completed < _GARBAGE else None
+            record.group = event.fields.get("pg_guid") or event.fields.get("pg_uid")
+    return list(found.values())
+
+
+def _shape(record: Stuck) -> tuple[object, ...]:
+    return (record.op, record.numel_in, record.numel_out)
+
+
+@fact("collective.stuck", "the records of the ranks that timed out in a collective")
+def _stuck(case: Case) -> Fact | None:
+    records = stuck_ranks(case)
+    return Fact(records, [record.event for record in records][:8]) if records else None
+
+
+@fact("collective.timed_out_ranks", "ranks that reported a time-out of a collective (watchdog or Gloo)")
+def _timed_out(case: Case) -> Fact | None:
+    events = case.of(*WATCHDOG, *GLOO_TIMEOUT)
+    if not events:
+        return None
+    return Fact(case.ranks(events), events[:6])
+
+
+@fact("collective.timeouts", "how many processes reported a time-out of a collective")
+def _timeouts(case: Case) -> Fact | None:
+    events = case.of(*WATCHDOG, *GLOO_TIMEOUT)
+    if not events:
+        return None
+    processes = {case.rank(e) if case.rank(e) is not None else e.context.process_key() for e in events}
+    return Fact(len(processes), events[:4])
+
+
+def _majority(case: Case, what: str) -> Fact | None:
+    records = case.value("collective.stuck")
+    if not records:
+        return None
+    values = [getattr(r, what) for r in records if getattr(r, what) is not None]
+    if not values:
+        return None
+    value = Counter(values).most_common(1)[0][0]
+    return Fact(value, [r.event for r in records if getattr(r, what) == value][:1])
+
+
+@fact("collective.op", "the operation that most ranks are stuck in")
+def _op(case: Case) -> Fact | None:
+    return _majority(case, "op")
+
+
+@fact("collective.seq", "the sequence number that most ranks are stuck at")
+def _seq(case: Case) -> Fact | None:
+    return _majority(case, "seq")
+
+
+@fact("collective.numel", "the number of input elements of the stuck operation")
+def _numel(case: Case) -> Fact | None:
+    return _majority(case, "numel_in")
+
+
+@fact("collective.timeout_ms", "the time-out of the stuck operation in milliseconds")
+def _timeout(case: Case) -> Fact | None:
+    found = _majority(case, "timeout_ms")
+    if found is not None:
+        return found
+    for event in case.of(*GLOO_TIMEOUT):
+        value = event.number("timeout_ms")
+        if value is not None:
+            return Fact(int(value), [event])
+    return None
+
+
+@fact("collective.early", "the stuck operation is among the first of its group (sequence number 3 or less)")
+def _early(case: Case) -> Fact | None:
+    seq = case.fact("collective.seq")
+    return Fact(seq.value <= 3, seq.events) if seq is not None else None
+
+
+@fact("collective.group_size", "the group's size as far as it follows from the log (NumelOut/NumelIn of gathers)")
+def _group_size(case: Case) -> Fact | None:
+    for record in case.value("collective.stuck") or []:
+        if record.op and "GATHER" in record.op and record.numel_in and record.numel_out:
+            return Fact(record.numel_out // record.numel_in, [record.event])
+        if record.op and "REDUCE_SCATTER" in record.op and record.numel_in and record.numel_out:
+            return Fact(record.numel_in // record.numel_out, [record.event])
+    return None
+
+
+def _same_place(records: list[Stuck]) -> dict[tuple[str | None, int], list[Stuck]]:
+    places: dict[tuple[str | None, int], list[Stuck]] = {}
+    for record in records:
+        if record.seq is not None and record.op is not None:
+            places.setdefault((record.group, record.seq), []).append(record)
+    return places
+
+
+@fact("collective.shape_mismatch", "at one sequence number ranks run different operations or sizes: the minority ranks")
+def _shape_mismatch(case: Case) -> Fact | None:
+    for records in _same_place(case.value("collective.stuck") or []).values():
+        shapes = Counter(_shape(record) for record in records)
+        if len(shapes) > 1:
+            common, number = shapes.most_common(1)[0]
+            odd = [r for r in records if _shape(r) != common] if number * 2 > len(records) else records
+            ranks = sorted({r.rank for r in odd if r.rank is not None})
+            return Fact(ranks or [-1], [r.event for r in odd][:3] + [r.event for r in records][:2])
+    return None
+
+
+@fact("collective.op_mismatch", "at one sequence number ranks run different operations (not only sizes)")
+def _op_mismatch(case: Case) -> Fact | None:
+    for records in _same_place(case.value("collective.stuck") or []).values():
+        if len({record.op for record in records}) > 1:
+            return Fact(True, [record.event for record in records][:4])
+    return None
+
+
+@fact("collective.seq_differs", "ranks of one group are stuck at different sequence numbers: the spread")
+def _seq_differs(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.seq is not None]
+    groups = {r.group for r in records if r.group}
+    numbers = {r.seq for r in records}
+    if len(groups) > 1 or len(numbers) < 2:
+        return None
+    spread = max(n for n in numbers if n is not None) - min(n for n in numbers if n is not None)
+    if spread > 1000:
+        return None  # different groups that the lines do not tell apart
+    return Fact(spread, [record.event for record in records][:4])
+
+
+@fact("collective.odd_ranks", "the minority among ranks stuck at different sequence numbers")
+def _odd_ranks(case: Case) -> Fact | None:
+    if case.fact("collective.seq_differs") is None:
+        return None
+    records = [r for r in case.value("collective.stuck") or [] if r.seq is not None and r.rank is not None]
+    counted = Counter(r.seq for r in records)
+    if len(counted) < 2 or counted.most_common(1)[0][1] * 2 <= len(records):
+        return None
+    common = counted.most_common(1)[0][0]
+    odd = [r for r in records if r.seq != common]
+    return Fact(sorted({r.rank for r in odd if r.rank is not None}), [r.event for r in odd][:3])
+
+
+@fact("collective.behind_ranks", "ranks whose last enqueued number is below the one that others are stuck at")
+def _behind(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.seq is not None]
+    if not records:
+        return None
+    by_group: dict[str | None, list[Stuck]] = {}
+    for record in records:
+        by_group.setdefault(record.group, []).append(record)
+    for members in by_group.values():
+        stuck_at = min(r.seq for r in members if r.seq is not None)
+        behind = [r for r in members if r.enqueued is not None and r.enqueued < stuck_at and r.rank is not None]
+        if behind:
+            return Fact(sorted({r.rank for r in behind if r.rank is not None}), [r.event for r in behind][:3])
+    observed = [e for e in case.of(*OBSERVED) if case.rank(e) is not None]
+    timed_out = {r.rank for r in records}
+    ranks = sorted({r for e in observed if (r := case.rank(e)) is not None and r not in timed_out})
+    if ranks and len(ranks) <= max(1, len(timed_out)):
+        return Fact(ranks, [e for e in observed if case.rank(e) in ranks][:3])
+    return None
+
+
+@fact("collective.all_entered", "every rank of the group entered the stuck operation with the same shape")
+def _all_entered(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.rank is not None and r.seq is not None]
+    size = case.value("collective.group_size") or case.identity.world_size
+    if not records or not size or size < 2:
+        return None
+    same = {(r.seq, _shape(r)) for r in records}
+    if len(same) == 1 and len({r.rank for r in records}) >= size:
+        return Fact(True, [r.event for r in records][:3])
+    return None
+
+
+@fact("collective.late_ranks", "ranks that arrived at the stuck operation much later than the rest")
+def _late(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.arrival is not None and r.rank is not None]
+    if len(records) < 3:
+        return None
+    arrivals = sorted(r.arrival for r in records if r.arrival is not None)
+    middle = arrivals[len(arrivals) // 2]
+    limit = max(30.0, 0.1 * (records[0].timeout_ms or 600_000) / 1000)
+    late = [r for r in records if r.arrival is not None and r.arrival - middle > limit]
+    if not late or len(late) * 2 > len(records):
+        return None
+    return Fact(sorted({r.rank for r in late if r.rank is not None}), [r.event for r in late][:3])
+
+
+@fact("collective.is_barrier", "the stuck operation is a barrier or a single scalar (one element)")
+def _is_barrier(case: Case) -> Fact | None:
+    numel, op = case.fact("collective.numel"), case.fact("collective.op")
+    if op is not None and op.value == "BARRIER":
+        return Fact(True, op.events)
+    return Fact(numel.value == 1, numel.events) if numel is not None else None
+
+
+@fact("collective.is_parameter_gather", "the stuck operation is a parameter gather of ZeRO-3 or FSDP")
+def _gather(case: Case) -> Fact | None:
+    op = case.fact("collective.op")
+    if op is None:
+        return None
+    return Fact(op.value in ("_ALLGATHER_BASE", "ALLGATHER_coalesced", "_ALLGATHER_BASE_COALESCED"), op.events)

@@ -1,0 +1,142 @@
+"""Python exceptions: which one is an application's own fault and came first, and which only report a broken peer."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+TRACEBACK = "python.traceback"
+LONE = ("python.exception_line",)
+
+_COMMUNICATION_TYPES = {
+    "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
+    "ConnectionRefusedError", "ConnectionAbortedError", "ActorDiedError", "RayActorError", "ActorUnavailableError",
+    "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OwnerDiedError", "LocalRayletDiedError",
+    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousTimeoutError", "ProcessExitedException",
+}  # fmt: skip
+_LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
+                   "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
+_COMMUNICATION = re.compile(
+    r"gloo/|NCCL (?:error|communicator)|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
+    r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
+    r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
+    r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"
+)
+_ENGINE = re.compile(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
+                     r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
+
+
+def kind_of(event: Event) -> str:
+    """Return the exception's class name without its module."""
+    name = event.fields.get("type") or event.fields.get("name") or event.text.split(":", 1)[0]
+    return name.rsplit(".", 1)[-1]
+
+
+def message_of(event: Event) -> str:
+    """Return the exception's message."""
+    return event.fields.get("message") or event.fields.get("why") or event.text
+
+
+def is_communication(event: Event) -> bool:
+    """Tell whether an exception only reports that communication with others failed."""
+    kind, message = kind_of(event), message_of(event)
+    return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
+
+
+def is_launcher(event: Event) -> bool:
+    """Tell whether an exception only reports that a child process or engine failed."""
+    return kind_of(event) in _LAUNCHER_TYPES or bool(_ENGINE.search(message_of(event)))
+
+
+def exceptions_of(case: Case) -> list[Event]:
+    """Return assembled tracebacks, and exception lines that belong to none of them."""
+    assembled = case.of(TRACEBACK)
+    covered = {(event.source, line) for event in assembled for line in range(event.line, event.last_line + 1)}
+    lone = [e for e in case.of(*LONE) if (e.source, e.line) not in covered]
+    ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
+    lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
+    return sorted([*assembled, *lone], key=case.position)
+
+
+def application_exceptions(case: Case) -> list[Event]:
+    """Return exceptions that are neither about communication nor about a child's failure, in order."""
+    return [e for e in exceptions_of(case) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
+
+
+def _harmless(event: Event) -> bool:
+    return kind_of(event).endswith(("Warning", "StopIteration")) or event.context.level in ("W", "WARNING", "INFO")
+
+
+@fact("exception.application", "the type of the first exception that is an application's own, not a victim's")
+def _first(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    if not found:
+        return None
+    return Fact(kind_of(found[0]), [found[0]])
+
+
+@fact("exception.message", "the message of the first application exception")
+def _message(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    return Fact(message_of(found[0]), [found[0]]) if found else None
+
+
+@fact("exception.ranks", "the ranks that raised an application exception, the first one first")
+def _ranks(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    ranks = list(dict.fromkeys(r for e in found if (r := case.rank(e)) is not None))
+    return Fact(ranks, found[:3]) if found else None
+
+
+@fact("exception.one_rank", "exactly one rank raised an application exception while others failed or waited")
+def _one_rank(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    ranks = {r for e in found if (r := case.rank(e)) is not None}
+    others = {r for e in case.events if e.role == "cascade" and (r := case.rank(e)) is not None} - ranks
+    return Fact(len(ranks) == 1 and bool(others), found[:1]) if found else None
+
+
+@fact("exception.all_ranks", "every rank with output raised the same application exception")
+def _all_ranks(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    if not found:
+        return None
+    first = kind_of(found[0])
+    ranks = {r for e in found if kind_of(e) == first and (r := case.rank(e)) is not None}
+    known = set(case.identity.ranks)
+    return Fact(len(ranks) > 1 and ranks >= known, found[:2])
+
+
+@fact("exception.user_frame", "the innermost frame of the user's own code in the first application exception")
+def _frame(case: Case) -> Fact | None:
+    for event in application_exceptions(case)[:1]:
+        frames = event.fields.get("user_frames")
+        if frames:
+            return Fact(frames.splitlines()[-1], [event])
+    return None
+
+
+@fact("exception.frames", "file names and functions of the user's frames in any exception, as one text")
+def _frames(case: Case) -> Fact | None:
+    found = [e for e in exceptions_of(case) if e.fields.get("user_frames")]
+    return Fact("\n".join(e.fields["user_frames"] for e in found), found[:2]) if found else None
+
+
+@fact("exception.communication_only", "all exceptions report broken communication only")
+def _communication_only(case: Case) -> Fact | None:
+    found = [e for e in exceptions_of(case) if not is_launcher(e)]
+    return Fact(all(is_communication(e) for e in found), found[:2]) if found else None
+
+
+@fact("exception.before_cascade", "an application exception stands before every symptom of another rank")
+def _before(case: Case) -> Fact | None:
+    found = application_exceptions(case)
+    if not found:
+        return None
+    rank = case.rank(found[0])
+    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE)
+               and (case.rank(e) != rank or rank is None)]  # fmt: skip
+    first = min((case.position(e) for e in cascade), default=len(case.events) + 1)
+    return Fact(case.position(found[0]) < first, found[:1])

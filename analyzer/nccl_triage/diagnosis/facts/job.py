@@ -1,0 +1,142 @@
+"""The job itself: launcher, frameworks, parallel layout, what kind of log this is; and batch arithmetic."""
+
+from __future__ import annotations
+
+from math import prod
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+
+@fact("job.world_size", "the number of ranks of the job")
+def _world(case: Case) -> Fact | None:
+    return Fact(case.identity.world_size, []) if case.identity.world_size else None
+
+
+@fact("job.ranks_seen", "how many different ranks printed something")
+def _seen(case: Case) -> Fact | None:
+    return Fact(len(case.identity.ranks), [])
+
+
+@fact("job.zero3", "parameters are sharded: DeepSpeed ZeRO-3 or FSDP is in use")
+def _sharded(case: Case) -> Fact | None:
+    frames = case.value("exception.frames") or ""
+    found = [
+        e for e in case.events
+        if e.signature in ("deepspeed.zero_stage3", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
+                           "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules", "torch.fsdp_frame")
+        or (e.signature == "python.traceback" and any(w in e.fields.get("user_frames", "") for w in ("zero/", "fsdp")))
+    ]  # fmt: skip
+    if found:
+        return Fact(True, found[:2])
+    return Fact(True, []) if any(w in frames for w in ("partition_param", "fully_sharded", "zero3", "stage3")) else None
+
+
+@fact("job.generating", "the job was generating or evaluating with a model when it stopped")
+def _generating(case: Case) -> Fact | None:
+    found = case.of("huggingface.generate_*", "training.generating", "training.evaluating", "huggingface.running_evaluation")
+    frames = case.value("exception.frames") or ""
+    if not found and not any(w in frames for w in ("generate", "evaluat")):
+        return None
+    return Fact(True, found[-2:])
+
+
+@fact("job.lines", "the number of lines of all inputs")
+def _lines(case: Case) -> Fact | None:
+    return Fact(sum(info.lines for info in case.observations.sources.values()), [])
+
+
+@fact("job.filtered", "the input looks filtered by grep: tracebacks and other programs' lines are missing")
+def _filtered(case: Case) -> Fact | None:
+    return Fact(any("filtered" in note for note in case.observations.notes), [])
+
+
+@fact("job.launch_world", "the number of processes that the launch command or the launcher's report asks for")
+def _launch_world(case: Case) -> Fact | None:
+    best: tuple[int, Event] | None = None
+    for event in case.of("training.launch_command", "deepspeed.launch_world"):
+        per_node = event.number("nproc_per_node") or event.number("world")
+        nodes = event.number("nnodes") or 1
+        if per_node:
+            number = int(per_node * nodes)
+            if best is None or number > best[0]:
+                best = (number, event)
+    if best is None:
+        local = [e for e in case.of("torchelastic.failed_binary", "torchelastic.report") if e.number("local_rank") is not None]
+        highest = max((int(e.number("local_rank") or 0) for e in local), default=0)
+        return Fact(highest + 1, local[:1]) if highest > 0 else None
+    return Fact(best[0], [best[1]])
+
+
+# -- batch arithmetic: train_batch_size must be micro_batch_per_gpu * gradient_acc_step * world_size ------------------
+
+
+def _batch(case: Case) -> tuple[Event, list[int]] | None:
+    for event in case.of("deepspeed.batch_assertion"):
+        numbers = [event.number(name) for name in ("train", "micro", "acc", "world")]
+        if all(number is not None for number in numbers):
+            return event, [int(number) for number in numbers if number is not None]
+    return None
+
+
+@fact("batch.numbers", "train batch, micro batch, accumulation steps and world size of the failed check, as text")
+def _numbers(case: Case) -> Fact | None:
+    found = _batch(case)
+    if found is None:
+        return None
+    event, (train, micro, accumulation, world) = found
+    product = micro * accumulation * world
+    sign = "!=" if train != product else "="
+    return Fact(f"{train} {sign} {micro} * {accumulation} * {world} (= {product})", [event])
+
+
+@fact("batch.differs", "the train batch size is not micro batch x accumulation x world size")
+def _differs(case: Case) -> Fact | None:
+    found = _batch(case)
+    if found is None:
+        return None
+    event, (train, *factors) = found
+    return Fact(train != prod(factors), [event])
+
+
+@fact("batch.valid_sizes", "the nearest valid train batch sizes below and above, for the world size of the check")
+def _valid(case: Case) -> Fact | None:
+    found = _batch(case)
+    if found is None:
+        return None
+    event, (train, micro, _, world) = found
+    step = micro * world
+    if step <= 0:
+        return None
+    lower = train // step * step
+    sizes = [lower, lower + step] if lower else [step]
+    shown = ", ".join(f"{size} (= {micro} * {size // step} * {world})" for size in sizes if size != train)
+    return Fact(shown or str(train), [event])
+
+
+@fact("batch.world_is_one", "the check saw world size 1 although the job has several processes")
+def _world_is_one(case: Case) -> Fact | None:
+    found = _batch(case)
+    if found is None or found[1][3] != 1:
+        return None
+    event, (train, micro, accumulation, _) = found
+    launched = case.value("job.launch_world") or case.identity.world_size
+    implied = train // (micro * accumulation) if micro * accumulation and train % (micro * accumulation) == 0 else 0
+    if (launched and launched > 1) or implied in (2, 4, 8, 16, 32, 64):
+        return Fact(implied or launched, [event])
+    return None
+
+
+@fact("job.versions", "program -> versions that the log shows")
+def _versions(case: Case) -> Fact | None:
+    from nccl_triage.diagnosis import software
+
+    return Fact(software.collect_versions(case), [])
+
+
+@fact("job.nccl_versions", "the distinct NCCL versions of the processes")
+def _nccl_versions(case: Case) -> Fact | None:
+    from nccl_triage.diagnosis import software
+
+    found = software.versions(case).get("nccl", [])
+    return Fact([version for version, _ in found], [event for _, event in found][:3]) if found else None

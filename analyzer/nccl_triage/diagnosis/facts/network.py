@@ -1,0 +1,225 @@
+"""Who announced which address, and whether the others could have reached it.
+
+Sources: NCCL ``Bootstrap : Using IFACE:IP<port>`` and ``NET/Socket : Using [0]IFACE:IP<port> [1]..`` (bootstrap.cc,
+transport/net_socket.cc), connection errors that name the peer, Ray's ``ip=``, ``MASTER_ADDR``-like fields.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+ANNOUNCE = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface", "nccl.bootstrap_iface")
+CONNECT_FAILED = (
+    "nccl.sock_connect_failed*", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
+    "nccl.sock_timeouts_exceeded", "nccl.sock_retry_count_exceeded", "nccl.call_retry", "gloo.connect_debug", "gloo.full_mesh",
+    "gloo.fullmesh_failed", "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
+    "torch.store_tcp_connect_retry", "torch.client_timeout", "torch.socket_connect_any_failed", "mpi.tcp_connect_failed",
+)  # fmt: skip
+_PAIR = re.compile(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%\w+)?)<\d+>")
+_VIRTUAL = re.compile(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def parse(text: object) -> Address | None:
+    """Return an address, or None when the text is none (a name, or damaged)."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return ipaddress.ip_address(text.strip("[]").split("%")[0])
+    except ValueError:
+        return None
+
+
+def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
+    """Return (host, interface, address, event) for every address that a process said it uses."""
+    found = []
+    for event in case.of(*ANNOUNCE):
+        host = case.host(event)
+        for pair in _PAIR.finditer(event.text):
+            found.append((host, pair["iface"], pair["ip"], event))
+    return found
+
+
+def targets(case: Case) -> list[tuple[str, Event]]:
+    """Return (address, event) for every peer that could not be connected to."""
+    found = []
+    for event in case.of(*CONNECT_FAILED):
+        for name in ("peer", "address", "remote", "remote_ip", "addr", "ip", "host"):
+            value = event.fields.get(name)
+            if value and parse(value) is not None:
+                found.append((value.strip("[]"), event))
+                break
+    return found
+
+
+def _by_host(case: Case) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for host, _, ip, _ in announced(case):
+        if host and (address := parse(ip)) is not None and not address.is_link_local:
+            found[host].add(ip)
+    return dict(found)
+
+
+@fact("network.multi_host", "the job spans more than one host, as far as names and addresses tell")
+def _multi(case: Case) -> Fact | None:
+    hosts = set(case.identity.hosts)
+    addresses = {e.context.address for e in case.events if e.context.address}
+    if len(hosts) > 1 or len(addresses) > 1:
+        return Fact(True, [])
+    nnodes = [e for e in case.events if (n := e.number("nnodes")) is not None and n > 1]
+    return Fact(bool(nnodes), nnodes[:1])
+
+
+@fact("network.interfaces", "the interfaces that processes chose")
+def _interfaces(case: Case) -> Fact | None:
+    found = announced(case)
+    return Fact(sorted({iface for _, iface, _, _ in found}), [e for *_, e in found][:3]) if found else None
+
+
+@fact("network.virtual_interface", "a process chose a container or bridge interface (docker0, virbr0, br-.., veth..)")
+def _virtual(case: Case) -> Fact | None:
+    found = [(iface, event) for _, iface, _, event in announced(case) if _VIRTUAL.match(iface) and _first_choice(event, iface)]
+    return Fact(found[0][0], [event for _, event in found][:3]) if found else None
+
+
+def _first_choice(event: Event, iface: str) -> bool:
+    first = _PAIR.search(event.text)
+    return first is not None and first["iface"] == iface
+
+
+@fact("network.loopback_interface", "a process chose the loopback interface or announced 127.x in a job of several hosts")
+def _loopback(case: Case) -> Fact | None:
+    found = [
+        event
+        for _, iface, ip, event in announced(case)
+        if (iface == "lo" or ((a := parse(ip)) is not None and a.is_loopback)) and _first_choice(event, iface)
+    ]
+    if not found or not case.value("network.multi_host"):
+        return None
+    return Fact(True, found[:3])
+
+
+@fact("network.target", "the address that connections to failed most often")
+def _target(case: Case) -> Fact | None:
+    found = targets(case)
+    if not found:
+        return None
+    counted: dict[str, list[Event]] = defaultdict(list)
+    for address, event in found:
+        counted[address].append(event)
+    best = max(counted, key=lambda a: (len(counted[a]), a))
+    return Fact(best, counted[best][:4])
+
+
+@fact("network.target_loopback", "connections to 127.x failed: a host announced its loopback address to others")
+def _target_loopback(case: Case) -> Fact | None:
+    found = [e for a, e in targets(case) if (p := parse(a)) is not None and p.is_loopback]
+    return Fact(True, found[:3]) if found else None
+
+
+@fact("network.target_bridge", "connections to a container bridge address (172.17.x, 192.168.122.x) failed")
+def _target_bridge(case: Case) -> Fact | None:
+    bridges = [ipaddress.ip_network("172.17.0.0/16"), ipaddress.ip_network("192.168.122.0/24")]
+    found = [e for a, e in targets(case) if (p := parse(a)) is not None and any(p in net for net in bridges)]
+    return Fact(True, found[:3]) if found else None
+
+
+@fact("network.same_address", "two hosts announced the same address: each reaches only itself there")
+def _same_address(case: Case) -> Fact | None:
+    owners: dict[str, dict[str, Event]] = defaultdict(dict)
+    for host, _, ip, event in announced(case):
+        if host and (address := parse(ip)) is not None and not address.is_link_local:
+            owners[ip].setdefault(host, event)
+    for ip, by_host in sorted(owners.items()):
+        if len(by_host) > 1:
+            return Fact(ip, list(by_host.values())[:3])
+    return None
+
+
+def _network_of(address: Address) -> str:
+    """Return the network that hosts of one cluster segment usually share: /24 (private /16 for 10.x is too coarse)."""
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network(f"{address}/64", strict=False))
+    return str(ipaddress.ip_network(f"{address}/24", strict=False))
+
+
+@fact("network.disjoint_hosts", "two hosts announced addresses that share no network: the pairs of (host, address)")
+def _disjoint(case: Case) -> Fact | None:
+    by_host: dict[str, dict[str, Event]] = defaultdict(dict)
+    for host, iface, ip, event in announced(case):
+        address = parse(ip)
+        if host and address is not None and not address.is_loopback and not address.is_link_local and not _VIRTUAL.match(iface):
+            by_host[host].setdefault(ip, event)
+    hosts = sorted(by_host)
+    for i, one in enumerate(hosts):
+        for two in hosts[i + 1 :]:
+            nets_one = {_network_of(a) for ip in by_host[one] if (a := parse(ip)) is not None}
+            nets_two = {_network_of(a) for ip in by_host[two] if (a := parse(ip)) is not None}
+            odd_one = {ip for ip in by_host[one] if (a := parse(ip)) is not None and _network_of(a) not in nets_two}
+            odd_two = {ip for ip in by_host[two] if (a := parse(ip)) is not None and _network_of(a) not in nets_one}
+            if odd_one and odd_two:
+                a, b = sorted(odd_one)[0], sorted(odd_two)[0]
+                return Fact(f"{one} {a}, {two} {b}", [by_host[one][a], by_host[two][b]])
+    return None
+
+
+@fact("network.public_addresses", "hosts announced public internet addresses in different networks")
+def _public(case: Case) -> Fact | None:
+    found: dict[str, tuple[str, Event]] = {}
+    for host, _, ip, event in announced(case):
+        address = parse(ip)
+        if address is not None and address.is_global:
+            found.setdefault(ip, (host or ip, event))
+    networks = {_network_of(a) for ip in found if (a := parse(ip)) is not None}
+    if len(networks) > 1:
+        return Fact(", ".join(sorted(found)), [event for _, event in found.values()][:3])
+    return None
+
+
+@fact("network.target_in_own_network", "the address that could not be reached lies in a network that its peer shares")
+def _in_own(case: Case) -> Fact | None:
+    for address, event in targets(case):
+        host, target = case.host(event), parse(address)
+        own = {_network_of(a) for ip in _by_host(case).get(host or "", set()) if (a := parse(ip)) is not None}
+        if target is not None and own:
+            return Fact(_network_of(target) in own, [event])
+    return None
+
+
+@fact("network.data_reached_before", "connections worked before they broke: training or communicators had come up")
+def _worked(case: Case) -> Fact | None:
+    progress = [e for e in case.events if e.role == "progress"]
+    broken = [e for e in case.events if e.role in ("cascade", "root")]
+    if not progress or not broken:
+        return None
+    first_broken = min(case.position(e) for e in broken)
+    before = [e for e in progress if case.position(e) < first_broken]
+    return Fact(len(before) > 0, before[-2:]) if before else None
+
+
+@fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")
+def _refused(case: Case) -> Fact | None:
+    found = [e for e in case.of(*CONNECT_FAILED) if "refused" in e.text.lower()]
+    return Fact(True, found[:3]) if found else None
+
+
+@fact("network.unreachable", "the system had no route: 'Network is unreachable' or 'No route to host'")
+def _unreachable(case: Case) -> Fact | None:
+    found = [
+        e for e in case.events
+        if e.role in ("root", "cascade") and ("Network is unreachable" in e.text or "No route to host" in e.text)
+    ]  # fmt: skip
+    return Fact(found[0].text[:200], found[:3]) if found else None
+
+
+@fact("network.hosts_in_errors", "the hosts that printed network errors")
+def _hosts_in_errors(case: Case) -> Fact | None:
+    found = [e for e in case.of("nccl.sock_*", "gloo.*", "nccl.ib_*") if e.role in ("root", "cascade")]
+    hosts = sorted({h for e in found if (h := case.host(e)) is not None})
+    return Fact(hosts, found[:2]) if hosts else None

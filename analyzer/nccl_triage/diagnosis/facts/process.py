@@ -1,0 +1,185 @@
+"""Deaths of processes: which rank died first, of what, and which only were cleaned up.
+
+A SIGTERM (-15) after an agent's "closing signal" and a SIGKILL after its "forcefully exiting" are clean-up. The agent's
+"first observed failure" is right for deaths and exceptions, and says nothing when every rank died of a communication
+error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+REPORT = "torchelastic.report"
+EXITS = (
+    REPORT, "torchelastic.failed_binary", "torchelastic.failed_fn", "torchelastic.spawn_signal", "torchelastic.report_exitcode",
+    "torchelastic.report_signal_text", "slurm.task_signal", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
+    "mpi.signal", "ray.worker_exit_code",
+)  # fmt: skip
+_CRASH = {4, 5, 6, 7, 8, 11, 31}
+_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+          11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}  # fmt: skip
+_BY_NAME = {name: number for number, name in _NAMES.items()}
+#: The words of strsignal(3), as shells and Slurm print them.
+_BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
+            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "terminated": 15, "bad system call": 31}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Exit:
+    """How one process ended."""
+
+    rank: int | None
+    code: int
+    event: Event
+    first: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        """The signal's number, or None for an ordinary exit code."""
+        if self.code < 0:
+            return -self.code
+        return self.code - 128 if 128 < self.code <= 160 else None
+
+
+def signal_number(text: str | None) -> int | None:
+    """Return the number of a signal given by name or number."""
+    if not text:
+        return None
+    if text.isdigit():
+        return int(text)
+    for words, number in _BY_TEXT.items():
+        if text.lower().startswith(words):
+            return number
+    upper = text.upper()
+    return _BY_NAME.get(upper if upper.startswith("SIG") else f"SIG{upper}")
+
+
+def exits_of(case: Case) -> list[Exit]:
+    """Return every exit that launchers report, one per process."""
+    found: dict[object, Exit] = {}
+    for event in case.of(*EXITS):
+        code = event.number("exitcode")
+        signal = event.fields.get("signal") or event.fields.get("signo")
+        if code is None and (number := signal_number(signal)) is not None:
+            code = float(-number)
+        if code is None:
+            continue
+        rank = case.rank(event)
+        if event.signature != REPORT:
+            local, pid = event.number("local_rank"), event.number("pid")
+            if pid is not None and (by_pid := case.identity.rank_of_pid(int(pid))) is not None:
+                rank = by_pid
+            elif local is not None:
+                rank = case.identity.rank_of_local(int(local), event.context.host)
+        key: object = event.fields.get("pid") or (rank, event.line)
+        if key in found:
+            if event.signature == REPORT:
+                found[key].rank = rank if rank is not None else found[key].rank
+                found[key].first = found[key].first or event.fields.get("root") == "1"
+            continue
+        first = event.fields.get("root") == "1" or event.signature in ("torchelastic.failed_binary", "torchelastic.failed_fn")
+        found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
+    return list(found.values())
+
+
+def _cleaned_up(case: Case) -> set[str]:
+    """Return the pids that agents stopped themselves."""
+    return {
+        event.fields["pid"]
+        for event in case.of("torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit")
+        if event.fields.get("pid")
+    }
+
+
+@fact("process.exits", "how processes ended, as launchers report it")
+def _exits(case: Case) -> Fact | None:
+    exits = exits_of(case)
+    return Fact(exits, [e.event for e in exits][:6]) if exits else None
+
+
+def _own_deaths(case: Case) -> list[Exit]:
+    """Return the exits that no launcher caused."""
+    cleaned = _cleaned_up(case)
+    exits: list[Exit] = case.value("process.exits") or []
+    return [e for e in exits if not (e.event.fields.get("pid") in cleaned and e.signal in (9, 15))]
+
+
+def _with_signal(case: Case, *numbers: int) -> Fact | None:
+    dead = [e for e in _own_deaths(case) if e.signal in numbers]
+    if not dead:
+        return None
+    return Fact(sorted({e.rank for e in dead if e.rank is not None}), [e.event for e in dead][:4])
+
+
+@fact("process.killed_ranks", "ranks killed by SIGKILL that no agent sent")
+def _killed(case: Case) -> Fact | None:
+    return _with_signal(case, 9)
+
+
+@fact("process.crashed_ranks", "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP")
+def _crashed(case: Case) -> Fact | None:
+    return _with_signal(case, *(_CRASH - {6}))
+
+
+@fact("process.bus_error_ranks", "ranks that died of SIGBUS")
+def _bus(case: Case) -> Fact | None:
+    return _with_signal(case, 7)
+
+
+@fact("process.aborted_ranks", "ranks that died of SIGABRT")
+def _aborted(case: Case) -> Fact | None:
+    return _with_signal(case, 6)
+
+
+@fact("process.terminated_only", "all reported exits are SIGTERM, SIGINT or SIGHUP: something outside ended the job")
+def _terminated_only(case: Case) -> Fact | None:
+    exits: list[Exit] | None = case.value("process.exits")
+    if not exits:
+        return None
+    return Fact(all(e.signal in (1, 2, 15) for e in exits), [e.event for e in exits][:3])
+
+
+@fact("process.first_exit_ranks", "the ranks whose exit a launcher saw first")
+def _first(case: Case) -> Fact | None:
+    first = [e for e in _own_deaths(case) if e.first and e.signal != 15]
+    if not first:
+        return None
+    return Fact(sorted({e.rank for e in first if e.rank is not None}), [e.event for e in first][:3])
+
+
+@fact("process.first_exit_code", "the exit code that a launcher saw first (negative: a signal)")
+def _first_code(case: Case) -> Fact | None:
+    first = [e for e in _own_deaths(case) if e.first]
+    return Fact(first[0].code, [first[0].event]) if first else None
+
+
+@fact("process.clean_exit_ranks", "ranks absent from a report that lists every failed or stopped worker: they left with code 0")
+def _clean_exit(case: Case) -> Fact | None:
+    reports = [e for e in case.of(REPORT) if case.rank(e) is not None]
+    if not reports or not any(e.fields.get("exitcode") == "-15" for e in reports):
+        return None  # older releases list only failures: absence means nothing
+    listed = {case.rank(e) for e in reports}
+    by_host: dict[str | None, set[int]] = {}
+    for rank, info in case.identity.ranks.items():
+        by_host.setdefault(info.host, set()).add(rank)
+    absent: list[int] = []
+    for ranks in by_host.values():
+        if ranks & listed:
+            absent += [rank for rank in ranks if rank not in listed]
+    return Fact(sorted(absent), reports[:2]) if absent else None
+
+
+@fact("process.victims", "how many processes an agent stopped with SIGTERM")
+def _victims(case: Case) -> Fact | None:
+    events = case.of("torchelastic.closing_signal", "torchelastic.closing_process", "deepspeed.killing_subprocess")
+    return Fact(case.count("torchelastic.closing_signal", "torchelastic.closing_process", "deepspeed.killing_subprocess"),
+                events[:3]) if events else None  # fmt: skip
+
+
+@fact("process.killed_by_os", "a line tells of the kernel's, a cgroup's or Ray's out-of-memory killer")
+def _oom_killer(case: Case) -> Fact | None:
+    events = case.of("kernel.oom_*", "slurm.oom_step", "slurm.mem_limit", "ray.oom_*", "kubernetes.oomkilled")
+    return Fact(True, events[:3]) if events else None

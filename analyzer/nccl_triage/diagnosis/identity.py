@@ -1,0 +1,244 @@
+"""Who is who: one entity per rank, joined from whatever each line carries.
+
+A rank inside a process group is not a global rank; it is taken for one only where nothing in the log says that the
+two differ. A local rank becomes a global one through the job's own report, or when there is a single node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nccl_triage.events import Event, Observations
+
+_WORLD_FIELDS = ("world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers")
+_WORLD_TEXT = re.compile(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
+_PEER_HOSTS_MAX = 65_536
+#: World sizes above this are taken for a parsing accident.
+MAX_WORLD = 1_000_000
+
+
+@dataclass(slots=True)
+class RankInfo:
+    """What is known about one global rank."""
+
+    rank: int
+    hosts: Counter[str] = field(default_factory=Counter)
+    addresses: Counter[str] = field(default_factory=Counter)
+    local_rank: int | None = None
+    pids: set[int] = field(default_factory=set)
+    gpu: int | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The host named most often."""
+        return self.hosts.most_common(1)[0][0] if self.hosts else None
+
+    @property
+    def address(self) -> str | None:
+        """The address named most often."""
+        return self.addresses.most_common(1)[0][0] if self.addresses else None
+
+
+def _int(value: str | None) -> int | None:
+    if value is None or not value.lstrip("-").isdigit():
+        return None
+    return int(value)
+
+
+class Identity:
+    """Joins built once from all events."""
+
+    def __init__(self, observations: Observations, events: Iterable[Event]) -> None:
+        self._events = list(events)
+        self.ranks: dict[int, RankInfo] = {}
+        self.host_addresses: dict[str, Counter[str]] = defaultdict(Counter)
+        self._by_pid: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
+        self._by_local: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
+        self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
+        self._group_differs = False
+        self._largest_communicator = max(
+            (n for event in self._events if (n := _int(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
+            default=0,
+        )
+        self._collect_samples()
+        self.world_size = self._find_world_size()
+        self.hosts = self._find_hosts(observations)
+        self._fill_ranks()
+
+    # -- building ---------------------------------------------------------------------------------------------
+
+    def _explicit_rank(self, event: Event) -> int | None:
+        """The global rank that the line itself states."""
+        if event.context.rank is not None:
+            return event.context.rank
+        if event.signature in _STATES_RANK:
+            nranks = _int(event.fields.get("nranks"))
+            if nranks is not None and nranks < self._largest_communicator:
+                return None  # a rank in a sub-communicator
+            return _int(event.fields.get("rank"))
+        return None
+
+    def _collect_samples(self) -> None:
+        for event in self._events:
+            context = event.context
+            rank = self._explicit_rank(event)
+            pid = context.pid
+            field_pid = _int(event.fields.get("pid"))
+            if event.signature in _STATES_RANK and field_pid is not None:
+                pid = field_pid
+            if rank is not None and pid is not None:
+                self._by_pid[(context.host, pid)][rank] += 1
+                self._by_pid[(None, pid)][rank] += 1
+            local = context.local_rank
+            if local is None and event.signature in _STATES_RANK:
+                local = _int(event.fields.get("local_rank"))
+            if rank is not None and local is not None:
+                self._by_local[(context.host, local)][rank] += 1
+            if context.host and pid is not None:
+                self._pid_host[pid][context.host] += 1
+            if context.host and context.address:
+                self.host_addresses[context.host][context.address] += 1
+            if (
+                context.rank is not None
+                and context.group_rank is not None
+                and context.rank != context.group_rank
+            ):
+                self._group_differs = True
+
+    def _find_world_size(self) -> int | None:
+        found: Counter[int] = Counter()
+        highest = -1
+        for event in self._events:
+            rank = self._explicit_rank(event)
+            highest = max(highest, rank if rank is not None and rank < MAX_WORLD else -1)
+            if event.context.world_size:
+                found[event.context.world_size] += 3
+            stated = _WORLD_TEXT.search(event.text) if event.role != "cascade" else None
+            if stated is not None and 0 < int(stated["n"]) < MAX_WORLD:
+                found[int(stated["n"])] += 1
+            for name in _WORLD_FIELDS:
+                value = _int(event.fields.get(name))
+                if value is not None and 0 < value < MAX_WORLD:
+                    found[value] += 1
+        largest = max(found, default=None)
+        if largest is not None:
+            return max(largest, highest + 1) if highest + 1 <= 4 * largest else largest
+        return None
+
+    def _find_hosts(self, observations: Observations) -> list[str]:
+        hosts: Counter[str] = Counter()
+        for event in self._events:
+            if event.context.host:
+                hosts[event.context.host] += 1
+        for info in observations.sources.values():
+            if info.host:
+                hosts[info.host] += 1
+        return sorted(hosts)
+
+    def _fill_ranks(self) -> None:
+        for event in self._events:
+            rank = self.rank_of(event)
+            if rank is None:
+                continue
+            info = self.ranks.setdefault(rank, RankInfo(rank))
+            context = event.context
+            host = self.host_of(event)
+            if host:
+                info.hosts[host] += 1
+            if context.address:
+                info.addresses[context.address] += 1
+            if context.local_rank is not None and info.local_rank is None:
+                info.local_rank = context.local_rank
+            if context.pid is not None and len(info.pids) < 8 and self._by_pid.get((context.host, context.pid)):
+                info.pids.add(context.pid)
+            if context.gpu is not None and context.gpu >= 0 and info.gpu is None:
+                info.gpu = context.gpu
+
+    # -- questions --------------------------------------------------------------------------------------------
+
+    @property
+    def single_host(self) -> bool:
+        """Whether nothing in the log speaks of a second host."""
+        return len(self.hosts) <= 1 and len({a for c in self.host_addresses.values() for a in c}) <= 1
+
+    def rank_of(self, event: Event) -> int | None:
+        """Return the global rank that an event speaks for, or None."""
+        explicit = self._explicit_rank(event)
+        if explicit is not None:
+            return explicit
+        context = event.context
+        pid = context.pid
+        if pid is not None:
+            found = self.rank_of_pid(pid, context.host)
+            if found is not None:
+                return found
+        if context.local_rank is not None:
+            found_local = self.rank_of_local(context.local_rank, context.host)
+            if found_local is not None:
+                return found_local
+        if context.group_rank is not None and not self._group_differs:
+            return context.group_rank
+        return None
+
+    def rank_of_pid(self, pid: int, host: str | None = None) -> int | None:
+        """Return the rank that ran as this process, when the log says so unambiguously."""
+        for key in ((host, pid), (None, pid)):
+            ranks = self._by_pid.get(key)
+            if ranks and (len(ranks) == 1 or ranks.most_common(2)[0][1] > 3 * ranks.most_common(2)[1][1]):
+                return ranks.most_common(1)[0][0]
+        return None
+
+    def rank_of_local(self, local_rank: int, host: str | None = None) -> int | None:
+        """Return the global rank of a local rank on a host; on a single node they are equal."""
+        ranks = self._by_local.get((host, local_rank))
+        if ranks:
+            return ranks.most_common(1)[0][0]
+        others = {rank for (_, local), found in self._by_local.items() if local == local_rank for rank in found}
+        if others:
+            return others.pop() if len(others) == 1 and host is None else None
+        return local_rank if self.single_host else None
+
+    def host_of(self, event: Event) -> str | None:
+        """Return the host that an event speaks for, or None."""
+        context = event.context
+        if context.host:
+            return context.host
+        if context.pid is not None:
+            hosts = self._pid_host.get(context.pid)
+            if hosts and len(hosts) == 1:
+                return next(iter(hosts))
+        if context.address:
+            return self.host_of_address(context.address)
+        return None
+
+    def host_of_address(self, address: str) -> str | None:
+        """Return the host that used an address, or None."""
+        found = [host for host, addresses in self.host_addresses.items() if address in addresses]
+        return found[0] if len(found) == 1 else None
+
+    def add_address(self, host: str | None, address: str) -> None:
+        """Remember that a host announced an address."""
+        if host and len(self.host_addresses) < _PEER_HOSTS_MAX:
+            self.host_addresses[host][address] += 1
+
+
+#: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.
+_STATES_RANK = frozenset(
+    {
+        "nccl.init_start",
+        "nccl.init_start_old",
+        "nccl.init_complete",
+        "nccl.comm_shape",
+        "torchelastic.report",
+        "torchelastic.report_rank",
+        "training.rank_identity",
+        "training.torch_version",
+        "huggingface.process_rank",
+        "vllm.world_info",
+        "lightning.init_dist",
+        "megatron.init_dist",
+    }
+)

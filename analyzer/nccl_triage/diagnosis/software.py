@@ -1,0 +1,89 @@
+"""Versions and environment variables as the log shows them."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.events import Event
+
+Found = dict[str, list[tuple[str, Event]]]
+
+#: (signature glob, field, program)
+_VERSION_FIELDS = (
+    ("nccl.version_banner", "version", "nccl"),
+    ("vllm.nccl_version", "version", "nccl"),
+    ("vllm.found_nccl", "version", "nccl"),
+    ("vllm.v1_engine_start", "version", "vllm"),
+    ("vllm.engine_version", "version", "vllm"),
+    ("training.software_version", "version", ""),
+    ("deepspeed.version", "version", "deepspeed"),
+    ("ray.version*", "version", "ray"),
+    ("nvidia-driver.driver_version", "version", "driver"),
+)
+_INLINE = (
+    (re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
+    (re.compile(r"\+cuda(\d+\.\d+)"), "cuda"),
+    (re.compile(r"\btorch[ =]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
+    (re.compile(r"\bPyTorch(?: version)?[: ]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
+    (re.compile(r"Driver Version: ?(\d+\.\d+(?:\.\d+)?)"), "driver"),
+    (re.compile(r"\bvLLM (?:API server )?version[: ]{1,2}v?(\d+\.\d+\.\d+[\w.]*)"), "vllm"),
+    (re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
+)
+_DRIVER_CUDA = re.compile(r"cudaDriverVersion (\d+)")
+_ENV_SIGNATURES = ("nccl.env_setting", "training.env_export*", "training.env_assignment*", "torch.pg_environments")
+
+
+def versions(case: Case) -> Found:
+    """Return program -> [(version, event)], in order, distinct versions only."""
+    cached = case.fact("job.versions")
+    found: Found = cached.value if cached is not None else {}
+    return found
+
+
+def collect_versions(case: Case) -> Found:
+    """Collect the versions of one case (use ``versions``, which does it once)."""
+    found: Found = {}
+
+    def add(program: str, version: str, event: Event) -> None:
+        known = found.setdefault(program, [])
+        if all(version != present for present, _ in known):
+            known.append((version, event))
+
+    for pattern, name, program in _VERSION_FIELDS:
+        for event in case.of(pattern):
+            target = program or event.fields.get("program", "")
+            if target and event.fields.get(name):
+                add(target.lower(), event.fields[name], event)
+    for event in case.events:
+        text = event.text
+        if not any(char.isdigit() for char in text[:400]):
+            continue
+        for pattern_, program in _INLINE:
+            match = pattern_.search(text)
+            if match:
+                add(program, match[1], event)
+        driver = _DRIVER_CUDA.search(text)
+        if driver:
+            number = int(driver[1])
+            add("driver-cuda", f"{number // 1000}.{number % 1000 // 10}", event)
+    return found
+
+
+def environment(case: Case) -> Found:
+    """Return variable -> [(value, event)], distinct values only."""
+    found: Found = {}
+    for event in case.of(*_ENV_SIGNATURES):
+        name = event.fields.get("var") or event.fields.get("name")
+        value = event.fields.get("value")
+        if not name or value is None:
+            continue
+        known = found.setdefault(name, [])
+        if all(value != present for present, _ in known):
+            known.append((value.strip("'\""), event))
+    return found
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Return a version as comparable numbers (``2.21.5+cuda12.4`` -> (2, 21, 5))."""
+    return tuple(int(part) for part in re.findall(r"\d+", text.split("+")[0])[:4])

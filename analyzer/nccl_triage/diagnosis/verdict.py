@@ -1,0 +1,101 @@
+"""From weighed causes to a verdict: diagnosed, unknown or healthy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nccl_triage.diagnosis import culprit, document
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts.progress import failures
+from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
+from nccl_triage.diagnosis.weigh import Weighed, rank_causes
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations
+
+#: Candidates reported at most.
+MAX_CANDIDATES = 5
+#: A cause below this confidence is not worth naming as the verdict.
+NAMED = 0.28
+ESTABLISHED = 0.8
+SUPPORTED = 0.55
+#: Rivals within this share of the first keep it from being more than possible.
+MARGIN = 0.15
+
+
+class Diagnosis(Findings):
+    """The findings with their report document."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report document: the JSON contract (schema in reports/schema)."""
+        return document.build(self)
+
+
+def diagnose_observations(observations: Observations, rules: RuleSet) -> Diagnosis:
+    """Return the diagnosis of a job from everything observed."""
+    case = Case(observations, rules)
+    weighed, unknown = rank_causes(case)
+    shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
+    verdict = _verdict(case, shown)
+    candidates: list[Candidate] = []
+    if verdict != "healthy":
+        for index, item in enumerate(shown):
+            rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
+            candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
+    return Diagnosis(
+        verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=_notes(case)
+    )
+
+
+def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
+    best = shown[0] if shown else None
+    bad = failures(case)
+    resumed = bool(case.value("progress.resumed"))
+    strong = best is not None and best.confidence >= 0.5
+    if not bad and not strong:
+        # Nothing went wrong; some sign of life is needed before a log is called healthy.
+        if case.events and not (best is not None and best.confidence >= NAMED):
+            return "healthy"
+    elif resumed and not _fatal(case, best):
+        return "healthy"
+    if best is not None and best.confidence >= NAMED:
+        return "diagnosed"
+    return "unknown"
+
+
+def _fatal(case: Case, best: Weighed | None) -> bool:
+    """Tell whether a process is reported dead, or decisive evidence stands, although the job seemed to go on."""
+    if case.value("process.exits"):
+        return True
+    return best is not None and any(c.evidence.weight == "decisive" and not c.explained_by for c in best.for_items)
+
+
+def _status(item: Weighed, rival: float) -> Status:
+    decisive = any(
+        c.evidence.weight == "decisive" and c.explained_by is None and c.applied > 0 for c in item.for_items
+    )
+    if decisive and item.confidence >= ESTABLISHED:
+        return "established"
+    if item.confidence >= SUPPORTED and item.confidence - rival >= MARGIN:
+        return "supported"
+    return "possible"
+
+
+def _notes(case: Case) -> list[dict[str, str]]:
+    notes = [{"en": note, "zh": note} for note in case.observations.notes]
+    if case.value("job.filtered"):
+        notes.append(
+            {
+                "en": "The input looks filtered by grep: Python tracebacks, exit codes and kernel messages are missing, "
+                "so causes outside NCCL cannot be seen. Give the unfiltered log.",
+                "zh": "输入看起来经过 grep 过滤：缺少 Python 异常、退出码和内核消息，无法看到 NCCL 之外的原因。请提供未过滤的日志。",
+            }
+        )
+    cut = [path for path, info in case.observations.sources.items() if info.tail_cut]
+    if cut and failures(case):
+        notes.append(
+            {
+                "en": f"The last line of {cut[0]} has no end: the writer may have died there.",
+                "zh": f"{cut[0]} 的最后一行不完整：写入进程可能就在那里终止。",
+            }
+        )
+    return notes

@@ -1,0 +1,1 @@
+"""The rule engine: schema, loading, conditions, matching, checks."""

@@ -1,0 +1,201 @@
+"""Conditions of rules: a small, safe subset of Python expressions.
+
+Comparisons, arithmetic, ``and``/``or``/``not``, membership, conditional expressions, literals, lists, calls of
+the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the event at hand. There are no
+attributes of objects, no subscripts with side effects, no comprehensions, no names from Python itself. The
+source is parsed once, checked against that list, and walked by ``evaluate``: nothing is compiled or executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nccl_triage.errors import RuleError
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_CONSTANTS = {"none": None, "true": True, "false": False}
+_MAX_SOURCE = 2000
+
+
+class Missing(Exception):
+    """A value that the expression needs is not known: the condition does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A checked expression and its source text."""
+
+    source: str
+    tree: ast.expr
+    where: str
+
+    def names(self) -> set[str]:
+        """Return the names of the functions that the expression calls."""
+        return {
+            node.func.id
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+
+    def literals(self, function: str) -> list[str]:
+        """Return the constant text arguments of every call of ``function``."""
+        return [
+            argument.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
+            for argument in node.args
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+        ]
+
+
+def _check(node: ast.AST, where: str) -> None:
+    if isinstance(node, (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)):
+        if isinstance(node, ast.operator) and type(node) not in _BINARY:
+            raise RuleError("this operator is not allowed in a condition", where=where)
+        return
+    if isinstance(node, ast.Constant):
+        if not isinstance(node.value, (str, int, float, bool)):
+            raise RuleError("only numbers and texts are allowed in a condition", where=where)
+        return
+    if isinstance(node, ast.Attribute):
+        if not (isinstance(node.value, ast.Name) and node.value.id == "f") or node.attr.startswith("_"):
+            raise RuleError("attributes are allowed only as f.FIELD", where=where)
+        return
+    if isinstance(node, ast.Call):
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            raise RuleError("only the listed functions can be called, with plain arguments", where=where)
+        children: list[ast.AST] = list(node.args)
+    elif isinstance(node, (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.List, ast.Tuple)):
+        children = list(ast.iter_child_nodes(node))
+    elif isinstance(node, ast.Name):
+        if node.id not in _CONSTANTS:
+            raise RuleError(f"unknown name {node.id!r}", where=where, remedy="texts need quotes")
+        return
+    else:
+        raise RuleError(f"{type(node).__name__} is not allowed in a condition", where=where)
+    for child in children:
+        _check(child, where)
+
+
+def parse(source: str, where: str, functions: set[str] | None = None) -> Expression:
+    """Parse and check a condition; ``functions`` are the allowed function names (None: any)."""
+    if len(source) > _MAX_SOURCE:
+        raise RuleError("the condition is too long", where=where)
+    try:
+        tree = ast.parse(" ".join(source.split()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise RuleError(f"cannot read the condition {source!r}: {error}", where=where) from None
+    _check(tree, where)
+    expression = Expression(source=source, tree=tree, where=where)
+    if functions is not None:
+        for name in expression.names() - functions:
+            raise RuleError(
+                f"unknown function {name!r} in a condition", where=where, remedy="rules/README.md lists them"
+            )
+    return expression
+
+
+class Evaluator:
+    """Walk an expression over given functions and fields."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    def truth(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> bool:
+        """Return whether the condition holds; unknown values and type clashes mean that it does not."""
+        try:
+            return bool(self._value(expression.tree, fields or {}))
+        except (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError):
+            return False
+
+    def value(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> Any:
+        """Return the expression's value, or None when something it needs is unknown."""
+        try:
+            return self._value(expression.tree, fields or {})
+        except (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError):
+            return None
+
+    def _value(self, node: ast.expr, fields: Mapping[str, Any]) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return _CONSTANTS[node.id]
+        if isinstance(node, ast.Attribute):
+            return fields.get(node.attr)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            function = self._functions.get(node.func.id)
+            if function is None:
+                raise Missing(node.func.id)
+            return function(*[self._value(argument, fields) for argument in node.args])
+        if isinstance(node, ast.BoolOp):
+            return self._boolean(node, fields)
+        if isinstance(node, ast.UnaryOp):
+            operand = self._value_or_false(node.operand, fields) if isinstance(node.op, ast.Not) else None
+            if isinstance(node.op, ast.Not):
+                return not operand
+            number = self._value(node.operand, fields)
+            return -number if isinstance(node.op, ast.USub) else +number
+        if isinstance(node, ast.BinOp):
+            left, right = self._value(node.left, fields), self._value(node.right, fields)
+            if isinstance(left, str) or isinstance(right, str):
+                raise TypeError("arithmetic on text")
+            return _BINARY[type(node.op)](left, right)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node, fields)
+        if isinstance(node, ast.IfExp):
+            return self._value(
+                node.body if self._value_or_false(node.test, fields) else node.orelse, fields
+            )
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [self._value(item, fields) for item in node.elts]
+        raise Missing(type(node).__name__)
+
+    def _value_or_false(self, node: ast.expr, fields: Mapping[str, Any]) -> Any:
+        try:
+            return self._value(node, fields)
+        except (Missing, TypeError, ValueError, ZeroDivisionError):
+            return False
+
+    def _boolean(self, node: ast.BoolOp, fields: Mapping[str, Any]) -> Any:
+        wanted = isinstance(node.op, ast.Or)
+        result: Any = not wanted
+        for operand in node.values:
+            result = self._value_or_false(operand, fields)
+            if bool(result) is wanted:
+                return result
+        return result
+
+    def _comparison(self, node: ast.Compare, fields: Mapping[str, Any]) -> bool:
+        left = self._value(node.left, fields)
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self._value(right_node, fields)
+            if left is None and not isinstance(op, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+                raise Missing("unknown value")
+            compare = _COMPARE.get(type(op))
+            if compare is None:
+                raise Missing(type(op).__name__)
+            if not compare(left, right):
+                return False
+            left = right
+        return True

@@ -1,0 +1,36 @@
+"""The names of the functions that conditions may call; ``diagnosis.conditions`` gives them their meaning."""
+
+from __future__ import annotations
+
+#: name -> what it returns (rules/README.md is checked against this table).
+DESCRIPTIONS: dict[str, str] = {
+    "has": "has(SIG, ..): one of the signatures (globs allowed) was seen",
+    "count": "count(SIG, ..): how often they were seen",
+    "ranks": "ranks(SIG, ..): the list of global ranks that printed one of them",
+    "hosts": "hosts(SIG, ..): the list of hosts that printed one of them",
+    "values": "values(SIG, FIELD): the distinct values of a field, as texts",
+    "numbers": "numbers(SIG, FIELD): the distinct values of a field, as numbers",
+    "value": "value(SIG, FIELD): the field of the first event",
+    "number": "number(SIG, FIELD): the field of the first event, as a number",
+    "before": "before(SIG1, SIG2): the first SIG1 stands before the first SIG2 (or SIG2 is absent)",
+    "leads": "leads(SIG, ..): the first of them stands before every event of role cascade",
+    "all_ranks": "all_ranks(SIG, ..): every known rank of the job printed one of them",
+    "env": "env(NAME): the value of an environment variable that the log shows, or none",
+    "version": "version(PROGRAM): the version that the log shows (nccl, torch, cuda, driver, vllm, ..), or none",
+    "older": "older(A, B): version A is older than version B",
+    "fact": "fact(NAME): a derived fact (rules/README.md), or none when it cannot be derived",
+    "num": "num(TEXT): the text as a number",
+    "length": "length(X): the number of elements of a list or characters of a text",
+    "product": "product(A, B, ..): the product of numbers",
+    "smallest": "smallest(LIST): the smallest number of a list",
+    "largest": "largest(LIST): the largest number of a list",
+    "lower": "lower(TEXT): the text in lower case",
+    "starts": "starts(TEXT, PREFIX, ..): the text starts with one of the prefixes",
+    "contains": "contains(TEXT, PART, ..): the text contains one of the parts",
+    "in_network": "in_network(ADDRESS, CIDR, ..): the address lies in one of the networks",
+    "is_loopback": "is_loopback(ADDRESS)",
+    "is_private": "is_private(ADDRESS): a private, link-local or loopback address",
+    "is_link_local": "is_link_local(ADDRESS)",
+    "same_network": "same_network(ADDRESSES, PREFIX_LENGTH): all lie in one network of that length",
+}
+FUNCTIONS: set[str] = set(DESCRIPTIONS)

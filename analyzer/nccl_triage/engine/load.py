@@ -1,0 +1,261 @@
+"""Read rule files into a RuleSet, with every error at its file:line."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nccl_triage import resources
+from nccl_triage.engine import expression, nodes
+from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine.literals import Anchors, required_literals
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import (
+    FAMILIES,
+    LANGUAGES,
+    ROLES,
+    WEIGHTS,
+    Cause,
+    Evidence,
+    Experiment,
+    Fix,
+    NextCheck,
+    RuleSet,
+    Signature,
+    Text,
+)
+from nccl_triage.errors import InputError, RuleError
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+_ID = re.compile(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
+EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
+
+
+def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield (display path, text) of every YAML file below a folder, in a fixed order."""
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        name = f"{prefix}/{entry.name}"
+        if entry.is_dir():
+            yield from _files(entry, name)
+        elif entry.name.endswith((".yaml", ".yml")):
+            try:
+                yield name, entry.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise RuleError(f"cannot be read: {error}", where=name) from None
+
+
+def _identifier(node: Node) -> str:
+    text = node.text()
+    if not _ID.match(text):
+        raise node.fail(f"{text!r} is no id", "use lower case words joined by '.', '_' or '-'")
+    return text
+
+
+def _bilingual(node: Node) -> Text:
+    parts = node.keys(LANGUAGES)
+    return {language: parts[language].text() for language in LANGUAGES}
+
+
+def _pattern(node: Node, user: bool) -> Any:
+    text = node.text().strip("\n")
+    try:
+        checked = re.compile(text)
+    except re.error as error:
+        raise node.fail(f"not a valid regular expression: {error}") from None
+    if not user:
+        return checked
+    import regex  # user patterns are unvetted: this engine can stop a runaway match
+
+    try:
+        return regex.compile(text)
+    except regex.error as error:
+        raise node.fail(f"not a valid regular expression: {error}") from None
+
+
+def _signature(node: Node, program: str, user: bool) -> Signature:
+    part = node.keys(
+        ("id", "role", "pattern", "meaning", "match", "not"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
+    )
+    pattern = _pattern(part["pattern"], user)
+    anchors: Anchors | None
+    if "anchors" in part:
+        anchors = Anchors(frozenset(part["anchors"].texts()))
+    else:
+        anchors = required_literals(part["pattern"].text().strip("\n"))
+    if anchors is None:
+        raise part["pattern"].fail(
+            "no literal text of three characters or more is required by this pattern",
+            "rewrite it, or name literals under 'anchors'",
+        )
+    keep_by = tuple(part["keep_by"].texts()) if "keep_by" in part else ()
+    for name in keep_by:
+        if name not in pattern.groupindex:
+            raise part["keep_by"].fail(f"{name!r} is no named group of the pattern")
+    return Signature(
+        id=_identifier(part["id"]),
+        program=program,
+        pattern=pattern,
+        role=part["role"].choice(ROLES),  # type: ignore[arg-type]
+        meaning=part["meaning"].text(),
+        where=node.where,
+        level=part["level"].text() if "level" in part else "info",
+        source=part["source"].text() if "source" in part else None,
+        since=part["since"].text() if "since" in part else None,
+        until=part["until"].text() if "until" in part else None,
+        raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
+        anchors=anchors,
+        keep_by=keep_by,
+        overlaps=tuple(part["overlaps"].texts()) if "overlaps" in part else (),
+        match_samples=tuple(part["match"].texts()),
+        not_samples=tuple(part["not"].texts()),
+    )
+
+
+def _condition(node: Node) -> expression.Expression:
+    return expression.parse(node.text(), node.where, FUNCTIONS)
+
+
+def _evidence(node: Node) -> Evidence:
+    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained"))
+    if "signature" not in part and "when" not in part:
+        raise node.fail("evidence needs 'signature' or 'when'")
+    if "where" in part and "signature" not in part:
+        raise part["where"].fail("'where' filters events and needs 'signature'")
+    return Evidence(
+        id=_identifier(part["id"]),
+        weight=part["weight"].choice(WEIGHTS),
+        says=_bilingual(part["says"]),
+        where_defined=node.where,
+        signatures=tuple(part["signature"].texts()) if "signature" in part else (),
+        where=_condition(part["where"]) if "where" in part else None,
+        when=_condition(part["when"]) if "when" in part else None,
+        unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+    )
+
+
+def _fix(node: Node) -> Fix:
+    part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
+    return Fix(
+        title=_bilingual(part["title"]),
+        commands=tuple(part["commands"].texts()) if "commands" in part else (),
+        env={k: v.text() for k, v in part["env"].mapping().items()} if "env" in part else {},
+        caution=_bilingual(part["caution"]) if "caution" in part else None,
+        applies_to=part["applies_to"].text() if "applies_to" in part else None,
+        when=_condition(part["when"]) if "when" in part else None,
+        references=tuple(part["references"].texts()) if "references" in part else (),
+    )
+
+
+def _next_check(node: Node) -> NextCheck:
+    part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
+    return NextCheck(
+        what=_bilingual(part["what"]),
+        command=part["command"].text() if "command" in part else None,
+        if_yes=_bilingual(part["if_yes"]),
+        if_no=_bilingual(part["if_no"]),
+        rivals=tuple(part["rivals"].texts()) if "rivals" in part else (),
+    )
+
+
+def _experiment(node: Node) -> Experiment:
+    part = node.keys(("kind",), ("control", "treatment", "confirmed_if", "refuted_if", "needs", "why_not"))
+    kind = part["kind"].choice(EXPERIMENTS)
+    if kind == "none" and "why_not" not in part:
+        raise node.fail("an experiment of kind none says why_not")
+    return Experiment(
+        kind=kind,
+        control=part["control"].text() if "control" in part else None,
+        treatment={k: v.text() for k, v in part["treatment"].mapping().items()} if "treatment" in part else {},
+        confirmed_if=part["confirmed_if"].text() if "confirmed_if" in part else None,
+        refuted_if=part["refuted_if"].text() if "refuted_if" in part else None,
+        needs=part["needs"].text() if "needs" in part else None,
+        why_not=_bilingual(part["why_not"]) if "why_not" in part else None,
+    )
+
+
+def _cause(root: Node) -> Cause:
+    part = root.keys(
+        ("id", "family", "title", "explanation", "for", "culprit", "fixes", "next_check", "experiment"),
+        ("against", "explains", "aliases"),
+    )
+    evidence = tuple(_evidence(item) for item in part["for"].items())
+    against = tuple(_evidence(item) for item in part["against"].items()) if "against" in part else ()
+    seen: set[str] = set()
+    for item in (*evidence, *against):
+        if item.id in seen:
+            raise RuleError(f"the evidence id {item.id!r} stands twice", where=item.where_defined)
+        seen.add(item.id)
+    return Cause(
+        id=_identifier(part["id"]),
+        family=part["family"].choice(FAMILIES),
+        title=_bilingual(part["title"]),
+        explanation=_bilingual(part["explanation"]),
+        where=root.where,
+        evidence=evidence,
+        against=against,
+        explains=tuple(part["explains"].texts()) if "explains" in part else (),
+        culprit=tuple(part["culprit"].texts()),
+        fixes=tuple(_fix(item) for item in part["fixes"].items()),
+        next_check=_next_check(part["next_check"]),
+        experiment=_experiment(part["experiment"]),
+        aliases=tuple(part["aliases"].texts()) if "aliases" in part else (),
+    )
+
+
+def _read_folder(
+    folder: Traversable, label: str, user: bool, signatures: dict[str, Signature], causes: dict[str, Cause]
+) -> list[str]:
+    texts: list[str] = []
+    for kind in ("signatures", "causes"):
+        below = folder / kind
+        if not below.is_dir():
+            continue
+        for path, text in _files(below, f"{label}/{kind}"):
+            texts.append(text)
+            root = nodes.parse(text, path)
+            if kind == "causes":
+                cause = _cause(root)
+                if cause.id in causes:
+                    raise RuleError(
+                        f"the cause {cause.id!r} exists already ({causes[cause.id].where})", where=cause.where
+                    )
+                if Path(path).stem != cause.id:
+                    raise RuleError(f"the file of cause {cause.id!r} must be named {cause.id}.yaml", where=cause.where)
+                causes[cause.id] = cause
+                continue
+            part = root.keys(("program", "signatures"), ("title",))
+            for item in part["signatures"].items():
+                signature = _signature(item, part["program"].text(), user)
+                if signature.id in signatures:
+                    raise RuleError(
+                        f"the signature {signature.id!r} exists already ({signatures[signature.id].where})",
+                        where=signature.where,
+                    )
+                signatures[signature.id] = signature
+    return texts
+
+
+def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
+    """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
+    signatures: dict[str, Signature] = {}
+    causes: dict[str, Cause] = {}
+    texts: list[str] = []
+    if builtin:
+        texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes)
+    for folder in user_folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/")
+        found = _read_folder(folder, str(folder), True, signatures, causes)
+        if not found:
+            raise InputError(
+                f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it"
+            )
+        texts += found
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    return RuleSet(signatures=signatures, causes=causes, digest=digest)

@@ -1,0 +1,128 @@
+"""YAML values that know their place, and typed access whose errors say file:line.
+
+Only plain scalars, lists and mappings are built (``yaml.compose`` on the safe loader): nothing in a rule file
+can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import yaml
+
+from nccl_triage.errors import RuleError
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+T = TypeVar("T")
+
+#: Rule files larger than this are refused.
+MAX_FILE = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A YAML value with the file and line where it stands."""
+
+    value: Any
+    path: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """``path:line`` of the value."""
+        return f"{self.path}:{self.line}"
+
+    def fail(self, message: str, remedy: str | None = None) -> RuleError:
+        """Return (not raise) an error that points here."""
+        return RuleError(message, where=self.where, remedy=remedy)
+
+    def mapping(self) -> dict[str, Node]:
+        """Return the value as a mapping of nodes."""
+        if not isinstance(self.value, dict):
+            raise self.fail(f"expected a mapping, found {_kind(self.value)}")
+        return self.value
+
+    def items(self) -> list[Node]:
+        """Return the value as a list of nodes; a single value counts as a list of one."""
+        if isinstance(self.value, list):
+            return self.value
+        return [self]
+
+    def text(self) -> str:
+        """Return the value as text."""
+        if isinstance(self.value, (dict, list)) or self.value is None:
+            raise self.fail(f"expected text, found {_kind(self.value)}")
+        return str(self.value)
+
+    def texts(self) -> list[str]:
+        """Return the value as a list of texts; a single text counts as a list of one."""
+        return [item.text() for item in self.items()]
+
+    def flag(self) -> bool:
+        """Return the value as true or false."""
+        if self.value not in ("true", "false"):
+            raise self.fail(f"expected true or false, found {self.value!r}")
+        return bool(self.value == "true")
+
+    def choice(self, allowed: Iterable[str]) -> str:
+        """Return the value as one of the allowed words."""
+        text = self.text()
+        names = list(allowed)
+        if text not in names:
+            raise self.fail(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    def keys(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Node]:
+        """Return the mapping after checking that keys are complete and known."""
+        found = self.mapping()
+        needed, extra = list(required), list(optional)
+        for name in needed:
+            if name not in found:
+                raise self.fail(f"the key {name!r} is missing")
+        for name, node in found.items():
+            if name not in needed and name not in extra:
+                raise node.fail(f"unknown key {name!r}", f"known keys: {', '.join([*needed, *extra])}")
+        return found
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return {dict: "a mapping", list: "a list"}.get(type(value), "text")
+
+
+def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:
+    line = node.start_mark.line + 1
+    if depth > 24:
+        raise RuleError("nested too deeply", where=f"{path}:{line}")
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Node] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            if name in found:
+                raise RuleError(f"the key {name!r} stands twice", where=f"{path}:{key.start_mark.line + 1}")
+            found[name] = _build(value, path, depth + 1)
+        return Node(found, path, line)
+    if isinstance(node, yaml.SequenceNode):
+        return Node([_build(item, path, depth + 1) for item in node.value], path, line)
+    if node.tag == "tag:yaml.org,2002:null":
+        return Node(None, path, line)
+    return Node(str(node.value), path, line)
+
+
+def parse(text: str, path: str) -> Node:
+    """Parse one YAML document into nodes; every scalar stays the text that was written."""
+    if len(text) > MAX_FILE:
+        raise RuleError(f"the file is larger than {MAX_FILE >> 20} MiB", where=path)
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else path
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise RuleError(f"not valid YAML: {problem}", where=where) from None
+    if root is None:
+        return Node({}, path, 1)
+    return _build(root, path)

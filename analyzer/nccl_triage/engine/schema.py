@@ -1,0 +1,128 @@
+"""The two kinds of rules as data classes: a Signature says what a line means, a Cause what brings a job down."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nccl_triage.engine.expression import Expression
+from nccl_triage.engine.literals import Anchors
+from nccl_triage.events import Role
+
+#: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
+WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}
+ROLES: tuple[Role, ...] = ("root", "cascade", "context", "progress")
+LANGUAGES = ("en", "zh")
+FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
+
+Text = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One message shape: ``pattern`` searches the peeled message (or the raw line)."""
+
+    id: str
+    program: str
+    pattern: re.Pattern[str]
+    role: Role
+    meaning: str
+    where: str
+    level: str = "info"
+    source: str | None = None
+    since: str | None = None
+    until: str | None = None
+    raw_line: bool = False
+    anchors: Anchors | None = None
+    keep_by: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()
+    match_samples: tuple[str, ...] = ()
+    not_samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One reason for or against a cause.
+
+    With ``signatures`` the item holds when one of them was seen (and an event satisfies ``where``); ``when`` is a
+    condition over everything observed. Both given: both must hold.
+    """
+
+    id: str
+    weight: str
+    says: Text
+    where_defined: str
+    signatures: tuple[str, ...] = ()
+    where: Expression | None = None
+    when: Expression | None = None
+    unless_explained: bool = False
+
+    @property
+    def log_odds(self) -> float:
+        """The weight as a number."""
+        return WEIGHTS[self.weight]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to do, with its risk."""
+
+    title: Text
+    commands: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    caution: Text | None = None
+    applies_to: str | None = None
+    when: Expression | None = None
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextCheck:
+    """The cheapest check that separates this cause from its rivals."""
+
+    what: Text
+    command: str | None
+    if_yes: Text
+    if_no: Text
+    rivals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What would confirm or refute the cause on the hardware; ``kind`` none means that no collective can show it."""
+
+    kind: str
+    control: str | None = None
+    treatment: dict[str, str] = field(default_factory=dict)
+    confirmed_if: str | None = None
+    refuted_if: str | None = None
+    needs: str | None = None
+    why_not: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One root cause: titles, evidence, culprit methods, fixes, next check and experiment."""
+
+    id: str
+    family: str
+    title: Text
+    explanation: Text
+    where: str
+    evidence: tuple[Evidence, ...]
+    against: tuple[Evidence, ...]
+    explains: tuple[str, ...]
+    culprit: tuple[str, ...]
+    fixes: tuple[Fix, ...]
+    next_check: NextCheck | None
+    experiment: Experiment
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All signatures and causes in use."""
+
+    signatures: dict[str, Signature]
+    causes: dict[str, Cause]
+    digest: str

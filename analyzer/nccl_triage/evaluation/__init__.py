@@ -1,0 +1,1 @@
+"""Score diagnoses against labelled cases."""

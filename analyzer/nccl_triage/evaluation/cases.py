@@ -1,0 +1,68 @@
+"""Read labelled cases: ``cases.jsonl`` and the logs that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nccl_triage.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One labelled log."""
+
+    id: str
+    log: Path
+    cause: str
+    also: tuple[str, ...]
+    determinable: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    evidence_line: int | None
+    group: str
+
+    @property
+    def acceptable(self) -> tuple[str, ...]:
+        """Every answer that an expert would accept."""
+        return (self.cause, *self.also)
+
+
+def _case(record: dict[str, Any], folder: Path) -> Case:
+    culprit = record.get("culprit") or {}
+    ranks = [r for r in [culprit.get("rank"), *(culprit.get("ranks") or [])] if isinstance(r, int)]
+    hosts = [h for h in [culprit.get("host"), *(culprit.get("hosts") or [])] if isinstance(h, str)]
+    return Case(
+        id=str(record["id"]),
+        log=folder / str(record["log"]),
+        cause=str(record["cause"]),
+        also=tuple(record.get("also_acceptable") or ()),
+        determinable=str(record.get("determinable", "yes")),
+        ranks=tuple(dict.fromkeys(ranks)),
+        hosts=tuple(dict.fromkeys(hosts)),
+        evidence_line=record.get("evidence_line"),
+        group=folder.name,
+    )
+
+
+def read(folder: Path) -> list[Case]:
+    """Return the cases of a folder; raises InputError when there are none or the index is damaged."""
+    index = folder / "cases.jsonl"
+    if not index.is_file():
+        raise InputError(
+            f"{folder} holds no labelled cases",
+            cause="there is no cases.jsonl in it",
+            remedy="corpus/README.md describes the form",
+        )
+    cases: list[Case] = []
+    for number, line in enumerate(index.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            cases.append(_case(orjson.loads(line), folder))
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise InputError(f"{index}:{number}: not a labelled case: {error}") from None
+    return cases

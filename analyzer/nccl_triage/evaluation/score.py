@@ -1,0 +1,142 @@
+"""The scores of corpus/README.md: top-1, top-3, macro-F1, healthy and unknown recall, culprit, line, calibration.
+
+A diagnosis is right when its verdict is ``diagnosed`` and the first cause is an acceptable answer, or when the
+verdict itself (``unknown``, ``healthy``) is. ``unknown`` also counts as admitted when the first cause's confidence is
+below one half.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_triage.evaluation.cases import Case
+
+VERDICTS = ("unknown", "healthy")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was said about one case."""
+
+    case: Case
+    verdict: str
+    causes: list[str]
+    confidence: float
+    culprits: list[tuple[int | None, str | None]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def answer(self) -> str:
+        """The first cause, or the verdict when there is none."""
+        return self.causes[0] if self.verdict == "diagnosed" and self.causes else self.verdict
+
+    @property
+    def admits(self) -> bool:
+        """Whether the diagnosis admits that it does not know."""
+        return self.verdict == "unknown" or (self.verdict == "diagnosed" and self.confidence < 0.5)
+
+    def right(self) -> bool:
+        """Whether the first answer is acceptable."""
+        accepted = self.case.acceptable
+        return self.answer in accepted or ("unknown" in accepted and self.admits)
+
+    def right_in_three(self) -> bool:
+        """Whether one of the first three causes is acceptable."""
+        return self.right() or any(cause in self.case.acceptable for cause in self.causes[:3])
+
+    def culprit_right(self) -> bool | None:
+        """Whether the first culprit is a labelled one; None when the label names none."""
+        case = self.case
+        if not case.ranks and not case.hosts:
+            return None
+        if not self.culprits:
+            return False
+        rank, host = self.culprits[0]
+        if case.ranks:
+            return rank in case.ranks
+        return host in case.hosts
+
+    def line_right(self) -> bool | None:
+        """Whether the first evidence lines contain the labelled one (within one line); None without a label."""
+        wanted = self.case.evidence_line
+        if wanted is None:
+            return None
+        return any(abs(line - wanted) <= 1 for line in self.lines[:3])
+
+
+@dataclass(slots=True)
+class Scores:
+    """The table of one set of outcomes; shares between 0 and 1, None where nothing was to be scored."""
+
+    cases: int
+    top1: float | None
+    top3: float | None
+    top1_yes: float | None
+    macro_f1: float | None
+    healthy: float | None
+    unknown: float | None
+    culprit: float | None
+    line: float | None
+    calibration_error: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def _share(values: Iterable[bool | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _macro_f1(outcomes: Sequence[Outcome]) -> float | None:
+    hits: dict[str, int] = defaultdict(int)
+    labelled: dict[str, int] = defaultdict(int)
+    said: dict[str, int] = defaultdict(int)
+    for outcome in outcomes:
+        truth = outcome.case.cause
+        # An acceptable alternative counts as the label itself: experts would not call it an error.
+        answer = truth if outcome.right() else outcome.answer
+        labelled[truth] += 1
+        said[answer] += 1
+        hits[truth] += answer == truth
+    if not labelled:
+        return None
+    f1 = [2 * hits[cause] / (labelled[cause] + said[cause]) if hits[cause] else 0.0 for cause in labelled]
+    return sum(f1) / len(f1)
+
+
+def calibration_error(outcomes: Sequence[Outcome], bins: int = 10) -> float | None:
+    """Return the mean gap between confidence and share right over ten bins, weighted by their size."""
+    diagnosed = [o for o in outcomes if o.verdict == "diagnosed"]
+    if not diagnosed:
+        return None
+    error = 0.0
+    for index in range(bins):
+        inside = [o for o in diagnosed if min(int(o.confidence * bins), bins - 1) == index]
+        if inside:
+            mean = sum(o.confidence for o in inside) / len(inside)
+            right = sum(o.causes[0] in o.case.acceptable for o in inside) / len(inside)
+            error += abs(mean - right) * len(inside)
+    return error / len(diagnosed)
+
+
+def score(outcomes: Sequence[Outcome]) -> Scores:
+    """Return the scores; top-1 and top-3 leave out cases that the log alone cannot show."""
+    open_cases = [o for o in outcomes if o.case.determinable in ("yes", "partly")]
+    return Scores(
+        cases=len(outcomes),
+        top1=_share(o.right() for o in open_cases),
+        top3=_share(o.right_in_three() for o in open_cases),
+        top1_yes=_share(o.right() for o in outcomes if o.case.determinable == "yes"),
+        macro_f1=_macro_f1(open_cases),
+        healthy=_share(o.right() for o in outcomes if o.case.cause == "healthy"),
+        unknown=_share(o.right() for o in outcomes if o.case.cause == "unknown"),
+        culprit=_share(o.culprit_right() for o in open_cases),
+        line=_share(o.line_right() for o in open_cases),
+        calibration_error=calibration_error(outcomes),
+    )

@@ -1,0 +1,216 @@
+"""What is known, as data: every producer makes Events, and Observations hold them in bounded space.
+
+A log line, a flight-recorder entry, a host fact or the outcome of an experiment all become ``Event`` objects in
+``Observations``; the same rules weigh them. ``Observations.merge`` is associative, so parts of a log can be
+scanned anywhere and put together afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Role = Literal["root", "cascade", "context", "progress"]
+
+#: Occurrences kept per (signature, process, distinguishing fields): the first and the last of each.
+KEEP_FIRST = 6
+KEEP_LAST = 3
+#: Distinct (process, fields) keys kept per signature; more are only counted.
+MAX_KEYS = 20_000
+#: Characters kept of a line's text.
+MAX_TEXT = 4000
+
+
+@dataclass(slots=True)
+class Context:
+    """Who printed a line and when, as far as the line's own prefixes tell.
+
+    ``rank`` is a global rank, ``local_rank`` a rank on its node, ``group_rank`` a rank inside a process group or a
+    communicator (equal to the global rank only for the default group). ``time`` is in seconds since the epoch of the
+    printing clock, read as if it were UTC; 31536000 * 30 or less means that the line had no year.
+    """
+
+    rank: int | None = None
+    local_rank: int | None = None
+    group_rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    address: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    gpu: int | None = None
+    time: float | None = None
+    program: str | None = None
+    actor: str | None = None
+    level: str | None = None
+    stream: str | None = None
+    repeated: int = 0
+
+    def copy(self) -> Context:
+        """Return an independent copy."""
+        return replace(self)
+
+    def process_key(self) -> tuple[object, ...]:
+        """Return what tells this process from others, as far as known."""
+        return (self.rank, self.local_rank, self.group_rank, self.host, self.address, self.pid)
+
+
+@dataclass(slots=True)
+class Event:
+    """One observation: a line (or several) that matched a signature, with its named groups in ``fields``."""
+
+    signature: str
+    source: str
+    line: int
+    text: str
+    context: Context
+    role: Role = "context"
+    fields: dict[str, str] = field(default_factory=dict)
+    end_line: int | None = None
+    count: int = 1
+
+    @property
+    def last_line(self) -> int:
+        """The last line of the event (equal to ``line`` for a single line)."""
+        return self.end_line if self.end_line is not None else self.line
+
+    def number(self, name: str) -> float | None:
+        """Return a named field as a number, or None."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        try:
+            return float(value)
+        except ValueError:
+            return None
+
+
+@dataclass(slots=True)
+class SourceInfo:
+    """One input: its name, its size and what its name or folder says about who wrote it."""
+
+    path: str
+    bytes: int = 0
+    lines: int = 0
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    attempt: int | None = None
+    stream: str | None = None
+    layout: str | None = None
+    problems: list[str] = field(default_factory=list)
+    tail_cut: bool = False
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The occurrences of one signature by one process (and one value of its distinguishing fields)."""
+
+    first: list[Event] = field(default_factory=list)
+    last: list[Event] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, event: Event) -> None:
+        """Count the event and keep it when it is among the first or the last."""
+        self.count += event.count
+        if len(self.first) < KEEP_FIRST:
+            self.first.append(event)
+            return
+        self.last.append(event)
+        if len(self.last) > KEEP_LAST:
+            del self.last[0]
+
+    def events(self) -> Iterator[Event]:
+        """Yield the kept occurrences in order."""
+        yield from self.first
+        yield from self.last
+
+
+def _merge_buckets(one: Bucket, two: Bucket) -> Bucket:
+    merged = sorted([*one.events(), *two.events()], key=lambda e: (e.source, e.line))
+    head = merged[:KEEP_FIRST]
+    tail = merged[KEEP_FIRST:][-KEEP_LAST:]
+    return Bucket(first=head, last=tail, count=one.count + two.count)
+
+
+@dataclass(slots=True)
+class Observations:
+    """Everything observed, bounded in size whatever the size of the input."""
+
+    sources: dict[str, SourceInfo] = field(default_factory=dict)
+    buckets: dict[str, dict[tuple[object, ...], Bucket]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, event: Event, keep_by: Iterable[str] = ()) -> None:
+        """Record an event; events that differ in a ``keep_by`` field are kept apart."""
+        self.counts[event.signature] = self.counts.get(event.signature, 0) + event.count
+        by_key = self.buckets.setdefault(event.signature, {})
+        key = (event.source, *event.context.process_key(), *(event.fields.get(name) for name in keep_by))
+        bucket = by_key.get(key)
+        if bucket is None:
+            if len(by_key) >= MAX_KEYS:
+                return
+            bucket = by_key[key] = Bucket()
+        bucket.add(event)
+
+    def add_source(self, info: SourceInfo) -> None:
+        """Register an input (a later registration of the same path replaces the earlier)."""
+        self.sources[info.path] = info
+
+    def has(self, signature: str) -> bool:
+        """Tell whether the signature was seen."""
+        return signature in self.buckets
+
+    def count(self, signature: str) -> int:
+        """Return how often the signature was seen, kept or not."""
+        return self.counts.get(signature, 0)
+
+    def signatures(self) -> list[str]:
+        """Return the ids of all signatures seen."""
+        return sorted(self.buckets)
+
+    def events(self, signature: str) -> list[Event]:
+        """Return the kept occurrences of one signature in the order of sources and lines."""
+        found = [event for bucket in self.buckets.get(signature, {}).values() for event in bucket.events()]
+        found.sort(key=lambda e: (e.source, e.line))
+        return found
+
+    def all_events(self) -> list[Event]:
+        """Return every kept event in the order of sources and lines."""
+        found = [
+            event
+            for by_key in self.buckets.values()
+            for bucket in by_key.values()
+            for event in bucket.events()
+        ]
+        found.sort(key=lambda e: (e.source, e.line, e.signature))
+        return found
+
+    def merge(self, other: Observations) -> Observations:
+        """Return the union of two observations; associative, and commutative up to the order of notes."""
+        merged = Observations(sources={**self.sources}, notes=[*self.notes])
+        for path, info in other.sources.items():
+            mine = merged.sources.get(path)
+            if mine is None:
+                merged.sources[path] = info
+            else:
+                problems = [*mine.problems, *(p for p in info.problems if p not in mine.problems)]
+                merged.sources[path] = replace(
+                    mine, bytes=mine.bytes + info.bytes, lines=mine.lines + info.lines, problems=problems
+                )
+        merged.notes.extend(note for note in other.notes if note not in merged.notes)
+        for part in (self, other):
+            for signature, number in part.counts.items():
+                merged.counts[signature] = merged.counts.get(signature, 0) + number
+            for signature, by_key in part.buckets.items():
+                target = merged.buckets.setdefault(signature, {})
+                for key, bucket in by_key.items():
+                    present = target.get(key)
+                    if present is not None:
+                        target[key] = _merge_buckets(present, bucket)
+                    elif len(target) < MAX_KEYS:
+                        target[key] = bucket
+        return merged

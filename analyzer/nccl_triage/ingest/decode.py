@@ -1,0 +1,108 @@
+"""Bytes of a log as numbered lines of text.
+
+``LineReader`` reads everything; a scanner that wants only some lines takes the blocks (``iter_blocks``),
+looks for candidates in their bytes and decodes those (``decode``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import starmap
+from typing import BinaryIO, NamedTuple
+
+from nccl_triage.events import SourceInfo
+from nccl_triage.ingest.blocks import BLOCK, MAX_LINE, Block, BlockReader
+from nccl_triage.ingest.encodings import decode_utf8
+from nccl_triage.ingest.filtered import looks_filtered
+from nccl_triage.ingest.progress import ProgressFilter
+
+__all__ = ["Block", "Line", "LineReader", "looks_filtered"]
+
+
+class Line(NamedTuple):
+    """A line without its end.
+
+    ``number`` is the physical line from 1; the parts of a line that holds carriage returns share it.
+    ``offset`` is where the text begins in the unpacked stream (see ``Block.offset``).
+    """
+
+    number: int
+    offset: int
+    text: str
+
+
+class LineReader:
+    """Iterate the lines of one source once and fill what ``info`` says about sizes and problems.
+
+    UTF-8 (bad bytes are replaced and counted), UTF-16 and GB18030 are recognised. Lines longer than
+    ``max_line`` bytes lose their middle. Raises nothing for what the data hold; an ``OSError`` while reading
+    becomes a problem.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK
+    ) -> None:
+        self._reader = BlockReader(stream, info, max_line, block)
+
+    def iter_blocks(self) -> Iterator[Block]:
+        """Yield the raw blocks instead of lines; bad bytes count only in lines given to ``decode``."""
+        return iter(self._reader)
+
+    def decode(self, data: bytes) -> str:
+        """Return the text of bytes from a block; bad bytes are replaced and counted."""
+        text, bad = decode_utf8(data)
+        self._reader.problems.bad_bytes += bad
+        return text
+
+    def __iter__(self) -> Iterator[Line]:
+        """Yield the lines in order."""
+        progress = ProgressFilter()
+        continues = False
+        for block in self._reader:
+            if continues or b"\r" in block.data:
+                yield from self._redrawn(progress, block, continues)
+            else:
+                yield from starmap(Line, progress.flush())
+                yield from self._plain(block)
+            continues = not block.data.endswith(b"\n")
+        yield from starmap(Line, progress.flush())
+
+    def _plain(self, block: Block) -> Iterator[Line]:
+        """Yield the lines of a block without carriage returns."""
+        data, number, offset = block
+        text = self.decode(data)
+        lines = text.split("\n")
+        if not lines[-1]:
+            del lines[-1]
+        if len(text) == len(data):
+            for count, line in enumerate(lines):
+                yield Line(number + count, offset, line)
+                offset += len(line) + 1
+            return
+        for count, (line, raw) in enumerate(zip(lines, data.split(b"\n"), strict=False)):
+            yield Line(number + count, offset, line)
+            offset += len(raw) + 1
+
+    def _redrawn(self, progress: ProgressFilter, block: Block, continues: bool) -> Iterator[Line]:
+        """Yield the lines of a block in which some hold carriage returns, or that begins inside of one."""
+        data, number, offset = block
+        raws = data.split(b"\n")
+        last = len(raws) - 1
+        for index, raw in enumerate(raws):
+            if index == last and not raw:
+                break
+            body = raw.rstrip(b"\r")
+            whole = index < last and not (index == 0 and continues)
+            if whole and b"\r" not in body:
+                yield from starmap(Line, progress.flush())
+                yield Line(number, offset, self.decode(body))
+            else:
+                parts = self._parts(body, offset)
+                yield from starmap(Line, progress.pieces(number, parts))
+            number += 1
+            offset += len(raw) + 1
+
+    def _parts(self, body: bytes, offset: int) -> Iterator[tuple[int, str]]:
+        for part in body.split(b"\r"):
+            yield offset, self.decode(part)
+            offset += len(part) + 1

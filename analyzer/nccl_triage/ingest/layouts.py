@@ -1,0 +1,262 @@
+"""What the path of a log says about who wrote it: rank, host, pid, attempt, stream.
+
+To add a layout, add one ``_rule`` to ``RULES``: its named groups are fields of ``SourceInfo``. The first rule
+that matches names the layout; ``DETAILS`` then fill fields that it left open. A wrong rank is worse than
+none: a number that may be a job, a step, a restart or a run is no rank, and where only the neighbours can
+tell, the rule carries a check that asks them.
+
+Sources: torchelastic ``multiprocessing/api.py`` and ``errors``; Ray ``_private/node.py`` and
+``log_monitor.py``; ``srun(1)``, "filename pattern"; submitit ``slurm/slurm.py``; NCCL ``src/debug.cc``
+(``NCCL_DEBUG_FILE``); kubelet ``/var/log/pods``; torch ``FlightRecorder`` (``TORCH_FR_DUMP_TEMP_FILE``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.events import SourceInfo
+
+#: Path components looked at: torchrun's layout needs five with a node's folder above it.
+DEPTH = 6
+#: The files of a folder that all carry a number: what they look like without it, and which numbers they have.
+_Skeletons = dict[str, set[int]]
+
+
+class Siblings:
+    """The names of the files of one folder, indexed for the rules that need to see more than one name."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = [strip_compression(name) for name in names]
+        self._numbers: dict[str, _Skeletons] = {}
+
+    def numbers(self, rule: Rule, match: re.Match[str]) -> set[int]:
+        """Return the ranks that the rule reads from the names that differ from the matched one in rank only."""
+        known = self._numbers.get(rule.pattern.pattern)
+        if known is None:
+            known = {}
+            for name in self._names:
+                found = rule.pattern.search(name)
+                if found:
+                    known.setdefault(_skeleton(found), set()).add(int(found["rank"]))
+            self._numbers[rule.pattern.pattern] = known
+        return known.get(_skeleton(match), set()) | {int(match["rank"])}
+
+
+def _skeleton(match: re.Match[str]) -> str:
+    """Return the file name without its rank, its host and its ending."""
+    text = match.string
+    spans = sorted(
+        (match.span(name) for name in ("rank", "host") if match.groupdict().get(name)), reverse=True
+    )
+    for start, end in spans:
+        text = f"{text[:start]}#{text[end:]}"
+    name = text.rsplit("/", 1)[-1]
+    return re.sub(rf"{_END}", "", name, flags=re.I)
+
+
+def _are_ranks(numbers: set[int]) -> bool:
+    """Tell whether these numbers can be the ranks of a job, or of one of its nodes, and not jobs or dates."""
+    low, count = min(numbers), len(numbers)
+    if count < 2:
+        return False
+    if low == 0:
+        return max(numbers) < 4 * count + 8
+    # The second node of several: 8 to 15.
+    return count >= 4 and max(numbers) - low == count - 1 and low % count == 0 and low < 4096
+
+
+Check = Callable[["Rule", "re.Match[str]", Siblings], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A layout and the path that shows it; ``check`` asks the other files of the folder."""
+
+    layout: str
+    pattern: re.Pattern[str]
+    check: Check | None = None
+
+
+def _rule(layout: str, pattern: str, check: Check | None = None) -> Rule:
+    return Rule(layout, re.compile(f"(?:^|/){pattern}", re.I), check)
+
+
+def _siblings_are_ranks(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
+    return _are_ranks(siblings.numbers(rule, match))
+
+
+def _alone_or_ranks(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
+    numbers = siblings.numbers(rule, match)
+    return len(numbers) == 1 or _are_ranks(numbers)
+
+
+def _speaks_for_itself(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
+    """Tell ``trainer_rank_3_of_8.log`` from ``stuck_rank3_w8.log``, which may be the log of all ranks.
+
+    Names that say more than who wrote them are believed when there is one for each of several ranks; that of
+    a low-rank adapter (``lora_rank16.log``) never.
+    """
+    words = [word for word in re.split(r"[._-]+", (match["before"] + "." + match["after"]).lower()) if word]
+    if any(re.match(r"lora|adapter|alpha", word) for word in words):
+        return False
+    return all(_NEUTRAL.fullmatch(word) for word in words) or _siblings_are_ranks(rule, match, siblings)
+
+
+def _host_has_number(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
+    return match["host"] == "localhost" or any(letter.isdigit() for letter in match["host"])
+
+
+#: Words of a file name that say nothing about its content.
+_NEUTRAL = re.compile(
+    r"\d+|of|log|logs|txt|out|err|stdout|stderr|output|console|train|trainer|training|worker|proc|process|job|run"
+    r"|slurm|nccl|debug|info|trace|torch|pytorch|torchrun|global|local|rank\d*|pid\d*"
+    r"|(?:gpu|cpu|compute)?node\d*|host\d*|gpu\d*|dgx\d*|hgx\d*|nid\d+|cn\d+|ip|srv\d*|server\d*" ) #: Endings
+    of logs, any number of them: ``rank0.err.log``. _END =
+    r"(?:[._-](?:log|txt|out|err|stdout|stderr|output|error))*$" _EXT =
+    r"\.(?:log|txt|out|err|stdout|stderr|output|error)(?:\.(?:log|txt))?$" _RANK = r"(?P<rank>\d{1,5})(?!\d)"
+    #: Words before "rank" that make it another rank than the global one. _OTHER_RANK = ( "local", "node",
+    "group", "machine", "host", "data", "tensor", "pipeline", "expert", "model", "dp", "tp", "pp", "ep", "cp",
+    "sp", "mp", "lora", "low", )  # fmt: skip _NOT_OTHER = "".join(f"(?<!{word}[._-])" for word in
+    _OTHER_RANK) _GLOBAL = rf"(?:global[._-]?|(?<![a-z]){_NOT_OTHER})rank[._-]?{_RANK}" #: A job of Slurm;
+    neither a year nor a date. _JOB = r"(?!(?:19|20)\d\d(?:\d{4})?(?!\d))\d{4,}" _HOST =
+    r"(?P<host>[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*?(?<=\d))" #: Names that hosts of clusters have; for folders,
+    whose names are mostly something else. _KNOWN_HOST = (
+    r"(?P<host>(?:[a-z0-9]+-)*(?:(?:gpu|cpu|compute)?node|host|dgx|hgx|nid|cn|srv|server)(?:-[a-z0-9]+)*?[._-]?\d+"
+    r"|gpu(?:0\d|\d{3,}|-\d+)|ip(?:-\d{1,3}){4}|\d{1,3}(?:\.\d{1,3}){3})" ) _POD_ROLE =
+    r"(?:master|worker|launcher|head|chief|trainer|ps|replica|node)" _POD_HASH =
+    r"[bcdfghjklmnpqrstvwxz2456789]{5}"
+
+RULES: tuple[Rule, ...] = (
+    _rule(
+        "torchrun",
+        r"attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/(?:(?P<stream>stdout|stderr)\.log|error\.json)$",
+    ),
+    _rule("torchrun", r"attempt_(?P<attempt>\d+)/filtered_(?P<stream>stdout|stderr)\.log$"),
+    _rule("ray-worker", r"worker-[0-9a-f]{8,}-[0-9a-f]{4,}-(?P<pid>\d+)\.(?P<stream>out|err)(?:\.\d+)?$"),
+    _rule("ray-core-worker", r"python-core-(?:worker|driver)-[0-9a-f-]+_(?P<pid>\d+)\.log(?:\.\d+)?$"),
+    _rule("ray-raylet", r"raylet\.(?P<stream>out|err)(?:\.\d+)?$"),
+    _rule("ray-gcs", r"gcs_server\.(?P<stream>out|err)(?:\.\d+)?$"),
+    _rule("ray-driver", r"job-driver-[^/]+\.log$"),
+    _rule(
+        "ray-component",
+        r"(?:monitor|log_monitor|dashboard(?:_\w+)?|runtime_env_(?:agent|setup-[^/]+)|ray_client_server[^/]*"
+        r"|agent-\d+|event_[A-Z_]+)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
+    ),
+    _rule("flight-recorder", rf"[^/]*trace_rank_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
+    _rule("kubernetes", r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
+    _rule("kubernetes", r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),
+    _rule("docker", r"[0-9a-f]{64}-json\.log(?:\.\d+)?$"),
+    _rule("rank-file", rf"(?P<before>[^/]*?){_GLOBAL}(?P<after>[^/]*)$", _speaks_for_itself),
+    _rule("rank-folder", rf"(?:global[._-]?)?rank[._-]?{_RANK}/(?:[^/]+/)?[^/]+$"),
+    _rule("slurm", rf"\d{{2,}}_(?:\d+_)?{_RANK}_log\.(?P<stream>out|err)$"),
+    _rule("slurm", r"slurm-\d+(?:_\d+)?(?:\.(?:out|err|log))?$"),
+    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}[._-]{_RANK}{_END}"),
+    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}{_EXT}"),
+    # A host in front of the number must end with a digit, or the number is the host's own.
+    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_HOST}[._-]{_RANK}{_END}", _siblings_are_ranks),
+    # Not "4711.0.out": that number is a step.
+    _rule("slurm", rf"{_JOB}[_-]{_RANK}{_EXT}", _alone_or_ranks),
+    _rule("slurm", rf"(?!slurm-)(?:[^/]*?[._-])?\d{{3,}}[_-]{_RANK}{_EXT}", _siblings_are_ranks),
+    _rule(
+        "nccl-debug-file",
+        r"nccl[._-]?(?:(?:debug|log|trace|info|warn)[._-])*(?P<host>[a-z][a-z0-9-]*)"
+        rf"[._-](?P<pid>\d{{1,7}}){_END}",
+        _host_has_number,
+    ),
+    _rule("nccl-debug-file", rf"nccl\.(?:(?:debug|log)\.)?(?P<pid>\d{{2,7}}){_END}"),
+    _rule("rank-file", rf"worker[._-]?{_RANK}{_END}", _alone_or_ranks),
+    _rule("rank-file", rf"(?:trainer|task|proc|process)[._-]?{_RANK}{_END}", _siblings_are_ranks),
+    _rule("rank-file", rf"(?:gpu|cuda|device)[._-]?(?P<local_rank>\d){_END}"),
+    _rule(
+        "kubernetes",
+        rf"(?P<host>[a-z0-9][a-z0-9-]*-{_POD_ROLE}-(?:\d+|{_POD_HASH}))(?:[_.][a-z0-9-]+)?{_EXT}",
+    ),
+    _rule(
+        "kubernetes", rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}"
+    ),
+    _rule("rank-file", rf"{_RANK}{_EXT}", _siblings_are_ranks),
+    _rule("rank-file", rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", _siblings_are_ranks),
+    _rule("rank-file", rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", _siblings_are_ranks),
+    _rule("host-file", rf"{_KNOWN_HOST}{_EXT}"),
+)
+
+#: What any layout may have besides.
+DETAILS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.I)
+    for pattern in (
+        # Not "timed_out.log".
+        r"(?:(?:^|[/._-])(?P<stream>stdout|stderr)|(?:^|[/.])(?P<stream2>out|err))(?:\.(?:log|txt))?$",
+        r"(?:^|[/._-])local[._-]?rank[._-]?(?P<local_rank>\d{1,3})(?!\d)[^/]*$",
+        r"(?:^|[/._-])pid[._-]?(?P<pid>\d+)[^/]*$",
+        rf"(?:^|[/._]){_KNOWN_HOST}[._-](?:global[._-]?|local[._-]?)?rank[._-]?\d[^/]*$",
+        rf"rank[._-]?\d{{1,5}}[._-](?:host[._-]?)?{_KNOWN_HOST}(?:[._-](?P<pid>\d+))?{_END}",
+        rf"(?:^|/){_KNOWN_HOST}/",
+        r"(?:^|/)(?:attempt|restart)[._-]?(?P<attempt>\d+)(?:/|[._-])",
+    )
+)
+
+_STREAMS = {"out": "stdout", "err": "stderr"}
+_COMPRESSED = re.compile(r"\.(?:gz|zst|zstd|xz|bz2)$", re.I)
+
+
+def strip_compression(name: str) -> str:
+    """Return a file name without the ending that a compression program added."""
+    return _COMPRESSED.sub("", name)
+
+
+def _fill(info: SourceInfo, fields: dict[str, str | None]) -> None:
+    for name, value in fields.items():
+        if value is None or name in ("before", "after"):
+            continue
+        if name.startswith("stream"):
+            info.stream = info.stream or _STREAMS.get(value.lower(), value.lower())
+        elif getattr(info, name) is None:
+            setattr(info, name, value if name == "host" else int(value))
+
+
+def read_path(path: str, siblings: Siblings | None = None) -> SourceInfo:
+    """Return what a path (slashes between its parts) says; ``siblings`` are the files of the same folder."""
+    info = SourceInfo(path=path)
+    text = strip_compression("/".join(path.split("/")[-DEPTH:]))
+    siblings = siblings or Siblings()
+    for rule in RULES:
+        match = rule.pattern.search(text)
+        if match and (rule.check is None or rule.check(rule, match, siblings)):
+            info.layout = rule.layout
+            _fill(info, match.groupdict())
+            break
+    for detail in DETAILS:
+        match = detail.search(text)
+        if match:
+            _fill(info, match.groupdict())
+    return info
+
+
+def settle(infos: Sequence[SourceInfo]) -> None:
+    """Take back what only a look at all sources shows to be wrong.
+
+    The same rank on two hosts is a local rank (``node0_rank3``, ``node1_rank3``). Slurm's task number is the
+    rank when every GPU has a task; with one task on each of several hosts it may be the node's number.
+    """
+    hosts: dict[tuple[object, ...], set[str]] = {}
+    tasks: Counter[str] = Counter()
+    seen: set[tuple[str, int]] = set()
+    for info in infos:
+        if info.rank is None or info.host is None:
+            continue
+        hosts.setdefault((info.layout, info.rank, info.stream, info.attempt), set()).add(info.host)
+        if info.layout == "slurm" and (info.host, info.rank) not in seen:
+            seen.add((info.host, info.rank))
+            tasks[info.host] += 1
+    repeated = {key[0] for key, names in hosts.items() if len(names) > 1}
+    single = len(tasks) > 1 and max(tasks.values()) == 1
+    for info in infos:
+        if info.rank is None or info.host is None:
+            continue
+        if info.layout in repeated:
+            info.local_rank, info.rank = info.rank, None
+        elif info.layout == "slurm" and single:
+            info.rank = None

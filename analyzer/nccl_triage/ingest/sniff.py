@@ -1,0 +1,77 @@
+"""Tell logs from other files by their first bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from nccl_triage.ingest import compression
+from nccl_triage.ingest.encodings import wide_encoding
+
+Kind = Literal["text", "binary", "archive", "empty", "unreadable"]
+
+_SAMPLE = 8192
+#: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
+_CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b") + b"\x7f"
+_CONTROL_SHARE = 0.04
+_ARCHIVE = re.compile(
+    rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar"
+)
+_MAGIC = re.compile(
+    rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]"
+)
+
+#: Names of the fields that a JSON log record has: one of each list.
+_JSON_MESSAGE = re.compile(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
+_JSON_RECORD = re.compile(
+    rb'"(?:ts|time|timestamp|@timestamp|asctime|level|levelname|severity|stream|__REALTIME_TIMESTAMP)"\s*:'
+)
+
+
+def looks_binary(sample: bytes) -> bool:
+    """Tell whether bytes are no text in any encoding that logs have."""
+    if _MAGIC.match(sample):
+        return True
+    if not sample or wide_encoding(sample):
+        return False
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return controls > _CONTROL_SHARE * len(sample)
+
+
+def looks_like_json_log(sample: bytes) -> bool:
+    """Tell log records, one JSON object a line, from configurations, indexes and data sets."""
+    first = sample.split(b"\n", 1)[0]
+    return first.startswith(b"{") and bool(_JSON_MESSAGE.search(first) and _JSON_RECORD.search(first))
+
+
+def head(path: str) -> tuple[bytes, list[str]]:
+    """Return the first bytes of a regular file, unpacked, and what went wrong while unpacking.
+
+    Raises OSError when the file cannot be read.
+    """
+    problems: list[str] = []
+    with compression.open_stream(Path(path).open("rb", buffering=0), problems) as stream:
+        sample = compression.read_up_to(stream, _SAMPLE)
+    if sample and not sample.strip(b"\0"):
+        # A log truncated while its writer kept the position: the file begins with a hole.
+        with Path(path).open("rb", buffering=0) as raw:
+            raw.seek(max(0, os.fstat(raw.fileno()).st_size - _SAMPLE))
+            sample = compression.read_up_to(raw, _SAMPLE).lstrip(b"\0") or sample
+    return sample, problems
+
+
+def classify(path: str) -> tuple[Kind, str, bytes]:
+    """Return what kind of file this is, why (for those that are no text) and its first bytes.
+
+    Raises OSError when the file cannot be read.
+    """
+    sample, problems = head(path)
+    if not sample:
+        return ("unreadable", problems[0], sample) if problems else ("empty", "", sample)
+    if _ARCHIVE.match(sample):
+        return "archive", "an archive: unpack it first", sample
+    if looks_binary(sample):
+        return "binary", "binary, not a log", sample
+    return "text", "", sample

@@ -1,0 +1,17 @@
+"""From lines to context and events: wrappers, headers, and parsers of what needs more than one regex.
+
+``STATEFUL`` lists the parsers of blocks that span lines; a new one is one module and one entry here.
+"""
+
+from __future__ import annotations
+
+from nccl_triage.parsers.elastic_report import ElasticReportParser
+from nccl_triage.parsers.streams import StatefulParser
+from nccl_triage.parsers.tracebacks import TracebackParser
+
+STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser)
+
+
+def produced_signatures() -> dict[str, str]:
+    """Return the signature ids that parsers make themselves, with their meaning."""
+    return {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}

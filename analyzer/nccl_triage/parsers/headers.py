@@ -1,0 +1,64 @@
+"""Read the headers that stay in the message: NCCL's, c10's, process-group and Gloo ones.
+
+Sources: NCCL ``src/debug.cc`` (2.5 to 2.30), PyTorch ``c10/util/Logging.cpp`` and
+``torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp`` (2.1 to 2.15).
+"""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.events import Context
+from nccl_triage.parsers import times
+
+_NCCL = re.compile(
+    r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?P<host>[A-Za-z0-9_.%-]*):(?P<pid>\d+):(?P<tid>\d+)"
+    r" (?:\[(?P<dev>-?\d+)\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
+)
+_C10 = re.compile(
+    r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] "
+)
+_C10_OLD = re.compile(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
+_EMBEDDED_RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]:")
+_GROUP = re.compile(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d+)\]")
+_WORK_RANK = re.compile(r"(?:^|\] |: )\[Rank (?P<rank>\d+)\] ")
+_PLAIN_RANK = re.compile(
+    r"(?:^|[\s,(])(?:global[ _])?rank[ =:]{1,2}(?P<rank>\d{1,6})\b(?!\s*(?:successfully|is running|[./]\d))",
+    re.IGNORECASE,
+)
+
+
+def read(text: str, context: Context) -> None:
+    """Fill the context from the headers inside the message, keeping what the wrappers said."""
+    if "[rank" in text and context.rank is None:
+        # Two writers on one stream: a progress bar glued in front of `[rank5]:[E602 ...`.
+        embedded = _EMBEDDED_RANK.search(text)
+        if embedded:
+            context.rank = int(embedded["rank"])
+    if ("NCCL" in text or " WARN " in text or " INFO " in text) and (found := _NCCL.search(text)):
+        context.host = context.host or found["host"] or None
+        context.pid = int(found["pid"])
+        context.tid = int(found["tid"])
+        if found["dev"] is not None:
+            context.gpu = int(found["dev"])
+        context.level = context.level or found["level"]
+        context.program = "nccl"
+        if found["ts"]:
+            context.time = times.from_stamp(found["ts"]) or context.time
+    if found := _C10.search(text):
+        context.level = found["level"]
+        context.program = found["file"]
+        context.time = times.from_month_day(found["mmdd"], found["time"]) or context.time
+    elif found := _C10_OLD.search(text):
+        context.level = found["level"]
+        context.program = found["file"]
+    if "[PG " in text and (found := _GROUP.search(text)):
+        context.group_rank = int(found["rank"])
+    elif "[Rank " in text and (found := _WORK_RANK.search(text)):
+        context.group_rank = int(found["rank"])
+
+
+def plain_rank(text: str) -> int | None:
+    """Return the rank that a training script's own line names (``rank=3``, ``rank: 2``), or None."""
+    found = _PLAIN_RANK.search(text)
+    return int(found["rank"]) if found else None

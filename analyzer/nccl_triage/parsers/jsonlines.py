@@ -1,0 +1,93 @@
+"""Unpack one JSON object a line: docker json-file, journald, Ray events and structured application logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from nccl_triage.events import Context
+from nccl_triage.parsers import times
+
+_MESSAGE = ("msg", "message", "log", "MESSAGE", "text", "event")
+_TIME = ("ts", "time", "timestamp", "@timestamp", "asctime")
+_LEVEL = ("level", "levelname", "severity", "lvl", "PRIORITY")
+_EXCEPTION = ("exc_info", "exc_text", "exception", "stack_trace", "traceback", "error")
+#: Objects larger than this are data, not log records.
+MAX_OBJECT = 1 << 20
+
+
+def _first(record: dict[str, Any], names: tuple[str, ...]) -> Any:
+    for name in names:
+        if name in record:
+            return record[name]
+    return None
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return None
+
+
+def _time(value: object) -> float | None:
+    if isinstance(value, str):
+        return times.from_stamp(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+        # Micro- and milliseconds since the epoch are told by their size.
+        for scale in (1e9, 1e6, 1e3):
+            if seconds > 1e9 * scale:
+                return seconds / scale
+        return seconds if seconds > 1e8 else None
+    return None
+
+
+def peel_json(text: str, context: Context) -> list[str] | None:
+    """Return the lines packed in a JSON record and fill the context, or None when it is no log record."""
+    if not text.rstrip().endswith("}") or len(text) > MAX_OBJECT:
+        return None
+    try:
+        record = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    message = _first(record, _MESSAGE)
+    if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in message):
+        message = bytes(message).decode("utf-8", "replace")  # journald's form of unprintable messages
+    if not isinstance(message, str):
+        return None
+    label = record.get("label")
+    if isinstance(label, str):
+        message = f"{label} {message}"
+    time = _time(_first(record, _TIME))
+    if time is None and (stamp := _integer(record.get("__REALTIME_TIMESTAMP"))) is not None:
+        time = stamp / 1e6
+    if time is not None:
+        context.time = time
+    level = _first(record, _LEVEL)
+    if isinstance(level, str):
+        context.level = level.upper()
+    for name in ("rank", "global_rank"):
+        if (rank := _integer(record.get(name))) is not None:
+            context.rank = rank
+    if (rank := _integer(record.get("local_rank"))) is not None:
+        context.local_rank = rank
+    host = _first(record, ("_HOSTNAME", "hostname", "host_name", "host", "node"))
+    if isinstance(host, str) and context.host is None:
+        context.host = host
+    if (pid := _integer(_first(record, ("process", "pid", "_PID")))) is not None:
+        context.pid = pid
+    program = _first(record, ("SYSLOG_IDENTIFIER", "logger", "name"))
+    if isinstance(program, str):
+        context.program = program
+    lines = message.rstrip("\n").split("\n")
+    trace = _first(record, _EXCEPTION)
+    if isinstance(trace, str) and trace and trace != message:
+        lines.extend(trace.rstrip("\n").split("\n"))
+    return lines

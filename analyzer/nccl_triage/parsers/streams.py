@@ -1,0 +1,53 @@
+"""What stateful parsers share: a line with its place, and the key of the process that printed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from nccl_triage.events import Context, Event
+
+StreamKey = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeeledLine:
+    """One line ready for parsing."""
+
+    source: str
+    number: int
+    text: str
+    context: Context
+
+    def key(self) -> StreamKey:
+        """Return which stream of which process the line belongs to; lines without any identity share one."""
+        context = self.context
+        return (
+            context.rank,
+            context.local_rank,
+            context.host,
+            context.address,
+            context.pid if context.program != "nccl" else None,
+            context.actor,
+        )
+
+
+class StatefulParser(Protocol):
+    """A parser of blocks that span lines and interleave between processes."""
+
+    #: Signature ids that the parser makes, with their meaning.
+    PRODUCES: dict[str, str]
+    #: Literals that open a block: a line with one of them is always fed.
+    OPENERS: tuple[str, ...]
+
+    def feed(self, line: PeeledLine) -> list[Event]:
+        """Take one line and return the events that it completes."""
+        ...
+
+    def is_open(self) -> bool:
+        """Tell whether a block is open, so that following lines must be fed too."""
+        ...
+
+    def finish(self) -> list[Event]:
+        """Close what is open and return the last events."""
+        ...

@@ -1,0 +1,252 @@
+"""Assemble Python tracebacks out of interleaved streams; the innermost first exception is the evidence.
+
+A block belongs to one process (``PeeledLine.key``). Chained exceptions ("direct cause", "during handling") become
+one event whose ``type`` and ``message`` are those of the first exception and whose ``last_type`` is the one printed
+last. Ray prints the remote traceback without a header below ``ray.exceptions.RayTaskError(X): ray::f() (pid=, ip=)``;
+pid and ip of that header name the failing actor. Formats: CPython ``traceback.py``, Ray ``exceptions.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nccl_triage.events import Context, Event
+from nccl_triage.parsers.streams import PeeledLine, StreamKey
+
+_START = re.compile(r"(?P<glued>.*?)\s*(?:\(most recent call last\):|Original Traceback)")
+_FRAME = re.compile(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$')
+_EXCEPTION = re.compile(
+    r"(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
+    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w*|Invalid\w*))"
+    r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
+)
+_CUSTOM = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
+_RAY_TASK = re.compile(
+    r"(?:ray\.exceptions\.)?(?P<outer>RayTaskError|ActorDiedError|RayActorError)(?:\((?P<inner>[\w.]+)\))?: .{0,160}?"
+    r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)"
+)
+_RAY_HEADER = re.compile(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+_LIBRARY = re.compile(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
+_CODE_LINE = re.compile(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
+
+#: Lines of an exception's message kept.
+MAX_MESSAGE_LINES = 12
+#: Lines after which an unfinished block is given up.
+MAX_BLOCK_LINES = 5000
+#: Blocks held open at once; the oldest is closed first.
+MAX_OPEN = 4096
+
+
+@dataclass(slots=True)
+class _Exception:
+    type: str
+    message: str
+    line: int
+    end_line: int
+    file: str | None = None
+    file_line: str | None = None
+    function: str | None = None
+
+
+@dataclass(slots=True)
+class _Block:
+    source: str
+    start: int
+    context: Context
+    frames: list[re.Match[str]] = field(default_factory=list)
+    chain: list[_Exception] = field(default_factory=list)
+    in_frames: bool = True
+    chained: bool = False
+    seen: int = 0
+    task: str | None = None
+    user_frames: list[str] = field(default_factory=list)
+
+
+class TracebackParser:
+    """See the module; one instance per source."""
+
+    PRODUCES = {
+        "python.traceback": "A Python traceback, assembled; type and message are those of its first exception."
+    }
+    OPENERS = ("(most recent call last):", "ray::", "Original Traceback")
+
+    def __init__(self) -> None:
+        self._open: dict[StreamKey, _Block] = {}
+
+    def is_open(self) -> bool:
+        """See ``StatefulParser``."""
+        return bool(self._open)
+
+    def feed(self, line: PeeledLine) -> list[Event]:
+        """See ``StatefulParser``."""
+        key = line.key()
+        block = self._open.get(key)
+        events: list[Event] = []
+        if self._starts(line):
+            if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
+                events.extend(self._close(key))
+                block = None
+            if block is None:
+                block = self._begin(line, key, events)
+            block.in_frames, block.chained = True, False
+            block.frames = []
+            return events
+        if block is None:
+            return events
+        block.seen += 1
+        if block.seen > MAX_BLOCK_LINES or not self._take(block, line):
+            events.extend(self._close(key))
+        return events
+
+    def finish(self) -> list[Event]:
+        """See ``StatefulParser``."""
+        events: list[Event] = []
+        for key in list(self._open):
+            events.extend(self._close(key))
+        return events
+
+    @staticmethod
+    def _starts(line: PeeledLine) -> bool:
+        text = line.text
+        if "Exception raised from" in text:
+            return False  # a C++ stack: folded by the caller
+        if "Traceback (most" in text or text.startswith("Original Traceback"):
+            return bool(_START.match(text))
+        return text.lstrip().startswith(("ray::", "ray.exceptions.")) and bool(_RAY_HEADER.search(text))
+
+    def _begin(self, line: PeeledLine, key: StreamKey, events: list[Event]) -> _Block:
+        if len(self._open) >= MAX_OPEN:
+            events.extend(self._close(next(iter(self._open))))
+        block = _Block(source=line.source, start=line.number, context=line.context.copy())
+        self._open[key] = block
+        header = _RAY_HEADER.search(line.text)
+        if header is not None:
+            block.task = header["task"]
+            block.context.pid, block.context.address = int(header["pid"]), header["ip"]
+        return block
+
+    def _take(self, block: _Block, line: PeeledLine) -> bool:
+        """Add a line to the block; False when the block ended before it."""
+        text = line.text
+        stripped = text.strip()
+        if not stripped:
+            return True
+        if stripped in (_CAUSE, _CONTEXT):
+            block.chained = True
+            return True
+        header = _RAY_HEADER.search(text) if stripped.startswith(("ray::", "ray.exceptions.")) else None
+        if header is not None:
+            block.task = header["task"]
+            block.context.pid, block.context.address = int(header["pid"]), header["ip"]
+            return True
+        frame = _FRAME.match(text)
+        if frame is not None:
+            if not block.in_frames:
+                # Ray repeats remote frames after a header without a Traceback line.
+                if block.chain and not block.chained and block.task is None:
+                    return False
+                block.in_frames, block.frames = True, []
+            block.frames.append(frame)
+            if not _LIBRARY.search(frame["file"]):
+                block.user_frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
+            return True
+        if block.in_frames:
+            found = _EXCEPTION.match(stripped) if not text.startswith("    ") else None
+            if found is None and block.frames and not text.startswith((" ", "\t")):
+                found = _CUSTOM.match(stripped)
+            if found is not None:
+                self._exception(block, found, line)
+                return True
+            return bool(_CODE_LINE.match(text)) or not block.frames or text.startswith((" ", "\t", "|", "+"))
+        if block.chain and len(block.chain[-1].message) < 2000:
+            return self._continue_message(block, line, stripped)
+        return False
+
+    @staticmethod
+    def _exception(block: _Block, found: re.Match[str], line: PeeledLine) -> None:
+        part = found.groupdict()
+        user = [frame for frame in block.frames if not _LIBRARY.search(frame["file"])]
+        last = user[-1] if user else (block.frames[-1] if block.frames else None)
+        kind = part["type"]
+        if part.get("inner") and kind.endswith("RayTaskError"):
+            kind = part["inner"]
+        block.chain.append(
+            _Exception(
+                type=kind,
+                message=(part.get("message") or "").strip(),
+                line=line.number,
+                end_line=line.number,
+                file=last["file"] if last is not None else None,
+                file_line=last["line"] if last is not None else None,
+                function=last["function"] if last is not None else None,
+            )
+        )
+        block.in_frames = False
+
+    @staticmethod
+    def _continue_message(block: _Block, line: PeeledLine, stripped: str) -> bool:
+        current = block.chain[-1]
+        if line.number - current.line > MAX_MESSAGE_LINES:
+            return False
+        if stripped.startswith(("Exception raised from", "frame #")):
+            current.end_line = line.number
+            return True
+        if line.context.level is not None and line.context.level in ("INFO", "WARNING", "W", "I"):
+            return False
+        if not _continues(current.message, stripped, line.text):
+            return False
+        current.message = f"{current.message}\n{stripped}" if current.message else stripped
+        current.end_line = line.number
+        return True
+
+    def _close(self, key: StreamKey) -> list[Event]:
+        block = self._open.pop(key, None)
+        if block is None or not block.chain:
+            return []
+        first, last = block.chain[0], block.chain[-1]
+        fields = {
+            "type": first.type.rsplit(".", 1)[-1],
+            "qualified_type": first.type,
+            "message": first.message[:2000],
+            "last_type": last.type.rsplit(".", 1)[-1],
+            "last_message": last.message[:600],
+            "chain": str(len(block.chain)),
+            "user_frames": "\n".join(block.user_frames[-6:]),
+        }
+        for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function)):
+            if value:
+                fields[name] = value
+        if block.task:
+            fields["task"] = block.task
+        text = f"{first.type}: {first.message}" if first.message else first.type
+        return [
+            Event(
+                signature="python.traceback",
+                source=block.source,
+                line=first.line,
+                end_line=first.end_line,
+                text=text[:2000],
+                context=block.context,
+                role="cascade",
+                fields=fields,
+            )
+        ]
+
+
+_NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")
+_NCCL_DETAIL = re.compile(r"^nccl\w+Error: |^Last error:$")
+
+
+def _continues(message: str, stripped: str, raw: str) -> bool:
+    """Tell whether a line can be the continuation of an exception's message."""
+    if raw.startswith((" ", "\t")) or not message or _NCCL_DETAIL.match(stripped):
+        return True
+    last = message.splitlines()[-1].rstrip()
+    if last.endswith("Last error:"):
+        return True
+    if _EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD):
+        return False
+    return last.endswith((":", ",", "(", "-", "\\")) or len(message.splitlines()) < 3

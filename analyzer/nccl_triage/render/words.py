@@ -1,0 +1,299 @@
+"""The interface's words in both languages, and the short phrases that every format builds from a document.
+
+Log text never reaches a reader except through ``visible``: escape sequences, control characters and
+characters that reorder or hide text would otherwise act on the terminal or the page that shows them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+Lang = Literal["en", "zh"]
+Document = Mapping[str, Any]
+
+
+class Pair(NamedTuple):
+    """One text in both languages."""
+
+    en: str
+    zh: str
+
+
+def _table(lines: str) -> dict[str, Pair]:
+    """Read ``key = English = Chinese`` lines."""
+    rows = (line.split(" = ") for line in lines.strip().splitlines())
+    return {key: Pair(en, zh) for key, en, zh in rows}
+
+
+WORDS: dict[str, Pair] = _table("""
+about = Method = 方法
+address = Address = 地址
+against = Speaks against it = 反面证据
+applies_to = applies to = 适用于
+by_order = in the order of the log = 按日志顺序
+by_time = by the printed time (clocks of different hosts may differ) = 按打印的时间（各主机时钟可能不同）
+caution = caution = 注意
+check = check = 检查
+collective = Collective = 集合通信
+confidence = confidence = 置信度
+confirm = to confirm = 如需验证
+confirmed = confirmed = 已证实
+consequence_lines = {n} lines are consequences, not causes = 有 {n} 行是后果，不是原因
+consequence_one = 1 other rank is a consequence ({ranks}) = 另有 1 个 rank 属于连带后果（{ranks}）
+consequence_ranks = {n} other ranks are consequences ({ranks}) = 另有 {n} 个 rank 属于连带后果（{ranks}）
+consequences = consequences = 连带后果
+contents = Contents = 目录
+contributions = What every observation added to the score = 每条观察对得分的贡献
+count = Count = 次数
+culprit = culprit = 故障源
+culprit_unknown = not identified = 未能确定
+inputs = Inputs = 输入文件
+cut = {what}: {shown} of {total} shown; all in the JSON. = {what}：显示 {shown} / {total}，全部见 JSON。
+decisive = decisive = 决定性
+diagnosed = cause found = 已找到原因
+environment = Environment = 环境
+established = established = 已确定
+event = Event = 事件
+evidence = Evidence = 证据
+excerpts = The log around the evidence = 证据附近的日志
+exit = Exit = 退出码
+explained_by = explained by = 已由此解释
+first = First = 首次
+first_error = First error = 首个错误
+first_fault = first fault = 首个故障
+fix = fix = 修复
+fixes = What to do now = 现在该做什么
+frameworks = frameworks = 框架
+healthy = healthy = 正常
+healthy_text = no failure; inputs: {inputs}, lines: {lines} = 没有故障；输入 {inputs} 个，{lines} 行
+host = Host = 主机
+hosts = Hosts = 主机
+if_no = if no = 若否
+if_yes = if yes = 若是
+inconclusive = inconclusive = 无法判定
+inputs = Inputs and notes = 输入与说明
+job_lane = rank not named = 未注明 rank
+language = Language = 语言
+last = Last = 末次
+launcher = launcher = 启动器
+lines = Lines = 行数
+location = Location = 位置
+log_odds = Log-odds = 对数几率
+meaning = Meaning = 含义
+moderate = moderate = 中等
+more = more = 详情
+more_lines = more lines = 更多行
+name = Name = 名称
+next_check = Next check = 下一步检查
+no_evidence = No line of the log was kept as evidence. = 没有保留作为证据的日志行。
+not_drawn = {n} ranks in the commonest state are not drawn = 有 {n} 个处于最常见状态的 rank 未画出
+not_verified = not verified = 未验证
+note = note = 说明
+notes = Notes = 说明
+observation = Observation = 观察
+on_host = {rank} on {host} = {host} 上的 {rank}
+or = or = 其他可能
+order = Order = 顺序
+path = File = 文件
+possible = possible = 可能
+possible_causes = Possible causes = 可能的原因
+problems = problems = 问题
+rank = Rank = rank
+rank_grid = Ranks: who did what = 各 rank 的状态
+rank_grid_text = One mark per rank; shape and word give its state. = 每个 rank 一个标记，形状和文字表示状态。
+ranks = Ranks = rank
+references = references = 参考
+refuted = refuted = 已推翻
+report = Diagnosis report = 诊断报告
+rivals = Other possible causes = 其他可能的原因
+role = Role = 角色
+role_cascade = consequence = 连带后果
+role_context = context = 背景
+role_progress = progress = 进展
+role_root = fault = 故障
+root_cause = root cause = 根因
+rules = rules = 规则
+says = What it says = 说明了什么
+score = score = 得分
+seen = seen = 出现过
+signature = Signature = 特征
+size = Bytes = 字节
+skip = Skip to the diagnosis = 跳到诊断
+software = Software = 软件
+state = State = 状态
+state_behind = behind = 落后
+state_dead = died = 已退出
+state_entered = waiting = 等待中
+state_error = error = 报错
+state_missing = never came = 未到达
+state_ok = ok = 正常
+state_root = first fault = 首个故障
+state_unknown = unknown = 未知
+strong = strong = 强
+supported = supported = 有证据支持
+symptoms = Symptoms = 症状
+table_twin = The same as a table = 以表格显示
+text = Text = 文本
+theme = Theme = 主题
+theme_auto = auto = 自动
+theme_dark = dark = 深色
+theme_light = light = 浅色
+time = Time = 时间
+timeline = Timeline = 时间线
+timeline_text = One lane per rank, {scale}. = 每个 rank 一行，{scale}。
+timing = analysed in {n} s = 分析用时 {n} 秒
+unknown = unknown = 未知
+unknown_text = the log shows a failure but does not establish its cause = 日志显示有故障，但不足以确定原因
+value = Value = 值
+variables = Variables = 变量
+verdict = verdict = 结论
+verification = Verification = 验证
+weak = weak = 弱
+weight = Weight = 权重
+world_size = world size = 总 rank 数
+""")
+
+WORDS |= {
+    "not_verified_text": Pair(
+        "No experiment has run on GPUs: the verdict rests on the log alone. To confirm or refute it:",
+        "尚未在 GPU 上做实验：结论只依据日志。要证实或推翻它，请运行：",
+    ),
+}
+
+
+def word(key: str, lang: Lang) -> str:
+    """Return an interface word; an unknown key (a state or role of a newer document) stands for itself."""
+    pair = WORDS.get(key)
+    return key if pair is None else pair[0 if lang == "en" else 1]
+
+
+def pick(item: Mapping[str, Any], key: str, lang: Lang) -> str:
+    """Return a text for people as one line in the language asked for, in English where there is no other."""
+    value = (item.get(f"{key}_zh") if lang == "zh" else None) or item.get(key)
+    return "" if value is None else " ".join(str(value).split())
+
+
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+#: Controls except the tab, invisible and bidirectional characters, separators, surrogates, tag letters.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code == 10:
+        return "\\n"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def visible(value: object, limit: int = 4000) -> str:
+    """Return the text with escape sequences removed, unseen characters spelled out, and cut at ``limit``."""
+    text = str(value)
+    left_out = len(text) - limit
+    if left_out > 0:
+        text = text[:limit]
+    text = _UNSEEN.sub(_escape, _SEQUENCE.sub("", text))
+    return f"{text} ..[+{left_out}]" if left_out > 0 else text
+
+
+def columns(text: str) -> int:
+    """Return how many terminal columns a text takes."""
+    if text.isascii():
+        return len(text)
+    seen = (c for c in text if not unicodedata.combining(c))
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in seen)
+
+
+def cut(text: str, room: int) -> str:
+    """Return the text, ended with ``..`` where it is wider than ``room`` columns."""
+    if columns(text) <= room:
+        return text
+    kept, used = [], 0
+    for char in text:
+        used += columns(char)
+        if used > room - 2:
+            break
+        kept.append(char)
+    return "".join(kept) + ".."
+
+
+def place(item: Mapping[str, Any]) -> str:
+    """Return ``path:line``."""
+    return f"{item.get('path') or '?'}:{item.get('line') or '?'}"
+
+
+def confidence(value: Any) -> str:
+    """Return a confidence with two decimals that never rounds up to certainty."""
+    number = float(value or 0)
+    return "0.99" if 0.99 < number < 1 else f"{number:.2f}"
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """Return ranks as ``0-3, 7``."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def culprit_name(culprit: Mapping[str, Any], lang: Lang) -> str:
+    """Return ``rank 2 on node-a (gpu 2, pid 4711)``, as far as known."""
+    rank, host = culprit.get("rank"), culprit.get("host")
+    name = "" if rank is None else f"rank {rank}"
+    if host:
+        name = word("on_host", lang).format(rank=name, host=host) if name else str(host)
+    details = [f"{k} {culprit[k]}" for k in ("gpu", "pid") if culprit.get(k) is not None]
+    if culprit.get("address"):
+        details.append(str(culprit["address"]))
+    if not name and not details:
+        return word("culprit_unknown", lang)
+    return f"{name} ({', '.join(details)})".strip() if details else name
+
+
+def consequence_phrase(document: Document, lang: Lang) -> str:
+    """Return how many ranks (or lines, where none names a rank) merely show the consequences."""
+    blamed = {c.get("rank") for d in document.get("diagnoses", [])[:1] for c in d.get("culprits", [])}
+    ranks: set[int | None] = set()
+    lines = 0
+    for symptom in document.get("symptoms", []):
+        if symptom.get("role") == "cascade":
+            ranks.update(symptom.get("ranks") or [])
+            lines += symptom.get("count") or 0
+    for entry in (document.get("job") or {}).get("ranks") or []:
+        if entry.get("state") in ("root", "missing", "behind"):
+            blamed.add(entry.get("rank"))
+        elif entry.get("state") in ("entered", "error", "dead"):
+            ranks.add(entry.get("rank"))
+    others = {rank for rank in ranks - blamed if rank is not None}
+    if others:
+        key = "consequence_one" if len(others) == 1 else "consequence_ranks"
+        return word(key, lang).format(n=len(others), ranks=rank_ranges(others))
+    return word("consequence_lines", lang).format(n=lines) if lines and not ranks else ""
+
+
+def verify_command(document: Document) -> str:
+    """Return the command that would test the diagnosis on GPUs."""
+    paths = [str(i.get("path") or "") for i in document.get("inputs", [])]
+    if not 0 < len(paths) <= 3 or any(p in ("", "-") or p.startswith("<") for p in paths):
+        return "nccl-triage verify LOG"
+    named = (f"./{p}" if p.startswith("-") else p for p in paths)
+    return "nccl-triage verify " + " ".join(shlex.quote(p) for p in named)
+
+
+def verification_text(diagnosis: Mapping[str, Any], lang: Lang) -> str:
+    """Return the outcome of the experiments with its reason, or nothing when none has run."""
+    found = diagnosis.get("verification") or {}
+    outcome = word(str(found.get("outcome") or ""), lang)
+    return ": ".join(part for part in (outcome, pick(found, "reason", lang)) if part)

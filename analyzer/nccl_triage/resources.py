@@ -1,0 +1,31 @@
+"""Where the packaged data lies: rules, report templates and schemas.
+
+In an installed distribution the folders are ``nccl_triage/rules`` and ``nccl_triage/reports``; in a checkout
+they are ``rules/`` and ``reports/`` at the top level (setup.cfg maps them). Only this module knows.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+
+def _folder(name: str) -> Traversable:
+    packaged = importlib.resources.files("nccl_triage") / name
+    if packaged.is_dir():
+        return packaged
+    return Path(__file__).resolve().parents[2] / name
+
+
+def rules_dir() -> Traversable:
+    """Return the folder that holds ``signatures/``, ``causes/`` and ``schema/``."""
+    return _folder("rules")
+
+
+def reports_dir() -> Traversable:
+    """Return the folder that holds ``templates/`` and ``schema/``."""
+    return _folder("reports")

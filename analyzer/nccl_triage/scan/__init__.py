@@ -1,0 +1,1 @@
+"""Bytes to Observations: read, prefilter, peel, match, assemble."""

@@ -1,0 +1,181 @@
+"""Scan one source: lines in batches through the prefilter, candidates through peeling and matching.
+
+Blocks that span lines (tracebacks, torchelastic reports) go to stateful parsers; text that was hard-wrapped by a
+terminal is matched again joined. The result is bounded (``events.Observations``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from nccl_triage.engine import match
+from nccl_triage.engine.schema import RuleSet, Signature
+from nccl_triage.events import MAX_TEXT, Event, Observations, SourceInfo
+from nccl_triage.parsers import STATEFUL, headers, times
+from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.scan.prefilter import Prefilter, make_prefilter
+from nccl_triage.scan.unwrap import joined_candidates
+
+#: Lines looked at to learn which ambiguous prefixes a source uses.
+SNIFF_LINES = 400
+#: Lines per prefilter call, and characters after which a batch is full anyway.
+BATCH_LINES = 2000
+BATCH_CHARACTERS = 1 << 18
+
+
+class TextLine(Protocol):
+    """A decoded line as ``ingest.decode`` yields it."""
+
+    @property
+    def number(self) -> int:
+        """The 1-based physical line."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The line without its end."""
+        ...
+
+
+Progress = Callable[[int], None]
+
+
+class Scanner:
+    """Scan sources with one set of rules; the prefilter is built once."""
+
+    def __init__(self, rules: RuleSet, prefilter: Prefilter | None = None) -> None:
+        self._rules = rules
+        self._prefilter = prefilter or make_prefilter(rules.signatures.values())
+        self._openers = tuple({text for parser in STATEFUL for text in parser.OPENERS})
+
+    def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
+        """Scan one source; ``info`` is completed by whoever yields the lines."""
+        run = _SourceScan(self._rules, self._prefilter, self._openers, info)
+        for batch in _batches(lines):
+            run.take(batch)
+        return run.finish()
+
+
+def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:
+    batch: list[TextLine] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.text)
+        if len(batch) >= BATCH_LINES or size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class _SourceScan:
+    """The state of scanning one source."""
+
+    def __init__(
+        self, rules: RuleSet, prefilter: Prefilter, openers: tuple[str, ...], info: SourceInfo
+    ) -> None:
+        self._rules = rules
+        self._prefilter = prefilter
+        self._openers = openers
+        self._info = info
+        self._profile: WrapperProfile | None = None
+        self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
+        self._result = Observations()
+        self._year: float | None = None
+
+    def take(self, batch: Sequence[TextLine]) -> None:
+        """Scan one batch of lines."""
+        if self._profile is None:
+            self._profile = WrapperProfile.sniff(line.text for line in batch[:SNIFF_LINES])
+        texts = [line.text for line in batch]
+        candidates = self._prefilter.candidates(texts)
+        for index, line in enumerate(batch):
+            signatures = candidates.get(index)
+            if signatures is None and not self._needs_parsers(line.text):
+                continue
+            self._line(line, signatures or [])
+        for first, joined, signatures in joined_candidates(texts, self._prefilter, self._profile):
+            self._joined(batch[first], joined, signatures)
+
+    def finish(self) -> Observations:
+        """Close the parsers and return what was seen."""
+        for parser in self._parsers:
+            self._record(parser.finish())
+        self._result.add_source(self._info)
+        return self._result
+
+    def _needs_parsers(self, text: str) -> bool:
+        return (
+            text.startswith("{")
+            or any(parser.is_open() for parser in self._parsers)
+            or any(opener in text for opener in self._openers)
+        )
+
+    def _line(self, line: TextLine, signatures: list[Signature]) -> None:
+        peeled = peel(line.text, self._profile or WrapperProfile())
+        self._complete(peeled)
+        if "json" in peeled.wrappers:
+            # Escapes inside JSON hide literals from the prefilter.
+            signatures = self._prefilter.candidates([peeled.text]).get(0, [])
+        parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
+        for parser in self._parsers:
+            if parser.is_open() or any(opener in peeled.text for opener in parser.OPENERS):
+                self._record(parser.feed(parsed))
+        for signature, fields in match.matches(signatures, peeled.text, line.text):
+            self._add(signature, fields, peeled, line.number)
+        for extra in peeled.extra:
+            inner = Peeled(text=extra, context=peeled.context.copy())
+            follow = PeeledLine(self._info.path, line.number, extra, inner.context)
+            for parser in self._parsers:
+                if parser.is_open() or any(opener in extra for opener in parser.OPENERS):
+                    self._record(parser.feed(follow))
+            for signature, fields in match.matches(self._prefilter.candidates([extra]).get(0, []), extra, extra):
+                self._add(signature, fields, inner, line.number)
+
+    def _joined(self, line: TextLine, joined: str, signatures: list[Signature]) -> None:
+        peeled = peel(joined, self._profile or WrapperProfile())
+        self._complete(peeled)
+        for signature, fields in match.matches(signatures, peeled.text, joined):
+            if not any(e.line == line.number for e in self._result.events(signature.id)):
+                self._add(signature, fields, peeled, line.number)
+
+    def _complete(self, peeled: Peeled) -> None:
+        """Fill the context from the file's name and the year seen so far."""
+        context, info = peeled.context, self._info
+        if context.rank is None and info.rank is not None:
+            context.rank = info.rank
+        if context.local_rank is None and info.local_rank is not None:
+            context.local_rank = info.local_rank
+        context.host = context.host or info.host
+        if context.pid is None and info.pid is not None:
+            context.pid = info.pid
+        if context.time is not None:
+            if times.has_year(context.time):
+                self._year = context.time
+            elif self._year is not None:
+                context.time = times.with_year_of(context.time, self._year)
+
+    def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
+        context = peeled.context.copy()
+        if context.rank is None and context.group_rank is None and "rank" in peeled.text.lower():
+            named = headers.plain_rank(peeled.text)
+            if named is not None and signature.role == "progress":
+                context.rank = named
+        event = Event(
+            signature=signature.id,
+            source=self._info.path,
+            line=number,
+            text=peeled.text[:MAX_TEXT],
+            context=context,
+            role=signature.role,
+            fields=fields,
+            count=1 + context.repeated,
+        )
+        self._result.add(event, signature.keep_by)
+
+    def _record(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._result.add(event, ("type",) if event.signature == "python.traceback" else ())

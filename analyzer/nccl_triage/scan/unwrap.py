@@ -1,0 +1,69 @@
+"""Text pasted from a terminal is broken at the terminal's width: look at neighbouring lines joined.
+
+Only lines that end near the source's usual break are joined with their successors, with and without a blank, and
+only signatures whose literals neither line has alone are tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from nccl_triage.engine.schema import Signature
+from nccl_triage.parsers.wrappers import WrapperProfile, peel
+from nccl_triage.scan.prefilter import Prefilter
+
+#: Widths at which terminals and mailers break lines.
+MIN_WIDTH, MAX_WIDTH = 60, 220
+#: Batches longer than this are no paste.
+MAX_LINES = 1500
+_MAX_PARTS = 4
+
+
+def _break_width(lines: Sequence[str]) -> int | None:
+    """Return the width at which the lines were broken, or None when they were not."""
+    lengths = Counter(len(line) for line in lines if MIN_WIDTH <= len(line) <= MAX_WIDTH)
+    if not lengths:
+        return None
+    longest = max(len(line) for line in lines)
+    if longest > MAX_WIDTH:
+        return None
+    near = sum(n for length, n in lengths.items() if length >= longest - 14)
+    return longest if near >= 2 else None
+
+
+def _continues(line: str, profile: WrapperProfile) -> bool:
+    """Tell whether a line can be the rest of the line before it."""
+    return bool(line) and not line.startswith((" ", "\t", "Traceback", "#")) and not peel(line, profile).wrappers
+
+
+def joined_candidates(
+    lines: Sequence[str], prefilter: Prefilter, profile: WrapperProfile
+) -> Iterator[tuple[int, str, list[Signature]]]:
+    """Yield (index of the first line, joined text, signatures to try)."""
+    if len(lines) > MAX_LINES:
+        return
+    width = _break_width(lines)
+    if width is None:
+        return
+    index = 0
+    while index < len(lines) - 1:
+        if not width - 14 <= len(lines[index]) <= width or not _continues(lines[index + 1], profile):
+            index += 1
+            continue
+        parts = [lines[index]]
+        while (
+            len(parts) < _MAX_PARTS
+            and index + len(parts) < len(lines)
+            and len(parts[-1]) >= width - 14
+            and _continues(lines[index + len(parts)], profile)
+        ):
+            parts.append(lines[index + len(parts)])
+        alone = {s.id for found in prefilter.candidates(parts).values() for s in found}
+        for joined in ("".join(parts), " ".join(parts)):
+            signatures = prefilter.candidates([joined]).get(0, [])
+            # A literal may be whole in one part while the pattern needs both: try those too.
+            fresh = [s for s in signatures if s.id not in alone] or signatures
+            if fresh:
+                yield index, joined, signatures
+        index += len(parts)

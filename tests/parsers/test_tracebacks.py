@@ -1,0 +1,151 @@
+"""Tracebacks out of interleaved streams: the innermost first exception is the evidence."""
+
+from __future__ import annotations
+
+from nccl_triage.events import Event
+from nccl_triage.parsers.elastic_report import ElasticReportParser
+from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.tracebacks import TracebackParser
+from nccl_triage.parsers.wrappers import peel
+
+
+def run(parser: StatefulParser, text: str) -> list[Event]:
+    events: list[Event] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        peeled = peel(line)
+        events += parser.feed(PeeledLine("log", number, peeled.text, peeled.context))
+    return [*events, *parser.finish()]
+
+
+def test_interleaved_ranks_are_kept_apart() -> None:
+    events = run(
+        TracebackParser(),
+        """[rank0]: Traceback (most recent call last):
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/app/train.py", line 7, in main
+[rank0]:   File "/app/train.py", line 9, in step
+[rank1]:     x = data[k]
+[rank0]:     y = f(x)
+[rank1]: KeyError: 'pixel_values'
+[rank0]: ValueError: bad batch
+""",
+    )
+    found = {event.context.rank: event for event in events}
+    assert found[1].fields["type"] == "KeyError"
+    assert found[1].line == 7
+    assert found[0].fields["message"] == "bad batch"
+    assert found[0].fields["file_line"] == "9"
+
+
+def test_the_first_exception_of_a_chain_is_the_evidence() -> None:
+    events = run(
+        TracebackParser(),
+        """Traceback (most recent call last):
+  File "/app/loader.py", line 3, in read
+    open(path)
+FileNotFoundError: [Errno 2] No such file or directory: 'a.bin'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/app/train.py", line 5, in <module>
+    main()
+RuntimeError: loading failed
+""",
+    )
+    assert len(events) == 1
+    assert events[0].fields["type"] == "FileNotFoundError"
+    assert events[0].fields["last_type"] == "RuntimeError"
+    assert events[0].fields["chain"] == "2"
+    assert events[0].line == 4
+
+
+def test_ray_task_errors_name_the_failing_actor() -> None:
+    events = run(
+        TracebackParser(),
+        """Traceback (most recent call last):
+  File "/app/driver.py", line 3, in <module>
+    ray.get(refs)
+ray.exceptions.RayTaskError(ValueError): ray::Worker.train() (pid=27987, ip=192.0.2.2, actor_id=ab, repr=<x>)
+  File "/app/worker.py", line 27, in train
+    raise ValueError("lr")
+ValueError: lr
+""",
+    )
+    worker = [event for event in events if event.fields["type"] == "ValueError"]
+    assert worker
+    assert worker[0].context.pid == 27987
+    assert worker[0].context.address == "192.0.2.2"
+    assert worker[0].fields["function"] == "train"
+
+
+def test_multi_line_messages_belong_to_the_exception() -> None:
+    events = run(
+        TracebackParser(),
+        """[rank4]: Traceback (most recent call last):
+[rank4]:   File "/x/distributed_c10d.py", line 2213, in all_reduce
+[rank4]: torch.distributed.DistBackendError: NCCL error in: a.cpp:1970, unhandled system error, NCCL version 2.20.5
+[rank4]: ncclSystemError: System call failed.
+[rank4]: Last error:
+[rank4]: socketProgress: Call to recv from 192.0.2.21<46311> failed : Connection reset by peer
+""",
+    )
+    assert events[0].end_line == 6
+    assert "Connection reset by peer" in events[0].fields["message"]
+
+
+def test_a_cpp_stack_is_no_traceback() -> None:
+    assert run(TracebackParser(), "Exception raised from checkTimeout at x.cpp:1 (most recent call first):\nframe #0: f\n") == []
+
+
+def test_unfinished_tracebacks_do_not_leak() -> None:
+    parser = TracebackParser()
+    run(parser, "\n".join(f"[rank{i}]: Traceback (most recent call last):" for i in range(6000)))
+    assert not parser.is_open()
+
+
+REPORT = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-23_10:22:31
+  host      : gpu07.cluster.local
+  rank      : 9 (local_rank: 1)
+  exitcode  : -15 (pid: 40231)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 40231
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-23_10:22:29
+  host      : gpu07.cluster.local
+  rank      : 11 (local_rank: 3)
+  exitcode  : -9 (pid: 40233)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 40233
+============================================================
+"""
+
+
+def test_elastic_report_gives_one_event_a_worker() -> None:
+    events = run(ElasticReportParser(), REPORT)
+    assert [(e.fields["rank"], e.fields["exitcode"], e.fields["root"]) for e in events] == [("9", "-15", "0"), ("11", "-9", "1")]
+    assert events[1].context.rank == 11
+    assert events[1].context.host == "gpu07.cluster.local"
+    assert events[1].fields["signal"] == "SIGKILL"
+
+
+def test_two_agents_reports_interleave() -> None:
+    doubled = "\n".join(f"node{n}: {line}" for line in REPORT.splitlines() for n in (0, 1))
+    from nccl_triage.parsers.wrappers import WrapperProfile
+
+    profile = WrapperProfile.sniff(doubled.splitlines())
+    parser, events = ElasticReportParser(), []
+    for number, line in enumerate(doubled.splitlines(), 1):
+        peeled = peel(line, profile)
+        events += parser.feed(PeeledLine("log", number, peeled.text, peeled.context))
+    events += parser.finish()
+    assert len(events) == 4
+    assert {event.context.host for event in events} == {"node0", "node1"}

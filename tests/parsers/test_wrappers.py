@@ -1,0 +1,154 @@
+"""Peeling of prefixes in any nesting, and what they say about rank, host, process and time."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.parsers import times
+from nccl_triage.parsers.wrappers import WrapperProfile, peel
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "expected"),
+    [
+        (
+            "2025-06-03T14:14:31.645427617Z stderr F \x1b[36m(LLMRayActor pid=585804, ip=10.0.0.4)\x1b[0m "
+            "(EngineCore_DP0 pid=586112) ERROR 06-03 14:14:31 [core.py:1094] Traceback (most recent call last): "
+            "[repeated 3x across cluster]",
+            "Traceback (most recent call last):",
+            {"address": "10.0.0.4", "pid": 586112, "repeated": 3, "stream": "stderr", "level": "ERROR"},
+        ),
+        ("[default3]:[rank11]: ValueError: x", "ValueError: x", {"local_rank": 3, "rank": 11}),
+        ("(RayTrainWorker(rank=3) pid=8118, ip=10.0.3.213) step 1", "step 1", {"rank": 3, "address": "10.0.3.213"}),
+        ("(raylet, ip=10.0.0.162) A worker died", "A worker died", {"address": "10.0.0.162", "program": "ray"}),
+        ("[1,12]<stderr>:Traceback (most recent call last):", "Traceback (most recent call last):", {"rank": 12}),
+        ("[rank: 1] Received SIGTERM: 15", "Received SIGTERM: 15", {"rank": 1}),
+        ("[RANK 4] 2026-05-17 19:40:29,604 [ERROR] boom", "boom", {"rank": 4, "level": "ERROR"}),
+        (
+            "[default2]:2026-11-21 02:38:12,631 - INFO - train - [rank 2/4] step 3/20 loss 5.0",
+            "step 3/20 loss 5.0",
+            {"rank": 2, "world_size": 4, "local_rank": 2},
+        ),
+        (
+            "[2025-06-03 22:14:31] [2025-06-03 14:14:31,348] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 1",
+            "Killing subprocess 1",
+            {"level": "INFO"},
+        ),
+        (
+            "E1123 10:22:31.418000 40112 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: -9)",
+            "failed (exitcode: -9)",
+            {"pid": 40112, "level": "E"},
+        ),
+        (
+            "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 1 (pid: 33664)",
+            "failed (exitcode: -9) local_rank: 1 (pid: 33664)",
+            {"level": "ERROR"},
+        ),
+        (
+            "Jun  3 14:14:31 gpu-4 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+            "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+            {"host": "gpu-4", "program": "kernel"},
+        ),
+        (
+            "2025-06-03T14:14:32+0800 gpu-7 systemd[1]: nvidia-fabricmanager.service: Failed",
+            "nvidia-fabricmanager.service: Failed",
+            {"host": "gpu-7", "pid": 1},
+        ),
+        ('{"log":"[rank3]: boom\\n","stream":"stderr","time":"2025-06-03T14:14:32.5Z"}', "boom", {"rank": 3}),
+        ('{"ts": "2025-06-03T14:14:31Z", "level": "error", "msg": "boom", "rank": 3}', "boom", {"rank": 3}),
+        ("[pod/train-worker-3/pytorch] loss 1.2", "loss 1.2", {"host": "train-worker-3"}),
+        (
+            "2025-06-03 14:14:31.123 | ERROR    | train:main:42 - boom",
+            "boom",
+            {"level": "ERROR"},
+        ),
+        ("[36m(ActorModelRayActor pid=1048, ip=10.0.195.96)[0m hello", "hello", {"pid": 1048}),
+        ("[2025-06-03 10:05:00 DP1 TP3] Decode batch.", "Decode batch.", {"group_rank": 3, "program": "sglang"}),
+    ],
+)
+def test_prefixes_are_peeled_and_read(line: str, text: str, expected: dict[str, object]) -> None:
+    peeled = peel(line)
+    assert peeled.text == text
+    for name, value in expected.items():
+        assert getattr(peeled.context, name) == value, name
+
+
+def test_program_headers_stay_in_the_message_but_are_read() -> None:
+    line = "(WorkerDict pid=7712, ip=10.8.0.12) gn12:7712:9001 [2] transport/net_ib.cc:1295 NCCL WARN NET/IB : x"
+    peeled = peel(line)
+    assert peeled.text.startswith("gn12:7712:9001 [2]")
+    assert (peeled.context.host, peeled.context.gpu, peeled.context.program) == ("gn12", 2, "nccl")
+
+
+def test_rank_inside_a_group_is_not_taken_for_a_global_rank() -> None:
+    peeled = peel("[rank7]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [PG ID 2 PG GUID 5(mesh_tp) Rank 1] x")
+    assert (peeled.context.rank, peeled.context.group_rank) == (7, 1)
+
+
+def test_error_glued_behind_a_progress_bar_keeps_its_rank() -> None:
+    line = "  1%|2    | 24/1752 [01:08<1:22, 2.88s/it][rank5]:[E602 01:47:02.185053341 ProcessGroupNCCL.cpp:632] [Rank 5] W"
+    assert peel(line).context.rank == 5
+
+
+def test_exception_text_inside_json_comes_as_further_lines() -> None:
+    peeled = peel('{"message": "failed", "exc_info": "Traceback (most recent call last):\\nValueError: x", "level": "ERROR"}')
+    assert peeled.text == "failed"
+    assert peeled.extra == ["Traceback (most recent call last):", "ValueError: x"]
+
+
+@pytest.mark.parametrize("line", ["ValueError: 3", "Epoch 3: loss", "[2] is a list", "3: not a label", "node1: no prefix"])
+def test_ordinary_text_keeps_its_words_without_a_profile(line: str) -> None:
+    assert peel(line).text == line
+
+
+def test_srun_labels_are_believed_when_the_whole_source_has_them() -> None:
+    lines = [f"{i % 4}: step {i}" for i in range(40)]
+    profile = WrapperProfile.sniff(lines)
+    peeled = peel("3: [rank3]: boom", profile)
+    assert (peeled.text, peeled.context.rank, peeled.context.group_rank) == ("boom", 3, 3)
+
+
+def test_node_names_are_believed_when_they_repeat() -> None:
+    lines = [f"node{i % 2}: step {i}" for i in range(20)] + ["ValueError: node"]
+    profile = WrapperProfile.sniff(lines)
+    assert peel("node1: hello", profile).context.host == "node1"
+    assert peel("ValueError: node", profile).text == "ValueError: node"
+
+
+def test_counted_lines_of_a_paste_are_no_ranks() -> None:
+    profile = WrapperProfile.sniff([f"[{1743 + i}] line" for i in range(10)])
+    peeled = peel("[1755] [rank0]: x", profile)
+    assert (peeled.text, peeled.context.rank) == ("x", 0)
+
+
+def test_peeling_ends_on_hostile_nesting() -> None:
+    assert peel("[rank1]: " * 10_000).text
+
+
+@pytest.mark.parametrize(
+    ("stamp", "shown"),
+    [
+        ("2025-06-03 14:14:31,348", "2025-06-03 14:14:31"),
+        ("06/03/2025 14:00:00", "2025-06-03 14:00:00"),
+        ("Jun  3 14:14:31", "06-03 14:14:31"),
+        ("Tue Jun  3 14:14:31 2025", "2025-06-03 14:14:31"),
+    ],
+)
+def test_time_stamps(stamp: str, shown: str) -> None:
+    time = times.from_stamp(stamp)
+    assert time is not None
+    assert times.show(time) == shown
+
+
+@pytest.mark.parametrize(("mmdd", "month_day"), [("129", "01-29"), ("1206", "12-06"), ("0603", "06-03"), ("06-03", "06-03")])
+def test_month_and_day_without_year(mmdd: str, month_day: str) -> None:
+    time = times.from_month_day(mmdd, "03:04:10.000012345")
+    assert time is not None
+    assert times.show(time) == f"{month_day} 03:04:10"
+    placed = times.with_year_of(time, times.from_stamp("2025-03-01 00:00:00") or 0)
+    assert times.show(placed) == f"2025-{month_day} 03:04:10"
+
+
+def test_impossible_times_are_no_times() -> None:
+    assert times.from_stamp("2025-13-40 99:99:99") is None
+    assert times.from_month_day("99", "00:00:00") is None

@@ -1,0 +1,67 @@
+"""The prefilter must never lose a line that a signature matches, with and without hyperscan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from nccl_triage.engine import match
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.parsers.wrappers import peel
+from nccl_triage.scan.prefilter import HyperscanPrefilter, LiteralPrefilter, Prefilter
+
+
+def _samples(rules: RuleSet) -> list[str]:
+    return [sample for s in rules.signatures.values() for sample in (*s.match_samples, *s.not_samples)]
+
+
+def _changed_digits(lines: Sequence[str]) -> list[str]:
+    """Return the lines with other digits: shapes stay, values change."""
+    chance = random.Random(7)
+    return ["".join(chance.choice("0123456789") if c.isdigit() else c for c in line) for line in lines]
+
+
+def _found(prefilter: Prefilter, lines: Sequence[str]) -> set[tuple[int, str]]:
+    candidates = prefilter.candidates(lines)
+    return {
+        (index, signature.id)
+        for index, signatures in candidates.items()
+        for signature, _ in match.matches(signatures, peel(lines[index]).text, lines[index])
+    }
+
+
+@pytest.fixture(scope="module", params=["hyperscan", "fallback"])
+def prefilter(request: pytest.FixtureRequest, rules: RuleSet) -> Prefilter:
+    if request.param == "fallback":
+        return LiteralPrefilter(rules.signatures.values())
+    pytest.importorskip("hyperscan")
+    return HyperscanPrefilter(rules.signatures.values())
+
+
+@pytest.mark.parametrize("perturb", [False, True])
+def test_recall_equals_running_every_pattern_on_every_line(prefilter: Prefilter, rules: RuleSet, perturb: bool) -> None:
+    lines = [line for line in _samples(rules) if not line.startswith("{")]
+    if perturb:
+        lines = _changed_digits(lines)
+    lines = random.Random(3).sample(lines, 500)
+    everything = list(rules.signatures.values())
+    expected = {
+        (index, signature.id)
+        for index, line in enumerate(lines)
+        for signature, _ in match.matches(everything, peel(line).text, line)
+    }
+    assert expected
+    assert _found(prefilter, lines) == expected
+
+
+def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:
+    assert prefilter.candidates([]) == {}
+    assert prefilter.candidates(["", "", ""]) == {}
+
+
+def test_characters_outside_ascii_do_not_shift_lines(prefilter: Prefilter) -> None:
+    lines = ["训练开始 épisode", "x NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000", "结束"]
+    assert 1 in prefilter.candidates(lines)
+    assert set(prefilter.candidates(lines)) == {1}

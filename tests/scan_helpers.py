@@ -1,0 +1,34 @@
+"""Make a scanner's input out of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.scan.scanner import Scanner
+
+
+@dataclass(slots=True)
+class Line:
+    """A line as the decoder yields it."""
+
+    number: int
+    text: str
+
+
+def lines(text: str, info: SourceInfo) -> Iterator[Line]:
+    for number, line in enumerate(text.splitlines(), 1):
+        info.lines = number
+        yield Line(number, line)
+
+
+def scan_text(text: str, rules: RuleSet, path: str = "log", scanner: Scanner | None = None) -> Observations:
+    info = SourceInfo(path, bytes=len(text))
+    return (scanner or Scanner(rules)).scan(lines(text, info), info)
+
+
+def diagnose_text(text: str, rules: RuleSet) -> Diagnosis:
+    return diagnose_observations(scan_text(text, rules), rules)

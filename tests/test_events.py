@@ -1,0 +1,67 @@
+"""Observations: bounded, and merged in any grouping alike."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_triage.events import KEEP_FIRST, KEEP_LAST, Context, Event, Observations, SourceInfo
+
+
+def _event(source: str, line: int, signature: str, rank: int | None) -> Event:
+    return Event(signature, source, line, f"{signature} {line}", Context(rank=rank), "cascade")
+
+
+@st.composite
+def _observations(draw: st.DrawFn) -> Observations:
+    found = Observations()
+    for _ in range(draw(st.integers(0, 25))):
+        source = draw(st.sampled_from(["a", "b"]))
+        found.add(_event(source, draw(st.integers(1, 50)), draw(st.sampled_from(["x", "y"])), draw(st.sampled_from([0, 1, None]))))
+    found.add_source(SourceInfo(draw(st.sampled_from(["a", "b", "c"])), bytes=draw(st.integers(0, 9)), lines=3))
+    return found
+
+
+def _view(found: Observations) -> tuple[object, ...]:
+    return (
+        sorted(found.counts.items()),
+        sorted((e.signature, e.source, e.line, str(e.context.rank)) for e in found.all_events()),
+        sorted((path, info.bytes, info.lines) for path, info in found.sources.items()),
+    )
+
+
+@given(_observations(), _observations(), _observations())
+def test_merge_is_associative(a: Observations, b: Observations, c: Observations) -> None:
+    assert sorted(a.merge(b).merge(c).counts.items()) == sorted(a.merge(b.merge(c)).counts.items())
+
+
+@given(_observations(), _observations())
+def test_merge_is_commutative_in_what_it_keeps(a: Observations, b: Observations) -> None:
+    assert _view(a.merge(b)) == _view(b.merge(a))
+
+
+def test_counts_are_exact_and_space_is_bounded() -> None:
+    found = Observations()
+    for line in range(1, 10_001):
+        found.add(_event("log", line, "storm", line % 3))
+    assert found.count("storm") == 10_000
+    assert len(found.events("storm")) == 3 * (KEEP_FIRST + KEEP_LAST)
+    assert found.events("storm")[0].line == 1
+    assert found.events("storm")[-1].line == 10_000
+
+
+def test_repeats_reported_by_ray_count() -> None:
+    found = Observations()
+    event = _event("log", 1, "x", 0)
+    event.count = 15
+    found.add(event)
+    assert found.count("x") == 15
+
+
+def test_distinguishing_fields_are_kept_apart() -> None:
+    found = Observations()
+    for index in range(40):
+        event = _event("log", index, "env", None)
+        event.fields["name"] = f"NCCL_{index}"
+        found.add(event, keep_by=("name",))
+    assert len({event.fields["name"] for event in found.events("env")}) == 40
