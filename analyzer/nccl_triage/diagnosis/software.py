@@ -15,11 +15,11 @@ _VERSION_FIELDS = (
     ("vllm.nccl_version", "version", "nccl"),
     ("vllm.found_nccl", "version", "nccl"),
     ("vllm.v1_engine_start", "version", "vllm"),
-    ("vllm.engine_version", "version", "vllm"),
-    ("training.software_version", "version", ""),
+    ("training.torch_version", "version", "torch"),
+    ("torch.version", "version", "torch"),
     ("deepspeed.version", "version", "deepspeed"),
-    ("ray.version*", "version", "ray"),
-    ("nvidia-driver.driver_version", "version", "driver"),
+    ("nccl.rccl_version", "version", "rccl"),
+    ("nvidia-driver.smi_header", "version", "driver"),
 )
 _INLINE = (
     (re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
@@ -31,7 +31,7 @@ _INLINE = (
     (re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
 _DRIVER_CUDA = re.compile(r"cudaDriverVersion (\d+)")
-_ENV_SIGNATURES = ("nccl.env_setting", "training.env_export*", "training.env_assignment*", "torch.pg_environments")
+_ENV_SIGNATURES = ("nccl.env_setting", "training.env_assignment")
 
 
 def versions(case: Case) -> Found:

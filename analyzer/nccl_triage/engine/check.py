@@ -55,7 +55,7 @@ def _allowed(one: Signature, two: Signature) -> bool:
 
 def _progress_of(signature: Signature, sample: str) -> str:
     """Tell how far into the pattern a sample that does not match gets."""
-    source = signature.pattern.pattern
+    source = signature.pattern.source
     for end in range(len(source) - 1, 0, -1):
         try:
             partial = re.compile(source[:end])
@@ -124,7 +124,7 @@ def _anchored(signature: Signature, line: str, message: str) -> bool:
 
 def _traps(signature: Signature) -> list[str]:
     """Find short unanchored words joined by wildcards, and wildcards inside repeated groups."""
-    source = signature.pattern.pattern
+    source = signature.pattern.source
     found: list[str] = []
     for left, right in re.findall(r"([A-Za-z]{2,5})\.\*\??([A-Za-z]{2,5})(?![\w])", source):
         if not re.search(rf"\\b{re.escape(left)}|{re.escape(right)}\\b", source):
@@ -137,7 +137,7 @@ def _traps(signature: Signature) -> list[str]:
 def check_traps(rules: RuleSet) -> list[Finding]:
     """Lint the patterns."""
     return [
-        Finding("error", signature.where, signature.id, trap, signature.pattern.pattern[:200])
+        Finding("error", signature.where, signature.id, trap, signature.pattern.source[:200])
         for signature in rules.signatures.values()
         for trap in _traps(signature)
     ]

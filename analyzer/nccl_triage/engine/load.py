@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nccl_triage import resources
-from nccl_triage.engine import expression, nodes
+from nccl_triage.engine import cache, expression, nodes
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors, required_literals
 from nccl_triage.engine.nodes import Node
@@ -23,6 +23,7 @@ from nccl_triage.engine.schema import (
     Experiment,
     Fix,
     NextCheck,
+    Pattern,
     RuleSet,
     Signature,
     Text,
@@ -61,23 +62,47 @@ def _bilingual(node: Node) -> Text:
     return {language: parts[language].text() for language in LANGUAGES}
 
 
-def _pattern(node: Node, user: bool) -> Any:
-    text = node.text().strip("\n")
-    try:
-        checked = re.compile(text)
-    except re.error as error:
-        raise node.fail(f"not a valid regular expression: {error}") from None
-    if not user:
-        return checked
-    import regex  # user patterns are unvetted: this engine can stop a runaway match
+def _pattern(node: Node, user: bool) -> Pattern:
+    pattern = Pattern(node.text().strip("\n"), user)
+    if user:
+        import regex
 
-    try:
-        return regex.compile(text)
-    except regex.error as error:
-        raise node.fail(f"not a valid regular expression: {error}") from None
+        for compile_ in (re.compile, regex.compile):
+            try:
+                compile_(pattern.source)
+            except (re.error, regex.error) as error:
+                raise node.fail(f"not a valid regular expression: {error}") from None
+    return pattern
 
 
-def _signature(node: Node, program: str, user: bool) -> Signature:
+class _AnchorTable:
+    """Literals of patterns: derived once per set of rules, then read from the cache."""
+
+    def __init__(self, digest: str) -> None:
+        self._entry = cache.name("anchors", digest)
+        self._known = cache.read_table(self._entry) or {}
+        self._changed = False
+
+    def of(self, node: Node) -> Anchors | None:
+        source = node.text().strip("\n")
+        found = self._known.get(source)
+        if isinstance(found, list) and len(found) == 2 and isinstance(found[0], list):
+            return Anchors(frozenset(map(str, found[0])), bool(found[1]))
+        try:
+            anchors = required_literals(source)
+        except re.error as error:
+            raise node.fail(f"not a valid regular expression: {error}") from None
+        if anchors is not None:
+            self._known[source] = [sorted(anchors.texts), anchors.caseless]
+            self._changed = True
+        return anchors
+
+    def save(self) -> None:
+        if self._changed:
+            cache.write_table(self._entry, self._known)
+
+
+def _signature(node: Node, program: str, user: bool, table: _AnchorTable | None = None) -> Signature:
     part = node.keys(
         ("id", "role", "pattern", "meaning", "match", "not"),
         ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
@@ -87,7 +112,7 @@ def _signature(node: Node, program: str, user: bool) -> Signature:
     if "anchors" in part:
         anchors = Anchors(frozenset(part["anchors"].texts()))
     else:
-        anchors = required_literals(part["pattern"].text().strip("\n"))
+        anchors = (table or _AnchorTable("")).of(part["pattern"])
     if anchors is None:
         raise part["pattern"].fail(
             "no literal text of three characters or more is required by this pattern",
@@ -95,7 +120,7 @@ def _signature(node: Node, program: str, user: bool) -> Signature:
         )
     keep_by = tuple(part["keep_by"].texts()) if "keep_by" in part else ()
     for name in keep_by:
-        if name not in pattern.groupindex:
+        if f"(?P<{name}>" not in pattern.source:
             raise part["keep_by"].fail(f"{name!r} is no named group of the pattern")
     return Signature(
         id=_identifier(part["id"]),
@@ -208,16 +233,23 @@ def _cause(root: Node) -> Cause:
     )
 
 
+def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
+    """Return (kind, path, text) of every rule file in a folder of rules."""
+    return [
+        (kind, path, text)
+        for kind in ("signatures", "causes")
+        if (folder / kind).is_dir()
+        for path, text in _files(folder / kind, f"{label}/{kind}")
+    ]
+
+
 def _read_folder(
     folder: Traversable, label: str, user: bool, signatures: dict[str, Signature], causes: dict[str, Cause]
 ) -> list[str]:
-    texts: list[str] = []
-    for kind in ("signatures", "causes"):
-        below = folder / kind
-        if not below.is_dir():
-            continue
-        for path, text in _files(below, f"{label}/{kind}"):
-            texts.append(text)
+    files = _read_texts(folder, label)
+    texts = [text for _, _, text in files]
+    table = _AnchorTable(_digest(texts))
+    for kind, path, text in files:
             root = nodes.parse(text, path)
             if kind == "causes":
                 cause = _cause(root)
@@ -231,14 +263,19 @@ def _read_folder(
                 continue
             part = root.keys(("program", "signatures"), ("title",))
             for item in part["signatures"].items():
-                signature = _signature(item, part["program"].text(), user)
+                signature = _signature(item, part["program"].text(), user, table)
                 if signature.id in signatures:
                     raise RuleError(
                         f"the signature {signature.id!r} exists already ({signatures[signature.id].where})",
                         where=signature.where,
                     )
                 signatures[signature.id] = signature
+    table.save()
     return texts
+
+
+def _digest(texts: list[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
@@ -257,5 +294,4 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
                 f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it"
             )
         texts += found
-    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    return RuleSet(signatures=signatures, causes=causes, digest=digest)
+    return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,14 +15,15 @@ USER_TIMEOUT = 0.05
 
 def search(signature: Signature, text: str) -> dict[str, str] | None:
     """Return the named groups of a match (empty when it has none), or None."""
-    pattern: Any = signature.pattern
-    if isinstance(pattern, re.Pattern):
-        found = pattern.search(text)
-    else:
+    pattern = signature.pattern
+    found: Any
+    if pattern.user:
         try:
-            found = pattern.search(text, timeout=USER_TIMEOUT)
+            found = pattern.compiled.search(text, timeout=USER_TIMEOUT)
         except TimeoutError:
             return None
+    else:
+        found = pattern.compiled.search(text)
     if found is None:
         return None
     return {name: value for name, value in found.groupdict().items() if value is not None}

@@ -78,12 +78,12 @@ class Node:
         """Return the mapping after checking that keys are complete and known."""
         found = self.mapping()
         needed, extra = list(required), list(optional)
-        for name in needed:
-            if name not in found:
-                raise self.fail(f"the key {name!r} is missing")
         for name, node in found.items():
             if name not in needed and name not in extra:
                 raise node.fail(f"unknown key {name!r}", f"known keys: {', '.join([*needed, *extra])}")
+        for name in needed:
+            if name not in found:
+                raise self.fail(f"the key {name!r} is missing")
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.literals import Anchors
@@ -18,13 +19,42 @@ FAMILIES = ("network", "hardware", "host", "collective", "configuration", "appli
 Text = dict[str, str]
 
 
+class Pattern:
+    """A regular expression that is compiled on first use: a run needs few of the many.
+
+    Shipped patterns are vetted and use ``re``; those of users use ``regex``, whose searches can be stopped.
+    """
+
+    __slots__ = ("_compiled", "source", "user")
+
+    def __init__(self, source: str, user: bool = False) -> None:
+        self.source = source
+        self.user = user
+        self._compiled: Any = None
+
+    @property
+    def compiled(self) -> Any:
+        """The compiled expression; raises ``re.error`` or ``regex.error`` when it is not valid."""
+        if self._compiled is None:
+            if self.user:
+                import regex
+
+                self._compiled = regex.compile(self.source)
+            else:
+                self._compiled = re.compile(self.source)
+        return self._compiled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Pattern, (self.source, self.user))
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """One message shape: ``pattern`` searches the peeled message (or the raw line)."""
 
     id: str
     program: str
-    pattern: re.Pattern[str]
+    pattern: Pattern
     role: Role
     meaning: str
     where: str

@@ -7,7 +7,8 @@ from functools import reduce
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
-from nccl_triage.ingest.decode import LineReader, looks_filtered
+from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.sources import Source
 from nccl_triage.scan.scanner import Scanner, TextLine
 

@@ -56,7 +56,7 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield the lines in order."""
-        progress = ProgressFilter()
+        progress = ProgressFilter(self.decode)
         continues = False
         for block in self._reader:
             if continues or b"\r" in block.data:
@@ -74,13 +74,15 @@ class LineReader:
         lines = text.split("\n")
         if not lines[-1]:
             del lines[-1]
+        # A third faster than Line(..), whose __new__ is written in Python.
+        make = tuple.__new__
         if len(text) == len(data):
             for count, line in enumerate(lines):
-                yield Line(number + count, offset, line)
+                yield make(Line, (number + count, offset, line))
                 offset += len(line) + 1
             return
         for count, (line, raw) in enumerate(zip(lines, data.split(b"\n"), strict=False)):
-            yield Line(number + count, offset, line)
+            yield make(Line, (number + count, offset, line))
             offset += len(raw) + 1
 
     def _redrawn(self, progress: ProgressFilter, block: Block, continues: bool) -> Iterator[Line]:
@@ -97,12 +99,6 @@ class LineReader:
                 yield from starmap(Line, progress.flush())
                 yield Line(number, offset, self.decode(body))
             else:
-                parts = self._parts(body, offset)
-                yield from starmap(Line, progress.pieces(number, parts))
+                yield from starmap(Line, progress.pieces(number, offset, body))
             number += 1
             offset += len(raw) + 1
-
-    def _parts(self, body: bytes, offset: int) -> Iterator[tuple[int, str]]:
-        for part in body.split(b"\r"):
-            yield offset, self.decode(part)
-            offset += len(part) + 1

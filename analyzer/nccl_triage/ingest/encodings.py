@@ -22,6 +22,8 @@ BOM = codecs.BOM_UTF8
 #: Bytes wanted before the pattern of NULs says anything.
 PATTERN_SAMPLE = 64
 _READ = 1 << 17
+#: Good UTF-8 bytes that cannot be chance.
+_SURE = 24
 _HIGH = bytes(range(128, 256))
 _BAD = re.compile("[\udc80-\udcff]")
 _NON_ASCII = re.compile("[^\x00-\x7f]+")
@@ -68,13 +70,14 @@ def decode_utf8(data: bytes) -> tuple[str, int]:
 def guess_narrow(data: bytes) -> str | None:
     """Return "utf-8" or "gb18030" for data with bytes above 127, or None when there is too little to tell.
 
-    GB18030 is chosen only when most such bytes are bad UTF-8, all of them are good GB18030, and nearly all
-    its characters are common ones (GB 2312): Latin-1 text decodes as GBK too, but to rare characters.
+    GB18030 is chosen only when many such bytes are bad UTF-8, all of them are good GB18030, and nearly all
+    its characters are common ones (GB 2312): Latin-1 text decodes as GBK too, but to rare characters. Many
+    means a fifth, as up to half of the pairs of a short Chinese text happen to be good UTF-8.
     """
     high = len(data) - len(data.translate(None, _HIGH))
     bad = decode_utf8(data)[1]
-    if bad * 2 <= high:
-        return "utf-8" if high - bad >= 2 else None
+    if bad * 5 < high:
+        return "utf-8" if high - bad >= _SURE else None
     try:
         # Incremental, since the last character of a file that was cut off may be incomplete.
         text = codecs.getincrementaldecoder("gb18030")().decode(data)

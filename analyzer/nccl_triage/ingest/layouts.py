@@ -14,83 +14,54 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.ingest.siblings import (
+    END,
+    Check,
+    Rule,
+    Siblings,
+    alone_or_ranks,
+    siblings_are_ranks,
+    strip_compression,
+)
 
-#: Path components looked at: torchrun's layout needs five with a node's folder above it.
+#: Path components looked at: torchrun's layout needs four, with folders of its run and its node above.
 DEPTH = 6
-#: The files of a folder that all carry a number: what they look like without it, and which numbers they have.
-_Skeletons = dict[str, set[int]]
+#: The layout of what is no log although it names a rank.
+FLIGHT_RECORDER = "flight-recorder"
 
-
-class Siblings:
-    """The names of the files of one folder, indexed for the rules that need to see more than one name."""
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = [strip_compression(name) for name in names]
-        self._numbers: dict[str, _Skeletons] = {}
-
-    def numbers(self, rule: Rule, match: re.Match[str]) -> set[int]:
-        """Return the ranks that the rule reads from the names that differ from the matched one in rank only."""
-        known = self._numbers.get(rule.pattern.pattern)
-        if known is None:
-            known = {}
-            for name in self._names:
-                found = rule.pattern.search(name)
-                if found:
-                    known.setdefault(_skeleton(found), set()).add(int(found["rank"]))
-            self._numbers[rule.pattern.pattern] = known
-        return known.get(_skeleton(match), set()) | {int(match["rank"])}
-
-
-def _skeleton(match: re.Match[str]) -> str:
-    """Return the file name without its rank, its host and its ending."""
-    text = match.string
-    spans = sorted(
-        (match.span(name) for name in ("rank", "host") if match.groupdict().get(name)), reverse=True
-    )
-    for start, end in spans:
-        text = f"{text[:start]}#{text[end:]}"
-    name = text.rsplit("/", 1)[-1]
-    return re.sub(rf"{_END}", "", name, flags=re.I)
-
-
-def _are_ranks(numbers: set[int]) -> bool:
-    """Tell whether these numbers can be the ranks of a job, or of one of its nodes, and not jobs or dates."""
-    low, count = min(numbers), len(numbers)
-    if count < 2:
-        return False
-    if low == 0:
-        return max(numbers) < 4 * count + 8
-    # The second node of several: 8 to 15.
-    return count >= 4 and max(numbers) - low == count - 1 and low % count == 0 and low < 4096
-
-
-Check = Callable[["Rule", "re.Match[str]", Siblings], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A layout and the path that shows it; ``check`` asks the other files of the folder."""
-
-    layout: str
-    pattern: re.Pattern[str]
-    check: Check | None = None
+#: Words of a file name that say nothing about its content.
+_NEUTRAL = re.compile(
+    r"\d+|of|log|logs|txt|out|err|stdout|stderr|output|console|train|trainer|training|worker|proc|process"
+    r"|job|run|slurm|nccl|debug|info|trace|torch|pytorch|torchrun|global|local|rank\d*|pid\d*|ip"
+    r"|(?:gpu|cpu|compute)?node\d*|host\d*|gpu\d*|dgx\d*|hgx\d*|nid\d+|cn\d+|srv\d*|server\d*"
+)
+_EXT = r"\.(?:log|txt|out|err|stdout|stderr|output|error)(?:\.(?:log|txt))?$"
+_RANK = r"(?P<rank>\d{1,5})(?!\d)"
+#: Words before "rank" that make it another rank than the global one.
+_OTHER_RANK = (
+    "local", "node", "group", "machine", "host", "data", "tensor", "pipeline", "expert", "model",
+    "dp", "tp", "pp", "ep", "cp", "sp", "mp", "lora", "low",
+)  # fmt: skip
+_NOT_OTHER = "".join(f"(?<!{word}[._-])" for word in _OTHER_RANK)
+_GLOBAL = rf"(?:global[._-]?|(?<![a-z]){_NOT_OTHER})rank[._-]?{_RANK}"
+#: A job of Slurm; neither a year nor a date.
+_JOB = r"(?!(?:19|20)\d\d(?:\d{4})?(?!\d))\d{4,}"
+_HOST = r"(?P<host>[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*?(?<=\d))"
+#: Names that hosts of clusters have, for places where other names stand as well. "gpu3" is a device.
+_KNOWN_HOST = (
+    r"(?P<host>(?:[a-z0-9]+-)*(?:(?:gpu|cpu|compute)?node|host|dgx|hgx|nid|cn|srv|server)"
+    r"(?:-[a-z0-9]+)*?[._-]?\d+"
+    r"|gpu(?:0\d|\d{3,}|-\d+)|ip(?:-\d{1,3}){4}|\d{1,3}(?:\.\d{1,3}){3})"
+)
+_POD_ROLE = r"(?:master|worker|launcher|head|chief|trainer|ps|replica|node)"
+_POD_HASH = r"[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 
 def _rule(layout: str, pattern: str, check: Check | None = None) -> Rule:
     return Rule(layout, re.compile(f"(?:^|/){pattern}", re.I), check)
-
-
-def _siblings_are_ranks(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
-    return _are_ranks(siblings.numbers(rule, match))
-
-
-def _alone_or_ranks(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
-    numbers = siblings.numbers(rule, match)
-    return len(numbers) == 1 or _are_ranks(numbers)
 
 
 def _speaks_for_itself(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
@@ -99,35 +70,16 @@ def _speaks_for_itself(rule: Rule, match: re.Match[str], siblings: Siblings) -> 
     Names that say more than who wrote them are believed when there is one for each of several ranks; that of
     a low-rank adapter (``lora_rank16.log``) never.
     """
-    words = [word for word in re.split(r"[._-]+", (match["before"] + "." + match["after"]).lower()) if word]
+    words = [word for word in re.split(r"[._-]+", f"{match['before']}.{match['after']}".lower()) if word]
     if any(re.match(r"lora|adapter|alpha", word) for word in words):
         return False
-    return all(_NEUTRAL.fullmatch(word) for word in words) or _siblings_are_ranks(rule, match, siblings)
+    return all(_NEUTRAL.fullmatch(word) for word in words) or siblings_are_ranks(rule, match, siblings)
 
 
 def _host_has_number(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
+    """Tell ``nccl_gpu07_4120.log`` from ``nccl_allreduce_1024.log``."""
     return match["host"] == "localhost" or any(letter.isdigit() for letter in match["host"])
 
-
-#: Words of a file name that say nothing about its content.
-_NEUTRAL = re.compile(
-    r"\d+|of|log|logs|txt|out|err|stdout|stderr|output|console|train|trainer|training|worker|proc|process|job|run"
-    r"|slurm|nccl|debug|info|trace|torch|pytorch|torchrun|global|local|rank\d*|pid\d*"
-    r"|(?:gpu|cpu|compute)?node\d*|host\d*|gpu\d*|dgx\d*|hgx\d*|nid\d+|cn\d+|ip|srv\d*|server\d*" ) #: Endings
-    of logs, any number of them: ``rank0.err.log``. _END =
-    r"(?:[._-](?:log|txt|out|err|stdout|stderr|output|error))*$" _EXT =
-    r"\.(?:log|txt|out|err|stdout|stderr|output|error)(?:\.(?:log|txt))?$" _RANK = r"(?P<rank>\d{1,5})(?!\d)"
-    #: Words before "rank" that make it another rank than the global one. _OTHER_RANK = ( "local", "node",
-    "group", "machine", "host", "data", "tensor", "pipeline", "expert", "model", "dp", "tp", "pp", "ep", "cp",
-    "sp", "mp", "lora", "low", )  # fmt: skip _NOT_OTHER = "".join(f"(?<!{word}[._-])" for word in
-    _OTHER_RANK) _GLOBAL = rf"(?:global[._-]?|(?<![a-z]){_NOT_OTHER})rank[._-]?{_RANK}" #: A job of Slurm;
-    neither a year nor a date. _JOB = r"(?!(?:19|20)\d\d(?:\d{4})?(?!\d))\d{4,}" _HOST =
-    r"(?P<host>[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*?(?<=\d))" #: Names that hosts of clusters have; for folders,
-    whose names are mostly something else. _KNOWN_HOST = (
-    r"(?P<host>(?:[a-z0-9]+-)*(?:(?:gpu|cpu|compute)?node|host|dgx|hgx|nid|cn|srv|server)(?:-[a-z0-9]+)*?[._-]?\d+"
-    r"|gpu(?:0\d|\d{3,}|-\d+)|ip(?:-\d{1,3}){4}|\d{1,3}(?:\.\d{1,3}){3})" ) _POD_ROLE =
-    r"(?:master|worker|launcher|head|chief|trainer|ps|replica|node)" _POD_HASH =
-    r"[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 RULES: tuple[Rule, ...] = (
     _rule(
@@ -145,7 +97,7 @@ RULES: tuple[Rule, ...] = (
         r"(?:monitor|log_monitor|dashboard(?:_\w+)?|runtime_env_(?:agent|setup-[^/]+)|ray_client_server[^/]*"
         r"|agent-\d+|event_[A-Z_]+)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
     ),
-    _rule("flight-recorder", rf"[^/]*trace_rank_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
+    _rule(FLIGHT_RECORDER, rf"[^/]*trace_rank_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
     _rule("kubernetes", r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
     _rule("kubernetes", r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),
     _rule("docker", r"[0-9a-f]{64}-json\.log(?:\.\d+)?$"),
@@ -153,23 +105,23 @@ RULES: tuple[Rule, ...] = (
     _rule("rank-folder", rf"(?:global[._-]?)?rank[._-]?{_RANK}/(?:[^/]+/)?[^/]+$"),
     _rule("slurm", rf"\d{{2,}}_(?:\d+_)?{_RANK}_log\.(?P<stream>out|err)$"),
     _rule("slurm", r"slurm-\d+(?:_\d+)?(?:\.(?:out|err|log))?$"),
-    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}[._-]{_RANK}{_END}"),
+    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}[._-]{_RANK}{END}"),
     _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}{_EXT}"),
     # A host in front of the number must end with a digit, or the number is the host's own.
-    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_HOST}[._-]{_RANK}{_END}", _siblings_are_ranks),
+    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_HOST}[._-]{_RANK}{END}", siblings_are_ranks),
     # Not "4711.0.out": that number is a step.
-    _rule("slurm", rf"{_JOB}[_-]{_RANK}{_EXT}", _alone_or_ranks),
-    _rule("slurm", rf"(?!slurm-)(?:[^/]*?[._-])?\d{{3,}}[_-]{_RANK}{_EXT}", _siblings_are_ranks),
+    _rule("slurm", rf"{_JOB}[_-]{_RANK}{_EXT}", alone_or_ranks),
+    _rule("slurm", rf"(?!slurm-)(?:[^/]*?[._-])?\d{{3,}}[_-]{_RANK}{_EXT}", siblings_are_ranks),
     _rule(
         "nccl-debug-file",
         r"nccl[._-]?(?:(?:debug|log|trace|info|warn)[._-])*(?P<host>[a-z][a-z0-9-]*)"
-        rf"[._-](?P<pid>\d{{1,7}}){_END}",
+        rf"[._-](?P<pid>\d{{1,7}}){END}",
         _host_has_number,
     ),
-    _rule("nccl-debug-file", rf"nccl\.(?:(?:debug|log)\.)?(?P<pid>\d{{2,7}}){_END}"),
-    _rule("rank-file", rf"worker[._-]?{_RANK}{_END}", _alone_or_ranks),
-    _rule("rank-file", rf"(?:trainer|task|proc|process)[._-]?{_RANK}{_END}", _siblings_are_ranks),
-    _rule("rank-file", rf"(?:gpu|cuda|device)[._-]?(?P<local_rank>\d){_END}"),
+    _rule("nccl-debug-file", rf"nccl\.(?:(?:debug|log)\.)?(?P<pid>\d{{2,7}}){END}"),
+    _rule("rank-file", rf"worker[._-]?{_RANK}{END}", alone_or_ranks),
+    _rule("rank-file", rf"(?:trainer|task|proc|process)[._-]?{_RANK}{END}", siblings_are_ranks),
+    _rule("rank-file", rf"(?:gpu|cuda|device)[._-]?(?P<local_rank>\d){END}"),
     _rule(
         "kubernetes",
         rf"(?P<host>[a-z0-9][a-z0-9-]*-{_POD_ROLE}-(?:\d+|{_POD_HASH}))(?:[_.][a-z0-9-]+)?{_EXT}",
@@ -177,9 +129,9 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "kubernetes", rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}"
     ),
-    _rule("rank-file", rf"{_RANK}{_EXT}", _siblings_are_ranks),
-    _rule("rank-file", rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", _siblings_are_ranks),
-    _rule("rank-file", rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", _siblings_are_ranks),
+    _rule("rank-file", rf"{_RANK}{_EXT}", siblings_are_ranks),
+    _rule("rank-file", rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", siblings_are_ranks),
+    _rule("rank-file", rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", siblings_are_ranks),
     _rule("host-file", rf"{_KNOWN_HOST}{_EXT}"),
 )
 
@@ -192,19 +144,13 @@ DETAILS: tuple[re.Pattern[str], ...] = tuple(
         r"(?:^|[/._-])local[._-]?rank[._-]?(?P<local_rank>\d{1,3})(?!\d)[^/]*$",
         r"(?:^|[/._-])pid[._-]?(?P<pid>\d+)[^/]*$",
         rf"(?:^|[/._]){_KNOWN_HOST}[._-](?:global[._-]?|local[._-]?)?rank[._-]?\d[^/]*$",
-        rf"rank[._-]?\d{{1,5}}[._-](?:host[._-]?)?{_KNOWN_HOST}(?:[._-](?P<pid>\d+))?{_END}",
+        rf"rank[._-]?\d{{1,5}}[._-](?:host[._-]?)?{_KNOWN_HOST}(?:[._-](?P<pid>\d+))?{END}",
         rf"(?:^|/){_KNOWN_HOST}/",
         r"(?:^|/)(?:attempt|restart)[._-]?(?P<attempt>\d+)(?:/|[._-])",
     )
 )
 
 _STREAMS = {"out": "stdout", "err": "stderr"}
-_COMPRESSED = re.compile(r"\.(?:gz|zst|zstd|xz|bz2)$", re.I)
-
-
-def strip_compression(name: str) -> str:
-    """Return a file name without the ending that a compression program added."""
-    return _COMPRESSED.sub("", name)
 
 
 def _fill(info: SourceInfo, fields: dict[str, str | None]) -> None:

@@ -1,8 +1,7 @@
-"""Tell logs from other files by their first bytes."""
+"""Tell logs from other files by their names and first bytes."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,25 @@ from nccl_triage.ingest import compression
 from nccl_triage.ingest.encodings import wide_encoding
 
 Kind = Literal["text", "binary", "archive", "empty", "unreadable"]
+
+#: Endings of files in a folder that are no logs: weights, data, profiles, packages, media, code, settings.
+NO_LOG = frozenset({
+    ".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".pkl", ".pickle", ".npy", ".npz", ".onnx", ".gguf",
+    ".h5", ".hdf5", ".msgpack", ".distcp", ".model", ".tiktoken",
+    ".parquet", ".arrow", ".feather", ".tfrecord", ".tfevents", ".mmap", ".idx", ".lmdb", ".mdb", ".db",
+    ".sqlite", ".wandb", ".csv", ".tsv",
+    ".nsys-rep", ".qdrep", ".ncu-rep", ".core", ".dmp",
+    ".so", ".o", ".a", ".dll", ".exe", ".pyc", ".whl", ".egg", ".jar", ".deb", ".rpm",
+    ".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar", ".iso", ".img",
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".pdf", ".mp3", ".mp4", ".wav", ".avi", ".mov",
+    ".webm", ".ttf", ".woff", ".woff2",
+    ".py", ".pyi", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".go", ".js", ".ts",
+    ".css", ".html", ".htm", ".xml", ".md", ".rst", ".tex",
+    ".yaml", ".yml", ".toml", ".cfg", ".ini", ".conf", ".sh", ".sbatch", ".slurm", ".lock", ".pid", ".pem",
+    ".key", ".crt",
+})  # fmt: skip
+#: Endings of files that are logs when their records look like it.
+JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 _SAMPLE = 8192
 #: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
@@ -46,30 +64,30 @@ def looks_like_json_log(sample: bytes) -> bool:
     return first.startswith(b"{") and bool(_JSON_MESSAGE.search(first) and _JSON_RECORD.search(first))
 
 
-def head(path: str) -> tuple[bytes, list[str]]:
+def head(path: Path) -> tuple[bytes, list[str]]:
     """Return the first bytes of a regular file, unpacked, and what went wrong while unpacking.
 
     Raises OSError when the file cannot be read.
     """
     problems: list[str] = []
-    with compression.open_stream(Path(path).open("rb", buffering=0), problems) as stream:
+    with compression.open_stream(path.open("rb", buffering=0), problems) as stream:
         sample = compression.read_up_to(stream, _SAMPLE)
     if sample and not sample.strip(b"\0"):
         # A log truncated while its writer kept the position: the file begins with a hole.
-        with Path(path).open("rb", buffering=0) as raw:
-            raw.seek(max(0, os.fstat(raw.fileno()).st_size - _SAMPLE))
+        with path.open("rb", buffering=0) as raw:
+            raw.seek(max(0, path.stat().st_size - _SAMPLE))
             sample = compression.read_up_to(raw, _SAMPLE).lstrip(b"\0") or sample
     return sample, problems
 
 
-def classify(path: str) -> tuple[Kind, str, bytes]:
+def classify(path: Path) -> tuple[Kind, str, bytes]:
     """Return what kind of file this is, why (for those that are no text) and its first bytes.
 
     Raises OSError when the file cannot be read.
     """
     sample, problems = head(path)
     if not sample:
-        return ("unreadable", problems[0], sample) if problems else ("empty", "", sample)
+        return ("unreadable", problems[0], sample) if problems else ("empty", "empty", sample)
     if _ARCHIVE.match(sample):
         return "archive", "an archive: unpack it first", sample
     if looks_binary(sample):

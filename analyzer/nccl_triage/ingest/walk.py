@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from os import stat_result
+from pathlib import Path
 
-#: Folders that hold code or packages, never logs. ``runtime_resources`` is Ray's copy of the user's
-#: environment.
-SKIPPED_FOLDERS = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        ".bzr",
-        "CVS",
-        "__pycache__",
-        "node_modules",
-        "site-packages",
-        "runtime_resources",
-    }
-)
+#: Folders of code and packages, never of logs; ``runtime_resources`` is Ray's copy of the user's environment.
+SKIPPED_FOLDERS = frozenset({
+    ".git", ".hg", ".svn", ".bzr", "CVS", "__pycache__", "node_modules", "site-packages", "runtime_resources",
+})  # fmt: skip
 
-Complain = Callable[[str, str], None]
+Complain = Callable[[Path, str], None]
 _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(text: str) -> tuple[tuple[int, str | int], ...]:
     """Return a sort key that puts ``rank2`` before ``rank10``."""
     parts = _DIGITS.split(text)
-    # Equal numbers of different width ("1", "01") are told apart by the whole text at the end.
+    # The whole text at the end tells "1" from "01".
     return (*((index % 2, int(p) if index % 2 else p) for index, p in enumerate(parts)), (2, text))
+
+
+def _path_key(path: Path) -> tuple[tuple[tuple[int, str | int], ...], ...]:
+    return tuple(natural_key(part) for part in path.parts)
 
 
 def has_magic(text: str) -> bool:
@@ -46,91 +40,104 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def tree(root: str, complain: Complain) -> Iterator[tuple[str, os.stat_result]]:
+class _Walk:
+    """The folders that one walk has entered: links lead to some of them again, or round in circles."""
+
+    def __init__(self, complain: Complain) -> None:
+        self._complain = complain
+        self._visited: dict[tuple[int, int], Path] = {}
+        # From the root to where the walk is. No recursion: a tree may be deeper than Python's stack.
+        self._above: list[tuple[int, int]] = []
+        self._open: list[Iterator[Path]] = []
+
+    def enter(self, folder: Path) -> None:
+        try:
+            state = folder.stat()
+            names = sorted(folder.iterdir(), key=lambda path: natural_key(path.name))
+        except OSError as error:
+            self._complain(folder, reason(error))
+            return
+        key = (state.st_dev, state.st_ino)
+        if key not in self._visited:
+            self._visited[key] = folder
+            self._above.append(key)
+            self._open.append(iter(names))
+        elif key in self._above:
+            self._complain(folder, f"a link back to {self._visited[key]} (loop), not followed")
+
+    def __iter__(self) -> Iterator[tuple[Path, stat_result]]:
+        while self._open:
+            path = next(self._open[-1], None)
+            if path is None:
+                self._open.pop()
+                self._above.pop()
+                continue
+            try:
+                state = path.stat()
+            except OSError as error:
+                self._complain(path, reason(error))
+                continue
+            if not stat.S_ISDIR(state.st_mode):
+                yield path, state
+            elif path.name not in SKIPPED_FOLDERS:
+                yield path, state
+                self.enter(path)
+
+
+def tree(root: Path, complain: Complain) -> Iterator[tuple[Path, stat_result]]:
     """Yield everything below a folder with its state, links followed, each folder once.
 
     What cannot be read or leads back to a folder above is told to ``complain(path, why)``.
     """
-    visited: dict[tuple[int, int], str] = {}
-    above: list[tuple[int, int]] = []
-    stack: list[Iterator[str]] = []
-
-    def enter(folder: str) -> None:
-        try:
-            state = os.stat(folder)
-            names = sorted(os.listdir(folder), key=natural_key)
-        except OSError as error:
-            complain(folder, reason(error))
-            return
-        key = (state.st_dev, state.st_ino)
-        if key in visited:
-            if key in above:
-                complain(folder, f"a link back to {visited[key]} (loop), not followed")
-            return
-        visited[key] = folder
-        above.append(key)
-        stack.append(os.path.join(folder, name) for name in names)
-
-    enter(root)
-    while stack:
-        path = next(stack[-1], None)
-        if path is None:
-            stack.pop()
-            above.pop()
-            continue
-        try:
-            state = os.stat(path)
-        except OSError as error:
-            complain(path, reason(error))
-            continue
-        if not stat.S_ISDIR(state.st_mode):
-            yield path, state
-        elif os.path.basename(path) not in SKIPPED_FOLDERS:
-            yield path, state
-            enter(path)
+    walk = _Walk(complain)
+    walk.enter(root)
+    yield from walk
 
 
-def _matches(parts: list[str], pattern: list[str]) -> bool:
+def _accepts(pattern: str, name: str) -> bool:
+    """Match one component as a shell does: a leading dot must be asked for."""
+    return fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
+
+
+def _matches(parts: tuple[str, ...], pattern: list[str]) -> bool:
     """Match path components with a pattern in which ``**`` stands for any number of them."""
-    reached = {0}
-    for part in [*parts, None]:
+
+    def closure(states: set[int]) -> set[int]:
         # "**" may stand for nothing.
-        for at in sorted(reached):
+        reached = set(states)
+        for at in states:
             while at < len(pattern) and pattern[at] == "**":
                 at += 1
                 reached.add(at)
-        if part is None:
-            break
+        return reached
+
+    states = closure({0})
+    for part in parts:
         following: set[int] = set()
-        for at in reached:
-            if at == len(pattern):
-                continue
+        for at in states - {len(pattern)}:
             if pattern[at] == "**":
                 if not part.startswith("."):
                     following.add(at)
-            elif fnmatch.fnmatchcase(part, pattern[at]) and (part[0] != "." or pattern[at][0] == "."):
+            elif _accepts(pattern[at], part):
                 following.add(at + 1)
-        reached = following
-    return len(pattern) in reached
+        states = closure(following)
+    return len(pattern) in states
 
 
-def expand(pattern: str, complain: Complain) -> list[str]:
+def expand(pattern: str, complain: Complain) -> list[Path]:
     """Return the paths that match a pattern, sorted; ``**`` crosses folders.
 
     With ``**`` folders are left out when files match: what they hold matches too.
     """
-    parts = pattern.split("/")
+    parts = Path(pattern).parts
     if "**" not in parts:
-        return sorted(glob.glob(pattern), key=natural_key)
-    # Not glob's own recursion: it follows links in circles.
+        return sorted(map(Path, glob.glob(pattern)), key=_path_key)  # noqa: PTH207 - takes absolute patterns
+    # Not the recursion of glob: it follows links in circles.
     fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
-    root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
-    wanted = [part for part in parts[fixed:] if part]
-    files: list[str] = []
-    folders: list[str] = []
+    root, wanted = Path(*parts[:fixed]), list(parts[fixed:])
+    files: list[Path] = []
+    folders: list[Path] = []
     for path, state in tree(root, complain):
-        relative = os.path.relpath(path, root)
-        if _matches(relative.split(os.sep), wanted):
-            shown = relative if fixed == 0 else path
-            (folders if stat.S_ISDIR(state.st_mode) else files).append(shown)
-    return sorted(files or folders, key=natural_key)
+        if _matches(path.relative_to(root).parts, wanted):
+            (folders if stat.S_ISDIR(state.st_mode) else files).append(path)
+    return sorted(files or folders, key=_path_key)

@@ -161,10 +161,10 @@ def _lane_labels(
     return lanes, labels
 
 
-def _ticks(low: float, high: float, by_time: bool, x: Any) -> list[tuple[int, str]]:
+def _ticks(low: float, high: float, orders: Sequence[Any] | None, x: Any) -> list[tuple[int, str]]:
     steps = [low + (high - low) * i / 4 for i in range(5)]
-    if not by_time:
-        return [(x(v), str(round(v) + 1)) for v in sorted({round(v) for v in steps})]
+    if orders is not None:
+        return [(x(v), str(orders[v])) for v in sorted({round(v) for v in steps})]
     pattern = "%m-%d %H:%M" if high - low > 86400 else "%H:%M:%S"
     moments = [datetime.fromtimestamp(v, tz=timezone.utc) for v in steps]
     return [(x(v), m.strftime(pattern)) for v, m in zip(steps, moments, strict=True)]
@@ -195,8 +195,9 @@ def timeline(document: Document, limit: int = 200) -> Timeline | None:
     marks.sort(key=lambda m: (m.first, m.role == "root", m.y, m.x))
     height = _TOP + len(labels) * _LANE + 12
     rows = [(_TOP + _LANE * i + _LANE // 2, label) for i, label in enumerate(labels)]
+    orders = None if by_time else [e.get("order") for e in events]
     shown = next((m for m in marks if m.first), None)
-    return Timeline(height, rows, marks, _ticks(low, high, by_time, x), by_time, shown)
+    return Timeline(height, rows, marks, _ticks(low, high, orders, x), by_time, shown)
 
 
 def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) -> Mark:

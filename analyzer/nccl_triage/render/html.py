@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -97,10 +98,15 @@ class _Lenient(dict[str, Any]):
         return None
 
 
-def _lenient(value: Any) -> Any:
+def _lenient(value: Any, limit: int) -> Any:
+    """Return the value with lenient mappings, and every text cut to the limit."""
     if isinstance(value, Mapping):
-        return _Lenient({key: _lenient(item) for key, item in value.items()})
-    return [_lenient(item) for item in value] if isinstance(value, list) else value
+        return _Lenient({_lenient(key, limit): _lenient(item, limit) for key, item in value.items()})
+    if isinstance(value, list):
+        return [_lenient(item, limit) for item in value]
+    if isinstance(value, str) and len(value) > limit:
+        return f"{value[:limit]} ..[+{len(value) - limit}]"
+    return value
 
 
 class _View:
@@ -140,19 +146,19 @@ class _View:
                 self.cuts.append(both(cut))
         return kept[:limit]
 
-    def text(self, value: object) -> str:
-        """Return log text, cut to the length that this attempt allows."""
-        return visible(value, self.limits.text)
-
     def texts(self, value: object) -> list[str]:
         """Return the lines of a text of one or several lines."""
-        return [
-            self.text(line) for line in self.some(str(value or "").rstrip("\r\n").split("\n"), "evidence", 40)
-        ]
+        return self.some(str(value or "").rstrip("\r\n").split("\n"), "evidence", 40)
 
-    def link(self, item: Mapping[str, Any]) -> Markup:
-        """Return ``path:line``, linked to the excerpt that shows the line."""
-        shown = self.text(place(item))
+    def grouped(self, items: Any, limit: int) -> list[list[Any]]:
+        """Return the evidence in groups of neighbours that say the same."""
+        shown = self.some(items, "evidence", limit)
+        return [list(group) for _, group in groupby(shown, key=lambda e: (e["weight"], e["says"]))]
+
+    def link(self, item: Mapping[str, Any], short: bool = False) -> Markup:
+        """Return ``path:line`` (or the name alone), linked to the excerpt that shows the line."""
+        shown = visible(place(item))
+        shown = shown.rpartition("/")[2] if short else shown
         anchor = self.anchors.get((str(item.get("path")), item.get("line") or 0))
         if anchor is None:
             return Markup('<code class="at">{}</code>').format(shown)
@@ -173,7 +179,7 @@ class _View:
                 anchor = "" if (path, line) in self.anchors else f"L{number}-{line}"
                 if anchor:
                     self.anchors[path, line] = anchor
-                rows.append((line, anchor, line in marks, self.text(str(text).rstrip("\r\n"))))
+                rows.append((line, anchor, line in marks, str(text).rstrip("\r\n")))
             shown.append({"path": path, "first": first, "last": first + len(lines) - 1, "rows": rows})
         self.some(range(total), "excerpts", self.limits.excerpt_lines)
         return shown
@@ -221,6 +227,8 @@ def _source(name: str) -> str:
 
 def _finalize(value: object) -> object:
     """Make everything that a template prints harmless; markup made by us passes."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, Markup) else visible("" if value is None else value)
 
 
@@ -257,9 +265,10 @@ def _environment() -> Environment:
 def render(document: Document, lang: Lang) -> str:
     """Return the page; ``lang`` is the language shown first."""
     template = _environment().get_template("report.html.jinja")
-    same, page = _lenient(document), ""
+    page = ""
     for limits in ATTEMPTS:
+        same = _lenient(document, limits.text)
         page = template.render(doc=same, view=_View(same, limits), lang=lang)
         if len(page.encode("utf-8", "replace")) <= WANTED:
             break
-    return page
+    return page + "\n"

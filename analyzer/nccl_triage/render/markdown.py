@@ -65,16 +65,22 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
+def _bold(key: str, lang: Lang) -> str:
+    label = word(key, lang)
+    return f"**{label[0].upper()}{label[1:]}:**"
+
+
 def _sure(diagnosis: Mapping[str, Any], lang: Lang) -> str:
     status = word(str(diagnosis.get("status") or "possible"), lang)
     return f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {status}"
 
 
 def _evidence(items: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
-    lines = []
+    lines, before = [], ""
     for item in items:
-        says, weight = plain(pick(item, "says", lang)), word(str(item.get("weight") or ""), lang)
-        lines += [f"{code(place(item))} {says} ({weight})", ""]
+        says = f" {plain(pick(item, 'says', lang))} ({word(str(item.get('weight') or ''), lang)})"
+        lines += [code(place(item)) + ("" if says == before else says), ""]
+        before = says
         lines += [*fence([str(item.get("text") or "")]), ""]
     return lines
 
@@ -110,14 +116,14 @@ def _check(check: Mapping[str, Any] | None, lang: Lang) -> list[str]:
 
 def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
     title = plain(pick(best, "title", lang))
-    lines = [f"**{word('root_cause', lang)}:** {code(best.get('cause'))}: {title} ({_sure(best, lang)})", ""]
+    lines = [f"{_bold('root_cause', lang)} {code(best.get('cause'))}: {title} ({_sure(best, lang)})", ""]
     for culprit in best.get("culprits") or []:
         why = plain(pick(culprit, "why", lang))
         name = plain(culprit_name(culprit, lang))
-        lines += [f"**{word('culprit', lang)}:** {name}{': ' if why else ''}{why}", ""]
+        lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
     outcome = verification_text(best, lang)
     shown = plain(outcome) if outcome else f"{word('not_verified', lang)}: {code(verify_command(document))}"
-    lines += [f"**{word('verification', lang)}:** {shown}", "", plain(pick(best, "explanation", lang)), ""]
+    lines += [f"{_bold('verification', lang)} {shown}", "", plain(pick(best, "explanation", lang)), ""]
     consequences = consequence_phrase(document, lang)
     if consequences:
         lines += [consequences, ""]
@@ -193,10 +199,10 @@ def render(document: Document, lang: Lang) -> str:
         lines += _best(document, diagnoses[0], lang)
         lines += _rivals(diagnoses[1:], lang, "rivals")
     elif document.get("verdict") == "healthy":
-        lines += [f"**{word('verdict', lang)}:** {word('healthy', lang)}", ""]
+        lines += [f"{_bold('verdict', lang)} {word('healthy', lang)}", ""]
     else:
         lines += [
-            f"**{word('root_cause', lang)}:** {word('unknown', lang)}: {word('unknown_text', lang)}",
+            f"{_bold('root_cause', lang)} {word('unknown', lang)}: {word('unknown_text', lang)}",
             "",
         ]
         lines += _rivals(diagnoses, lang, "possible_causes")

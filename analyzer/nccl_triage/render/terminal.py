@@ -64,7 +64,7 @@ class _Page:
         """Add ``label: text``, folded on a terminal."""
         if not text:
             return
-        name = f"{visible(label)}:"
+        name = f"{visible(label).lower()}:"
         whole = " " * indent + f"{name} {visible(text)}"
         lines = fold(whole, self.width, indent + 2) if self.width else [whole]
         start = " " * indent
@@ -74,7 +74,9 @@ class _Page:
     def command(self, indent: int, text: str) -> None:
         """Add a command, never folded: it is there to be copied."""
         for line in text.splitlines():
-            self.lines.append(" " * indent + "$ " + self.style(visible(line), fg="green"))
+            # A comment or a batch directive is there to be read, not to be run.
+            prompt = "" if line.startswith("#") else "$ "
+            self.lines.append(" " * indent + prompt + self.style(visible(line), fg="green"))
 
     def evidence(self, indent: int, item: Mapping[str, Any]) -> None:
         """Add ``path:line: text`` for each line of one piece of evidence, and what it says."""
@@ -97,9 +99,12 @@ class _Page:
 
 
 def strongest(evidence: Iterable[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
-    """Return the pieces of evidence that decide, the weightiest first."""
-    rank = {weight: place for place, weight in enumerate(WEIGHTS)}
-    return sorted(evidence, key=lambda e: rank.get(str(e.get("weight")), len(rank)))[:number]
+    """Return the pieces of evidence that decide, the weightiest first, one line for each thing they say."""
+    rank = {weight: order for order, weight in enumerate(WEIGHTS)}
+    found: dict[str, Mapping[str, Any]] = {}
+    for item in sorted(evidence, key=lambda e: rank.get(str(e.get("weight")), len(rank))):
+        found.setdefault(str(item.get("says") or id(item)), item)
+    return list(found.values())[:number]
 
 
 def _sure(diagnosis: Mapping[str, Any], lang: Lang) -> str:
@@ -153,11 +158,12 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
         page.say(
             2, word("culprit", lang), culprit_name(culprit, lang) + (f": {why}" if why else ""), fg="red"
         )
-    for item in strongest(best.get("evidence") or [], 3 if verbose < 1 else 50):
+    evidence = best.get("evidence") or []
+    for item in evidence if verbose else strongest(evidence, 3):
         page.evidence(2, item)
     if verbose:
         page.say(2, word("meaning", lang), pick(best, "explanation", lang))
-        for item in strongest(best.get("against") or [], 10):
+        for item in best.get("against") or []:
             page.say(2, word("against", lang), pick(item, "says", lang))
             page.evidence(4, item)
     for fix in (best.get("fixes") or [])[: 2 if verbose < 1 else 50]:

@@ -78,7 +78,6 @@ inconclusive = inconclusive = 无法判定
 inputs = Inputs and notes = 输入与说明
 job_lane = rank not named = 未注明 rank
 language = Language = 语言
-last = Last = 末次
 launcher = launcher = 启动器
 lines = Lines = 行数
 location = Location = 位置

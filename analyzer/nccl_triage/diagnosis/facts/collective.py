@@ -8,18 +8,34 @@ time that it ran is the moment of arrival.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-WATCHDOG = ("torch.watchdog_timeout", "torch.watchdog_timeout_old", "torch.blocking_wait_timeout", "torch.comm_aborted")
+WATCHDOG = ("torch.watchdog_timeout", "torch.blocking_wait_timeout", "torch.comm_aborted", "torch.nccl2_watchdog", "torch.nccl2_op_timeout")
 COUNTERS = ("torch.watchdog_detected_*", "torch.timeout_at_work_23")
-GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "gloo.timeout", "training.collective_deadline")
+GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "training.collective_deadline")
 OBSERVED = ("torch.observed_signal", "torch.received_dump_signal", "torch.received_dump_signal_24", "torch.received_global_timeout_23")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
+#: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
+ABSENT = (
+    "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
+    "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
+)  # fmt: skip
+#: Lines that only ZeRO-3 and FSDP print.
+SHARDED = (
+    "deepspeed.zero_init", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
+    "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules",
+)  # fmt: skip
+_SHARDED_FILES = re.compile(
+    r"partitioned_param_coordinator|partition_parameters|parameter_offload|zero/stage3|fully_shard|/fsdp/|_fsdp_"
+)
+#: A difference of sequence numbers that one group can show; more means different groups.
+_SAME_GROUP_SPREAD = 1000
 
 
 @dataclass(slots=True)
@@ -201,7 +217,7 @@ def _seq_differs(case: Case) -> Fact | None:
     if len(groups) > 1 or len(numbers) < 2:
         return None
     spread = max(n for n in numbers if n is not None) - min(n for n in numbers if n is not None)
-    if spread > 1000:
+    if spread > _SAME_GROUP_SPREAD:
         return None  # different groups that the lines do not tell apart
     return Fact(spread, [record.event for record in records][:4])
 
@@ -238,6 +254,68 @@ def _behind(case: Case) -> Fact | None:
     if ranks and len(ranks) <= max(1, len(timed_out)):
         return Fact(ranks, [e for e in observed if case.rank(e) in ranks][:3])
     return None
+
+
+def _named(event: Event) -> list[int]:
+    """Return the ranks that a witness of absence names."""
+    text = event.fields.get("ranks")
+    if text:
+        return [int(part) for part in re.findall(r"\d+", text)]
+    number = event.number("peer_rank")
+    if number is None:
+        number = event.number("rank")
+    return [int(number)] if number is not None else []
+
+
+@fact("collective.absent_ranks", "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived")
+def _absent(case: Case) -> Fact | None:
+    events = case.of(*ABSENT)
+    ranks = sorted({rank for event in events for rank in _named(event)})
+    return Fact(ranks, events[:4]) if ranks else None
+
+
+def _complaining(case: Case) -> dict[int, Event]:
+    """Return the ranks that report broken or late communication of their own, with the first such line."""
+    found: dict[int, Event] = {}
+    for event in case.of(*WATCHDOG, *GLOO_TIMEOUT, "gloo.*", "torch.collective_mismatch", "nccl.sock_*"):
+        rank = case.rank(event)
+        if event.role in ("root", "cascade") and rank is not None:
+            found.setdefault(rank, event)
+    return found
+
+
+@fact("collective.absent_elsewhere_ranks", "ranks named as absent that report an error of another operation: they went another way")
+def _elsewhere(case: Case) -> Fact | None:
+    absent = case.fact("collective.absent_ranks")
+    if absent is None:
+        return None
+    complaining = _complaining(case)
+    ranks = [rank for rank in absent.value if rank in complaining]
+    return Fact(ranks, [*absent.events[:2], *(complaining[rank] for rank in ranks)][:4]) if ranks else None
+
+
+@fact("collective.absent_silent_ranks", "ranks named as absent that report no error themselves: still busy, asleep or late")
+def _absent_silent(case: Case) -> Fact | None:
+    absent = case.fact("collective.absent_ranks")
+    if absent is None:
+        return None
+    complaining = _complaining(case)
+    ranks = [rank for rank in absent.value if rank not in complaining]
+    return Fact(ranks, absent.events[:3]) if ranks else None
+
+
+@fact("collective.parameters_sharded", "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines")
+def _parameters_sharded(case: Case) -> Fact | None:
+    events = list(case.of(*SHARDED))
+    events += [e for e in case.of("python.frame") if _SHARDED_FILES.search(e.fields.get("path", ""))]
+    events += [
+        e for e in case.of("deepspeed.config_value")
+        if re.search(r"\bstage['\"]?\s?[=:]\s?3|zero_optimization_stage \.* 3", e.text)
+    ]  # fmt: skip
+    if events:
+        return Fact(True, events[:3])
+    gather = case.fact("collective.is_parameter_gather")
+    return Fact(True, gather.events) if gather is not None and gather.value else None
 
 
 @fact("collective.all_entered", "every rank of the group entered the stuck operation with the same shape")

@@ -23,8 +23,9 @@ def _sharded(case: Case) -> Fact | None:
     frames = case.value("exception.frames") or ""
     found = [
         e for e in case.events
-        if e.signature in ("deepspeed.zero_stage3", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
-                           "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules", "torch.fsdp_frame")
+        if e.signature in ("deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error", "deepspeed.zero_init",
+                           "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules")
+        or (e.signature == "deepspeed.config_value" and "stage=3" in e.text.replace(" ", ""))
         or (e.signature == "python.traceback" and any(w in e.fields.get("user_frames", "") for w in ("zero/", "fsdp")))
     ]  # fmt: skip
     if found:
@@ -34,7 +35,7 @@ def _sharded(case: Case) -> Fact | None:
 
 @fact("job.generating", "the job was generating or evaluating with a model when it stopped")
 def _generating(case: Case) -> Fact | None:
-    found = case.of("huggingface.generate_*", "training.generating", "training.evaluating", "huggingface.running_evaluation")
+    found = case.of("huggingface.generate_*", "huggingface.pad_token", "training.phase_start")
     frames = case.value("exception.frames") or ""
     if not found and not any(w in frames for w in ("generate", "evaluat")):
         return None

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.exceptions import is_communication
 from nccl_triage.events import Event
 
 FINGERPRINT = ("torch.collective_mismatch",)
-SIZE = ("gloo.enforce_size", "gloo.size_mismatch")
+SIZE = ("gloo.enforce_size",)
 CALLS = ("nccl.coll_call",)
 
 
@@ -21,14 +22,18 @@ CALLS = ("nccl.coll_call",)
 def _named(case: Case) -> Fact | None:
     counted: Counter[int] = Counter()
     events = case.of(*FINGERPRINT)
+    printers: set[int] = set()
     for event in events:
-        other = event.number("other_rank") or event.number("peer_rank") or event.number("rank_b")
+        other, printer = event.number("peer_rank"), event.number("rank")
         if other is not None:
             counted[int(other)] += 1
-        elif "other_rank" in event.fields:
-            counted[0] += 1
+            if printer is not None:
+                printers.add(int(printer))
     if not counted:
         return None
+    if list(counted) == [0] and len(printers) == 1:
+        # One line only: either rank 0 is odd and the others' lines are lost, or the printer is odd and names rank 0.
+        return Fact([*printers, 0], events[:4])
     best, number = counted.most_common(1)[0]
     runner = counted.most_common(2)[1][1] if len(counted) > 1 else 0
     return Fact([best] if number > runner else sorted(counted), events[:4])
@@ -36,12 +41,19 @@ def _named(case: Case) -> Fact | None:
 
 @fact("mismatch.call_ranks", "ranks whose NCCL call trace differs from the majority at one opCount")
 def _calls(case: Case) -> Fact | None:
-    places: dict[str, list[tuple[tuple[str | None, ...], Event]]] = defaultdict(list)
+    places: dict[tuple[str, str | None], list[tuple[tuple[str | None, ...], Event]]] = defaultdict(list)
+    comms: dict[tuple[str, str | None, object], set[str | None]] = defaultdict(set)
     for event in case.of(*CALLS):
-        opcount = event.fields.get("opcount")
-        if opcount:
+        count = event.fields.get("op_count")
+        if count:
             shape = (event.fields.get("op"), event.fields.get("count"), event.fields.get("datatype"))
-            places[opcount].append((shape, event))
+            place = (count, event.fields.get("nranks"))
+            places[place].append((shape, event))
+            comms[(*place, event.context.process_key())].add(event.fields.get("comm"))
+    # A process with several communicators of one size counts each on its own: its lines cannot be compared.
+    several = {(count, nranks) for (count, nranks, _), found in comms.items() if len(found) > 1}
+    for place in several:
+        places.pop(place, None)
     for calls in places.values():
         shapes = Counter(shape for shape, _ in calls)
         if len(shapes) < 2:
@@ -69,6 +81,48 @@ def _culprits(case: Case) -> Fact | None:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
     return None
+
+
+def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
+    """Return where each rank's own code stood when its communication failed: the innermost user frame."""
+    found: dict[int, tuple[str, Event]] = {}
+    for event in case.of("python.traceback"):
+        rank, frames = case.rank(event), event.fields.get("user_frames", "")
+        if rank is not None and frames and is_communication(event):
+            found.setdefault(rank, (frames.splitlines()[-1], event))
+    return found
+
+
+@fact("mismatch.elsewhere_ranks", "ranks whose communication failed at another line of the user's code than the majority's")
+def _elsewhere(case: Case) -> Fact | None:
+    frames = _communication_frames(case)
+    counted = Counter(frame for frame, _ in frames.values())
+    if len(counted) != 2:
+        return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
+    common, number = counted.most_common(1)[0]
+    odd = {r: e for r, (frame, e) in frames.items() if frame != common} if number * 2 > len(frames) else {r: e for r, (_, e) in frames.items()}
+    return Fact(sorted(odd), [*odd.values()][:3])
+
+
+_P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
+
+
+@fact("mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two")
+def _all_wait(case: Case) -> Fact | None:
+    calls: dict[int, tuple[str, Event]] = {}
+    for event in case.of("python.frame"):
+        rank = case.rank(event)
+        if rank is not None and event.fields.get("path", "").endswith("distributed_c10d.py") and event.fields.get("name") in _P2P:
+            calls[rank] = (_P2P[event.fields["name"]], event)
+    for record in case.value("collective.stuck") or []:
+        if record.rank is not None and record.op in ("RECV", "SEND"):
+            calls[record.rank] = (record.op.lower(), record.event)
+    world = case.identity.world_size or len(case.identity.ranks)
+    kinds = {kind for kind, _ in calls.values()}
+    timed_out = set(case.value("collective.timed_out_ranks") or [])
+    if len(calls) < 2 or len(calls) < world or len(kinds) != 1 or not timed_out >= set(calls):
+        return None
+    return Fact(kinds.pop(), [event for _, event in calls.values()][:3])
 
 
 @fact("mismatch.any", "some witness shows ranks in different collectives")

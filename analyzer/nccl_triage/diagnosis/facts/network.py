@@ -13,12 +13,12 @@ from collections import defaultdict
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-ANNOUNCE = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface", "nccl.bootstrap_iface")
+ANNOUNCE = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface")
 CONNECT_FAILED = (
-    "nccl.sock_connect_failed*", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
+    "nccl.sock_connect_failed*", "nccl.sock_connect_timeout_old", "nccl.sock_unreachable", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
     "nccl.sock_timeouts_exceeded", "nccl.sock_retry_count_exceeded", "nccl.call_retry", "gloo.connect_debug", "gloo.full_mesh",
-    "gloo.fullmesh_failed", "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
-    "torch.store_tcp_connect_retry", "torch.client_timeout", "torch.socket_connect_any_failed", "mpi.tcp_connect_failed",
+    "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
+    "torch.store_tcp_connect_retry", "torch.socket_connect_any_failed", "gloo.connect_timeout", "gloo.network_unreachable", "mpi.btl_connect",
 )  # fmt: skip
 _PAIR = re.compile(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%\w+)?)<\d+>")
 _VIRTUAL = re.compile(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")

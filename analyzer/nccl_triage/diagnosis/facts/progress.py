@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import re
+
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-FINISHED = ("training.finished*", "ray.job_succeeded", "nccl.comm_teardown_clean", "deepspeed.process_exits_ok")
-LONG_TASK = ("training.long_task*",)
+FINISHED = ("training.finished*", "lightning.fit_stopped", "huggingface.train_completed", "ray.job_succeeded",
+            "nccl.comm_teardown_clean", "deepspeed.process_exits_ok")  # fmt: skip
+#: A rank that prints one of these leaves its training loop, though it may still wait somewhere.
+LEAVING = (*FINISHED, "training.dataloader_exhausted", "training.early_stop", "training.process_left")
+SKIPPED = ("training.skip_step",)
+LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
+             "sglang.load_weight_begin", "training.long_task*")  # fmt: skip
+TASK_DONE = ("training.phase_done", "training.checkpoint_saved", "deepspeed.checkpoint_saved", "sglang.load_weight_end")
 ENTERED = ("training.collective_entered",)
+#: After these a process group is taken down: progress of other ranks that comes later is no recovery.
+FATAL = ("torch.watchdog_timeout", "torch.blocking_wait_timeout", "torch.taking_process_down", "torch.watchdog_terminated*",
+         "torch.terminate_called", "torch.terminating_after_dump")  # fmt: skip
+RESTARTED = ("torchelastic.worker_group_restart", "torchelastic.rendezvous_complete")
+_LONG_BAR = re.compile(
+    r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
+    r"eval|valid|predict|inference|generat|shard|merge|init",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"^(?:(?:(?P<d>\d+)d,? ?)?(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)$")
 
 
 def _progress(case: Case) -> list[Event]:
@@ -43,7 +61,10 @@ def _resumed(case: Case) -> Fact | None:
         return None
     last = max(case.position(e) for e in bad)
     after = [e for e in found if case.position(e) > last]
-    return Fact(len(after) >= 2 or any(e in after for e in case.of(*FINISHED)), after[:2])
+    finished = any(case.position(e) > last for e in case.of(*FINISHED))
+    if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
+        return Fact(False, after[:2])
+    return Fact(len(after) >= 2 or finished, after[:2])
 
 
 @fact("progress.finished", "the job says that it finished")
@@ -52,43 +73,205 @@ def _finished(case: Case) -> Fact | None:
     return Fact(True, found[-2:]) if found else None
 
 
-@fact("progress.finished_early_ranks", "ranks that say they finished while others failed or waited afterwards")
+@fact("progress.finished_early_ranks", "ranks that say they finished or ran out of data while others failed or waited afterwards")
 def _early(case: Case) -> Fact | None:
-    found, bad = case.of(*FINISHED), failures(case)
-    ranks = set(case.ranks(found))
-    others = {r for e in bad if (r := case.rank(e)) is not None} - ranks
+    bad = failures(case)
+    failed = {r for e in bad if (r := case.rank(e)) is not None}
     known = set(case.identity.ranks)
-    if not ranks or not others or ranks >= known:
+    for names in (LEAVING, ("training.phase_done",)):
+        found = case.of(*names)
+        if names is not LEAVING:
+            # Only a phase that the others began too and did not end.
+            began = set(case.ranks(case.of("training.phase_start")))
+            found = [e for e in found if began >= known and (r := case.rank(e)) is not None and r in began]
+        ranks = set(case.ranks(found))
+        if ranks and failed - ranks and not ranks >= known:
+            return Fact(sorted(ranks), found[:2])
+    return None
+
+
+@fact("progress.skipped_ranks", "ranks that say they left out a step while others did not")
+def _skipped(case: Case) -> Fact | None:
+    found = case.of(*SKIPPED)
+    ranks = set(case.ranks(found))
+    if not ranks or ranks >= set(case.identity.ranks):
         return None
     return Fact(sorted(ranks), found[:2])
 
 
-@fact("progress.long_task_ranks", "ranks whose last words are about long work (evaluation, tokenising, saving, loading)")
+def _first_complaint(case: Case) -> dict[int | None, int]:
+    """Return where each rank's own first error line stands; under None the first of all."""
+    first: dict[int | None, int] = {}
+    for event in failures(case):
+        position = case.position(event)
+        for key in {None, case.rank(event)}:
+            first[key] = min(position, first.get(key, position))
+    return first
+
+
+@fact("progress.long_task_ranks", "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank")
 def _long_task(case: Case) -> Fact | None:
-    bad = failures(case)
-    first_bad = min((case.position(e) for e in bad), default=len(case.events))
-    ranks: list[int] = []
-    events: list[Event] = []
-    for event in case.of(*LONG_TASK):
-        if case.position(event) > first_bad:
+    first = _first_complaint(case)
+    tasks = {n for p in LONG_TASK for n in case.signatures(p)}
+    done = {n for p in TASK_DONE for n in case.signatures(p)}
+    last: dict[int | None, Event] = {}
+    for event in case.events:
+        rank = case.rank(event)
+        speaks = event.signature in tasks or (event.role == "progress" and event.signature not in done)
+        if speaks and case.position(event) < first.get(rank, len(case.events)):
+            last[rank] = event
+    busy = {rank: event for rank, event in last.items() if event.signature in tasks}
+    if not busy:
+        return None
+    named = sorted(rank for rank in busy if rank is not None)
+    if len(named) > 1 and len(named) == len(case.identity.ranks):
+        # All do it: those that did not complain while others waited are the late ones, otherwise nobody stands out.
+        named = [rank for rank in named if rank not in first]
+        through = set(case.ranks(case.of(*TASK_DONE)))
+        named = [rank for rank in named if rank not in through] or named
+    return Fact(named or [-1], list(busy.values())[:3])
+
+
+def seconds(clock: str | None) -> int | None:
+    """Return the seconds of a tqdm clock such as 29:02 or 3:40:16."""
+    found = _CLOCK.match((clock or "").strip())
+    if found is None:
+        return None
+    part = {name: int(value or 0) for name, value in found.groupdict().items()}
+    return ((part["d"] * 24 + part["h"]) * 60 + part["m"]) * 60 + part["s"]
+
+
+@fact("progress.long_bar", "an unfinished progress bar of preparatory work ran about as long as the collective's time-out: its seconds")
+def _long_bar(case: Case) -> Fact | None:
+    timeout, seq = case.value("collective.timeout_ms"), case.value("collective.seq")
+    if not timeout or timeout < 60_000:
+        return None
+    for event in reversed(case.of("huggingface.tqdm", "huggingface.ckpt_shards")):
+        elapsed = seconds(event.fields.get("elapsed"))
+        named = _LONG_BAR.search(event.text.split("%|")[0])
+        if elapsed is None or event.fields.get("pct") == "100" or not 0.7 <= elapsed * 1000 / timeout <= 1.5:
+            continue
+        if named or seq is None or seq <= _BEFORE_TRAINING:
+            return Fact(elapsed, [event])
+    return None
+
+
+#: Sequence numbers up to this belong to set-up (barriers, broadcasts of the model), not to training steps.
+_BEFORE_TRAINING = 10
+
+
+@fact("progress.phase", "what the job was doing when it stopped: generate, evaluate, load or none of them")
+def _phase(case: Case) -> Fact | None:
+    first = _first_complaint(case).get(None, len(case.events))
+    for event in case.of("huggingface.generate_frame", "python.frame"):
+        name = event.fields.get("name", "")
+        if "generate" in name or "rollout" in name:
+            return Fact("generate", [event])
+        if name.startswith(("evaluat", "validat", "eval_", "prediction_step", "predict_step", "validation_step")):
+            return Fact("evaluate", [event])
+    words = case.of("training.phase_start", "huggingface.pad_token", "huggingface.running_training", "training.iteration_line",
+                    "sglang.load_weight_begin")  # fmt: skip
+    trained = [case.position(e) for e in _progress(case) if e.signature in ("training.step_loss", "huggingface.loss_dict", "megatron.iteration")]
+    for event in reversed(words):
+        position = case.position(event)
+        if position > first:
             continue
         rank = case.rank(event)
-        later = [
-            e for e in _progress(case)
-            if case.rank(e) == rank and first_bad > case.position(e) > case.position(event) and e.signature not in case.signatures(LONG_TASK[0])
-        ]  # fmt: skip
-        if not later:
-            events.append(event)
-            if rank is not None and rank not in ranks:
-                ranks.append(rank)
-    return Fact(ranks, events[:3]) if events else None
+        if event.signature == "training.iteration_line" and not event.fields.get("step2"):
+            continue
+        later = [p for p in trained if position < p < first and case.rank(case.events[p]) == rank]
+        if later:
+            continue
+        text = event.text.lower()
+        if event.signature == "huggingface.pad_token" or "generat" in text or "rollout" in text or "inference" in text:
+            return Fact("generate", [event])
+        if "eval" in text or "validat" in text or "prediction" in text:
+            return Fact("evaluate", [event])
+        if "load weight" in text or "loading" in text:
+            return Fact("load", [event])
+    return None
+
+
+@fact("progress.unequal_work", "ranks begin the same phase with different amounts (as: generating 4 tokens, generating 12 tokens)")
+def _unequal(case: Case) -> Fact | None:
+    told: dict[str, dict[str, Event]] = {}
+    ranks: dict[str, set[int]] = {}
+    for event in case.of("training.phase_start"):
+        rank, text = case.rank(event), event.text
+        if rank is None or not re.search(r"\d", text):
+            continue
+        shape = re.sub(r"\d+", "#", text)
+        told.setdefault(shape, {}).setdefault(text, event)
+        ranks.setdefault(shape, set()).add(rank)
+    for shape, texts in told.items():
+        if len(texts) > 1 and len(ranks[shape]) > 1:
+            return Fact(True, list(texts.values())[:3])
+    return None
+
+
+@fact("progress.stalled_ranks", "ranks that were alive, had not finished and reported no error while others timed out")
+def _stalled(case: Case) -> Fact | None:
+    timed_out = case.fact("collective.timed_out_ranks")
+    silent = case.value("progress.silent_ranks")
+    if timed_out is None or not silent:
+        return None
+    gone: set[int] = set()
+    for name in ("process.clean_exit_ranks", "progress.finished_early_ranks", "process.killed_ranks", "process.crashed_ranks",
+                 "process.aborted_ranks", "exception.ranks"):  # fmt: skip
+        gone |= set(case.value(name) or [])
+    ranks = [r for r in silent if r not in gone and r in case.identity.ranks]
+    return Fact(ranks, [*timed_out.events[:2], *[e for e in case.events if case.rank(e) in ranks][-1:]]) if ranks else None
+
+
+@fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
+def _entered_late(case: Case) -> Fact | None:
+    gave_up = [e for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout") if case.rank(e) is not None]
+    if not gave_up:
+        return None
+    first = case.position(gave_up[0])
+    late: dict[int, Event] = {}
+    early: set[int] = set()
+    for event in case.of(*ENTERED):
+        rank = case.rank(event)
+        if rank is None:
+            continue
+        if case.position(event) < first:
+            early.add(rank)
+        elif rank != case.rank(gave_up[0]):
+            late.setdefault(rank, event)
+    ranks = sorted(set(late) - early)
+    return Fact(ranks, [gave_up[0], *late.values()][:3]) if ranks and early else None
+
+
+@fact("progress.vanished_ranks", "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it")
+def _vanished(case: Case) -> Fact | None:
+    up = set(case.ranks(case.of("nccl.init_complete")))
+    ended = set(case.ranks(case.of("nccl.comm_teardown", "nccl.comm_destroyed")))
+    closed = case.of("nccl.sock_closed_by_peer", "nccl.sock_sendrecv_failed")
+    ranks = sorted(up - ended)
+    if not closed or not ended or not ranks or len(ranks) >= len(ended):
+        return None
+    return Fact(ranks, [*[e for e in case.events if case.rank(e) in ranks][-1:], *closed[:2]])
+
+
+@fact("progress.slowing", "iterations take longer and longer: the ratio of the last to the first of at least four")
+def _slowing(case: Case) -> Fact | None:
+    found = [(value, e) for e in case.of("megatron.iteration") if (value := e.number("value")) is not None and value > 0]
+    if len(found) < 4:  # noqa: PLR2004
+        return None
+    values = [value for value, _ in found]
+    ratio = values[-1] / values[0]
+    if ratio < 1.05 or any(b < a * 0.995 for a, b in zip(values, values[1:], strict=False)):  # noqa: PLR2004
+        return None
+    return Fact(round(ratio, 3), [found[0][1], found[-1][1]])
 
 
 @fact("progress.last_step_rank_gap", "ranks whose last step is behind that of the others")
 def _gap(case: Case) -> Fact | None:
     last: dict[int, tuple[float, Event]] = {}
     for event in _progress(case):
-        rank, step = case.rank(event), event.number("step") or event.number("iter")
+        rank, step = case.rank(event), event.number("step")
+        step = event.number("iter") if step is None else step
         if rank is not None and step is not None:
             last[rank] = (step, event)
     if len(last) < 3:
@@ -159,7 +342,7 @@ def _nan(case: Case) -> Fact | None:
 
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
-def _stalled(case: Case) -> Fact | None:
+def _stalled_engine(case: Case) -> Fact | None:
     up = case.of("vllm.init_engine", "vllm.core_engine_ready", "vllm.v1_engine_start")
     if not up or failures(case):
         return None

@@ -1,0 +1,95 @@
+"""Things derived from the rules, kept on disk between runs: literals of patterns, the compiled multi-pattern matcher.
+
+A cache entry is named by a digest of everything it depends on, written atomically, and never trusted: what cannot be
+read or does not fit is made again. ``NCCL_TRIAGE_CACHE=off`` switches it off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from nccl_triage._version import __version__
+
+#: Entries of older rules or versions kept beside the present one.
+_KEEP = 6
+
+
+def _folder() -> Path | None:
+    chosen = os.environ.get("NCCL_TRIAGE_CACHE")
+    if chosen == "off":
+        return None
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "nccl-triage"
+    except RuntimeError:  # no home folder
+        return None
+
+
+def name(kind: str, *parts: str) -> str:
+    """Return the file name of an entry that depends on ``parts``, this version and this Python."""
+    seed = "\0".join((kind, __version__, sys.version, *parts))
+    return f"{kind}-{hashlib.sha256(seed.encode()).hexdigest()[:24]}"
+
+
+def read(entry: str) -> bytes | None:
+    """Return an entry, or None."""
+    folder = _folder()
+    if folder is None:
+        return None
+    try:
+        return (folder / entry).read_bytes()
+    except OSError:
+        return None
+
+
+def write(entry: str, data: bytes) -> None:
+    """Store an entry; a read-only or full disk is no error."""
+    folder = _folder()
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+            Path(temporary).replace(folder / entry)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        _forget_old(folder, entry.split("-")[0])
+
+
+def _forget_old(folder: Path, kind: str) -> None:
+    entries = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for old in entries[_KEEP:]:
+        old.unlink(missing_ok=True)
+
+
+def read_table(entry: str) -> dict[str, Any] | None:
+    """Return a JSON object entry, or None when it is absent or damaged."""
+    data = read(entry)
+    if data is None:
+        return None
+    import orjson
+
+    try:
+        table = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def write_table(entry: str, table: dict[str, Any]) -> None:
+    """Store a JSON object entry."""
+    import orjson
+
+    write(entry, orjson.dumps(table))

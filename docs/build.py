@@ -1,0 +1,132 @@
+"""Write the generated parts of the documentation; ``--check`` only says whether they are up to date.
+
+Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
+docs/causes.md, the command reference in docs/cli.md. ``--accuracy`` also measures the labelled cases and rewrites the
+table in README.md (it takes a minute and needs the case folders).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CASES = ROOT.parent / "shared" / "cases"
+
+
+def _between(text: str, name: str, body: str) -> str:
+    """Replace what stands between the two markers of ``name``."""
+    pattern = re.compile(rf"(<!-- {name}: begin[^\n]*-->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"no markers for {name}")
+    return pattern.sub(lambda match: match[1] + body.rstrip("\n") + "\n" + match[2], text)
+
+
+def rules_readme() -> str:
+    """Return rules/README.md with its lists."""
+    from nccl_triage.diagnosis.case import fact_names
+    from nccl_triage.diagnosis.culprit import METHODS
+    from nccl_triage.engine.functions import DESCRIPTIONS
+
+    functions = []
+    for text in DESCRIPTIONS.values():
+        call, _, meaning = text.partition(":")
+        functions.append(f"- `{call}`{':' + meaning if meaning else ''}")
+    text = (ROOT / "rules" / "README.md").read_text(encoding="utf-8")
+    text = _between(text, "functions", "\n".join(functions))
+    text = _between(text, "facts", "\n".join(f"- `{name}`: {meaning}" for name, meaning in fact_names().items()))
+    methods = [f"- `{name}`: {(function.__doc__ or 'Nobody.').strip()}" for name, function in METHODS.items()]
+    return _between(text, "culprits", "\n".join(methods))
+
+
+def causes() -> str:
+    """Return the catalogue of causes."""
+    from nccl_triage.diagnosis.texts import strip
+    from nccl_triage.engine import load
+
+    rules = load.load()
+    families: dict[str, list[str]] = {}
+    for cause in sorted(rules.causes.values(), key=lambda c: c.id):
+        lines = [f"### {cause.id}", "", f"**{cause.title['en']}** ({cause.title['zh']})", "", strip(cause.explanation["en"]), ""]
+        lines += ["Evidence:", ""]
+        lines += [f"- {item.weight}: {strip(item.says['en'])}" for item in cause.evidence]
+        lines += ["", "What to do:", ""]
+        for fix in cause.fixes:
+            env = "".join(f" `{name}={value}`" for name, value in fix.env.items())
+            commands = "".join(f" `{command}`" for command in fix.commands)
+            lines.append(f"- {strip(fix.title['en'])}{env}{commands}")
+        if cause.next_check:
+            lines += ["", f"Cheapest check: {strip(cause.next_check.what['en'])}"]
+        families.setdefault(cause.family, []).append("\n".join(lines))
+    parts = ["# Causes", "", "Written by `make docs` from rules/causes; do not edit.", ""]
+    for family, entries in families.items():
+        parts += [f"## {family.capitalize()}", "", "\n\n".join(entries), ""]
+    return "\n".join(parts)
+
+
+def cli() -> str:
+    """Return the command reference."""
+    import click
+    from click.testing import CliRunner
+
+    from nccl_triage.cli import COMMANDS, cli as group
+
+    runner = CliRunner(env={"COLUMNS": "100"})
+    parts = ["# Commands", "", "Written by `make docs` from the commands' own help; do not edit.", ""]
+
+    def add(words: list[str]) -> None:
+        result = runner.invoke(group, [*words, "--help"], prog_name="nccl-triage", terminal_width=100)
+        parts.extend([f"## nccl-triage {' '.join(words)}".rstrip(), "", "```", result.output.rstrip(), "```", ""])
+
+    add([])
+    context = click.Context(group)
+    for name in COMMANDS:
+        add([name])
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            for sub in command.commands:
+                add([name, sub])
+    return "\n".join(parts)
+
+
+def accuracy() -> str:
+    """Return README.md with a freshly measured table."""
+    from nccl_triage.engine import load
+    from nccl_triage.evaluation import cases, run, table
+
+    rules = load.load()
+    results = []
+    for folder in (*(CASES / name for name in ("seeds", "dev", "injected")), ROOT / "corpus"):
+        if folder.is_dir():
+            results.append((folder.name, *run.run(cases.read(folder), rules)))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return _between(text, "accuracy", table.markdown(results))
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--accuracy", action="store_true")
+    arguments = parser.parse_args()
+    made = {"rules/README.md": rules_readme(), "docs/causes.md": causes(), "docs/cli.md": cli()}
+    if arguments.accuracy:
+        made["README.md"] = accuracy()
+    stale = []
+    for name, text in made.items():
+        path = ROOT / name
+        text = text.rstrip("\n") + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not arguments.check:
+                path.write_text(text, encoding="utf-8")
+    if arguments.check and stale:
+        sys.stdout.write(f"out of date: {', '.join(stale)}; run make docs\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

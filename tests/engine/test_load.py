@@ -1,0 +1,82 @@
+"""Rule files that are wrong: one sentence with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nccl_triage.engine import load
+from nccl_triage.errors import InputError, RuleError
+
+GOOD = """program: site
+signatures:
+  - id: site.down
+    role: root
+    pattern: 'rack (?P<name>\\w+) lost power'
+    meaning: A rack lost power.
+    match: ['rack r12 lost power']
+    not: ['rack r12 has power']
+"""
+
+
+def _write(tmp_path: Path, text: str) -> Path:
+    folder = tmp_path / "rules" / "signatures" / "site"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "site.yaml").write_text(text)
+    return tmp_path / "rules"
+
+
+def test_a_good_file_loads(tmp_path: Path) -> None:
+    rules = load.load((_write(tmp_path, GOOD),), builtin=False)
+    assert rules.signatures["site.down"].anchors is not None
+    assert rules.signatures["site.down"].pattern.user
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("role: root", "role: boss", 4, "none of root"),
+        ("    role: root\n", "", 3, "'role' is missing"),
+        ("lost power'", "lost (power'", 5, "regular expression"),
+        ("meaning:", "meening:", None, "meening"),
+        ("'rack (?P<name>\\w+) lost power'", "'\\d+'", 5, "no literal"),
+        ("site.down", "Site Down", 3, "is no id"),
+        ("    match:", "    role: root\n    match:", 7, "stands twice"),
+        ("program: site", "program: [site", None, "not valid YAML"),
+        ("site.down", "nccl.duplicate_gpu", 3, "exists already"),
+    ],
+)
+def test_errors_point_at_the_line(tmp_path: Path, old: str, new: str, line: int | None, message: str) -> None:
+    folder = _write(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(RuleError) as caught:
+        load.load((folder,))
+    assert message in str(caught.value)
+    if line is not None:
+        assert caught.value.where is not None
+        assert caught.value.where.endswith(f"site.yaml:{line}")
+
+
+def test_yaml_cannot_run_code(tmp_path: Path) -> None:
+    folder = _write(tmp_path, GOOD.replace("meaning: A rack lost power.", "meaning: !!python/object/apply:os.system ['touch x']"))
+    with pytest.raises(RuleError):
+        load.load((folder,), builtin=False)
+    assert not (tmp_path / "x").exists()
+
+
+def test_folders_without_rules_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        load.load((tmp_path,))
+    with pytest.raises(InputError):
+        load.load((tmp_path / "none",))
+
+
+def test_a_runaway_user_pattern_is_stopped(tmp_path: Path) -> None:
+    import time
+
+    from nccl_triage.engine import match
+
+    rules = load.load((_write(tmp_path, GOOD.replace("'rack (?P<name>\\w+) lost power'", "'power (a|a)*$'")),), builtin=False)
+    started = time.monotonic()
+    assert match.search(rules.signatures["site.down"], "power " + "a" * 5000 + "b") is None
+    assert time.monotonic() - started < 5

@@ -1,0 +1,73 @@
+"""The shipped rules: samples both ways, lint, healthy logs, both languages, all cause ids of the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nccl_triage.engine import check
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.engine.suite import check_all, check_healthy
+
+ROOT = Path(__file__).parents[2]
+CAUSES = {
+    "network": "network-unreachable-subnet network-wrong-interface network-firewall-port network-ib-link-fault "
+    "network-ib-misconfig network-plugin rendezvous-failed network-link-fault port-in-use",
+    "hardware": "gpu-hardware-fault gpu-p2p-broken gpu-nvls-fabricmanager driver-cuda-mismatch gpudirect-rdma-broken",
+    "host": "gpu-out-of-memory host-out-of-memory shared-memory-exhausted os-limit storage-fault job-preempted "
+    "process-crashed ray-node-lost terminal-hangup",
+    "collective": "collective-mismatch rank-divergence straggler timeout-too-short duplicate-gpu sharded-generate "
+    "ddp-unused-parameters",
+    "configuration": "batch-size-mismatch parallel-layout-mismatch vllm-engine-config nccl-env-misconfig "
+    "nccl-version-conflict framework-version-incompatibility nccl-release-bug",
+    "application": "application-exception numerical-divergence data-pipeline-failure",
+}
+
+
+def test_all_samples_lints_and_names(rules: RuleSet) -> None:
+    assert [finding.show() for finding in check_all(rules)] == []
+
+
+def test_every_cause_of_the_contract_has_its_file(rules: RuleSet) -> None:
+    expected = {cause: family for family, names in CAUSES.items() for cause in names.split()}
+    assert {cause.id: cause.family for cause in rules.causes.values()} == expected
+
+
+@pytest.mark.parametrize("log", sorted((ROOT / "corpus" / "healthy").glob("*.log")), ids=lambda p: p.stem)
+def test_healthy_logs_have_no_root_line(log: Path, rules: RuleSet) -> None:
+    assert [finding.show() for finding in check_healthy(rules, log)] == []
+
+
+def test_signature_ids_name_their_program(rules: RuleSet) -> None:
+    wrong = [s.id for s in rules.signatures.values() if "." not in s.id]
+    assert wrong == []
+
+
+def test_texts_are_in_their_language(rules: RuleSet) -> None:
+    for cause in rules.causes.values():
+        pairs = [cause.title, cause.explanation, *(item.says for item in (*cause.evidence, *cause.against))]
+        for pair in pairs:
+            assert not any("\u4e00" <= char <= "\u9fff" for char in pair["en"]), (cause.id, pair["en"])
+            assert any("\u4e00" <= char <= "\u9fff" for char in pair["zh"]), (cause.id, pair["zh"])
+
+
+def test_the_trap_is_linted(rules: RuleSet) -> None:
+    from dataclasses import replace
+
+    from nccl_triage.engine.schema import Pattern
+
+    signature = next(iter(rules.signatures.values()))
+    trapped = replace(signature, id="x.trap", pattern=Pattern("(?i)ECC.*DBE"))
+    assert check.check_traps(RuleSet({"x.trap": trapped}, {}, ""))
+    assert Pattern("(?i)ECC.*DBE").compiled.search("comm 0x950feccdbe rank 0")
+    slow = replace(signature, id="x.slow", pattern=Pattern(r"abc(x+)+y"))
+    assert check.check_traps(RuleSet({"x.slow": slow}, {}, ""))
+
+
+def test_hardware_signatures_do_not_match_inside_pointers(rules: RuleSet) -> None:
+    from nccl_triage.engine import match
+
+    line = "gpu07:4120:4388 [2] NCCL INFO comm 0x950feccdbe rank 3 nranks 16 cudaDev 3 busId ab000 - Init COMPLETE"
+    found = [s.id for s, _ in match.matches(rules.signatures.values(), line, line)]
+    assert found == ["nccl.init_complete"]

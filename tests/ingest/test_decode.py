@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import codecs
+import io
+
+import pytest
+
+from nccl_triage.events import SourceInfo
+from nccl_triage.ingest.decode import Line, LineReader, looks_filtered
+from nccl_triage.ingest.filtered import looks_filtered as defined_there
+
+from .helpers import Pieces, read_lines, texts
+
+
+def test_lines_have_numbers_offsets_and_texts() -> None:
+    lines, info = read_lines(b"one\n\ntwo three\n")
+    assert lines == [Line(1, 0, "one"), Line(2, 4, ""), Line(3, 5, "two three")]
+    assert (info.bytes, info.lines, info.tail_cut, info.problems) == (15, 3, False, [])
+
+
+def test_the_last_line_without_end_is_marked() -> None:
+    lines, info = read_lines(b"one\ntw")
+    assert lines[-1] == Line(2, 4, "tw")
+    assert (info.lines, info.tail_cut) == (2, True)
+
+
+def test_an_empty_source_is_not_cut() -> None:
+    assert read_lines(b"") == ([], SourceInfo(path="x.log"))
+
+
+def test_a_byte_order_mark_is_left_out() -> None:
+    lines, info = read_lines(codecs.BOM_UTF8 + "训练\nend\n".encode())
+    assert lines == [Line(1, 3, "训练"), Line(2, 10, "end")]
+    assert not info.problems
+
+
+def test_utf8_is_read_with_byte_offsets() -> None:
+    data = "损失 1.5\nplain\n错误\n".encode()
+    lines, info = read_lines(data)
+    assert [line.text for line in lines] == ["损失 1.5", "plain", "错误"]
+    assert [line.offset for line in lines] == [0, data.index(b"plain"), data.index("错误".encode())]
+    assert not info.problems
+
+
+def test_bad_bytes_are_replaced_and_counted() -> None:
+    lines, info = read_lines("好的训练\n".encode() + b"a\xff\xfeb\nc\xe8\n")
+    assert [line.text for line in lines] == ["好的训练", "a\ufffd\ufffdb", "c\ufffd"]
+    assert info.problems == ["3 bytes were not valid UTF-8"]
+    assert lines[2].offset == 13 + 5
+
+
+def test_one_bad_byte_is_told_in_the_singular() -> None:
+    assert read_lines(b"caf\xe9 ok\n")[1].problems == ["1 byte was not valid UTF-8"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", [True, False])
+def test_utf16_is_recognised(encoding: str, mark: bool) -> None:
+    text = "RuntimeError: NCCL error\r\n训练失败 rank 3\r\nlast line of the log\r\n"
+    bom = "\ufeff" if mark else ""
+    data = (bom + text).encode(encoding)
+    lines, info = read_lines(data)
+    assert [line.text for line in lines] == text.split("\r\n")[:-1]
+    assert [line.number for line in lines] == [1, 2, 3]
+    assert (info.bytes, info.lines, info.tail_cut) == (len(data), 3, False)
+    assert info.problems == [f"read as {encoding.upper()}"]
+
+
+def test_utf16_from_a_slow_pipe() -> None:
+    data = "\ufeffhello\nworld\n".encode("utf-16-le")
+    assert texts(Pieces(data[i : i + 1] for i in range(len(data)))) == ["hello", "world"]
+
+
+def test_a_large_utf16_file_keeps_every_character() -> None:
+    text = "".join(f"行 {number} 训练 𝄞 ok\n" for number in range(40_000))
+    lines, info = read_lines(("\ufeff" + text).encode("utf-16-le"))
+    assert "\n".join(line.text for line in lines) + "\n" == text
+    assert info.problems == ["read as UTF-16-LE"]
+
+
+def test_half_a_character_at_the_end_of_utf16_is_counted() -> None:
+    lines, info = read_lines("\ufeffabc\n".encode("utf-16-le") + b"x")
+    assert lines[0].text == "abc"
+    assert "1 character could not be decoded" in info.problems
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "gb18030"])
+def test_chinese_gbk_is_recognised(encoding: str) -> None:
+    text = "[错误] 第3号进程显存不足,训练中止\nRuntimeError: CUDA out of memory\n请检查网络配置\n"
+    lines, info = read_lines(text.encode(encoding))
+    assert [line.text for line in lines] == text.split("\n")[:-1]
+    assert info.problems == ["read as GB18030"]
+
+
+def test_gbk_that_begins_late_is_recognised() -> None:
+    data = b"plain ascii line\n" * 40_000 + "训练失败,请检查日志\n".encode("gbk")
+    lines, _ = read_lines(data)
+    assert lines[-1].text == "训练失败,请检查日志"
+    assert lines[-1].number == 40_001
+
+
+def test_a_little_utf8_before_gbk_does_not_decide() -> None:
+    data = "进度 █\n".encode() + b"plain ascii line\n" * 40_000 + "训练失败,请检查日志\n".encode("gbk")
+    lines, _ = read_lines(data)
+    assert (lines[0].text, lines[-1].text) == ("进度 █", "训练失败,请检查日志")
+
+
+def test_gbk_cut_in_the_middle_of_a_character() -> None:
+    lines, info = read_lines("显存不足,训练中止\n训练失".encode("gbk")[:-1])
+    assert lines[0].text == "显存不足,训练中止"
+    assert lines[1].text.startswith("训练")
+    assert info.tail_cut
+
+
+def test_utf8_chinese_with_a_few_bad_bytes_stays_utf8() -> None:
+    """A log in which one process wrote rubbish."""
+    lines, info = read_lines(("训练开始,显存不足\n" * 20).encode() + b"\xff\xfe\xff\xfe\n")
+    assert lines[0].text == "训练开始,显存不足"
+    assert info.problems == ["4 bytes were not valid UTF-8"]
+
+
+def test_latin1_is_not_taken_for_chinese() -> None:
+    data = "Fehler beim Öffnen der Datei für Größe\nDépassement de mémoire détecté\n".encode("latin-1")
+    lines, info = read_lines(data)
+    assert lines[0].text.startswith("Fehler beim \ufffdffnen")
+    assert info.problems == ["8 bytes were not valid UTF-8"]
+
+
+def test_random_bytes_do_not_raise() -> None:
+    import random
+
+    for seed in range(40):
+        data = random.Random(seed).randbytes(3000)
+        lines, info = read_lines(data, max_line=64, block=256)
+        assert info.bytes == 3000
+        assert all(isinstance(line.text, str) and "\n" not in line.text for line in lines)
+
+
+def test_nul_bytes_are_removed() -> None:
+    lines, info = read_lines(b"\0\0\0NCCL \0WARN x\n")
+    assert lines == [Line(1, 0, "NCCL WARN x")]
+    assert info.problems == ["4 NUL bytes left out"]
+
+
+def test_windows_line_ends() -> None:
+    lines, info = read_lines(b"one\r\ntwo\r\n\r\nthree\r\r\n")
+    assert lines == [Line(1, 0, "one"), Line(2, 5, "two"), Line(3, 10, ""), Line(4, 12, "three")]
+    assert info.lines == 4
+
+
+def test_a_progress_bar_gives_its_first_and_last_state() -> None:
+    bars = b"".join(b"\rEpoch 1: %3d%%|####      | %d/100 [00:01<00:09, 9.1it/s]" % (n, n) for n in range(101))
+    data = b"start\n" + bars + b"\nend\n"
+    lines, info = read_lines(data)
+    assert [line.number for line in lines] == [1, 2, 2, 3]
+    assert lines[1].text.startswith("Epoch 1:   0%|")
+    assert lines[2].text.startswith("Epoch 1: 100%|")
+    assert data[lines[2].offset :].startswith(b"Epoch 1: 100%|")
+    assert info.lines == 3
+
+
+def test_a_message_among_bars_is_kept_in_its_place() -> None:
+    bar = b"\r %d%%|##  | %d/9 [00:01<00:09, 9.1it/s]"
+    data = bar % (1, 1) + bar % (2, 2) + b"\rRuntimeError: boom\r" + bar % (3, 3) + bar % (4, 4) + b"\n"
+    found = [line.text.strip()[:12] for line in read_lines(data)[0]]
+    assert found == ["1%|##  | 1/9", "2%|##  | 2/9", "RuntimeError", "3%|##  | 3/9", "4%|##  | 4/9"]
+
+
+def test_a_redrawn_line_larger_than_any_block_is_one_run() -> None:
+    states = b"".join(b"\rload: %3d%%|##| %d/9 [00:01<00:09]" % (n % 100, n) for n in range(30_000))
+    lines, info = read_lines(states + b"\rTraceback (most recent call last):\nnext\n")
+    assert [line.number for line in lines] == [1, 1, 1, 2]
+    assert [line.text[:14] for line in lines[1:]] == ["load:  99%|##|", "Traceback (mos", "next"]
+    assert info.lines == 2 and not info.problems
+
+
+def test_the_prefix_of_a_forwarded_bar_is_put_back_across_blocks() -> None:
+    states = b"".join(b"\rtxt %05d" % number for number in range(60))
+    lines, _ = read_lines(b"(Actor pid=7) " + states + b"\n(Actor pid=8) x\n", max_line=64, block=256)
+    assert len(lines) == 61
+    assert all(line.text.startswith("(Actor pid=7) txt ") for line in lines[:-1])
+    assert lines[-1] == Line(2, 14 + 600 + 1, "(Actor pid=8) x")
+
+
+def test_bars_on_physical_lines_of_their_own_are_kept() -> None:
+    data = b"".join(b"%d%%|##| %d/9 [00:01<00:09]\n" % (n, n) for n in range(9))
+    assert len(read_lines(data)[0]) == 9
+
+
+def test_blocks_and_decode_give_what_lines_give() -> None:
+    data = "α\nplain\n训练 rank\n".encode() * 5000
+    info = SourceInfo(path="x")
+    reader = LineReader(io.BytesIO(data), info)
+    found: list[str] = []
+    for block in reader.iter_blocks():
+        assert block.first_line == len(found) + 1
+        found.extend(reader.decode(line) for line in block.data.split(b"\n")[:-1])
+    assert found == texts(data)
+    assert info.lines == 15_000
+
+
+def test_the_grep_test_is_offered_here_too() -> None:
+    assert looks_filtered is defined_there

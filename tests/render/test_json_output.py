@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import orjson
+import pytest
+
+from nccl_triage import resources
+from nccl_triage.render import json_output
+
+from .documents import ALL, diagnosed
+
+SCHEMA = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_valid_and_allows_keys_that_later_versions_add():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    doc = diagnosed()
+    doc["added_later"] = 1
+    doc["diagnoses"][0]["evidence"][0]["added_later"] = 1
+    VALIDATOR.validate(doc)
+
+
+@pytest.mark.parametrize("kind", sorted(set(ALL) - {"hostile"}))
+def test_documents_follow_the_schema(kind):
+    VALIDATOR.validate(orjson.loads(json_output.render(ALL[kind]())))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d.pop("headline_zh"),
+        lambda d: d.update(schema_version="1"),
+        lambda d: d.update(verdict="maybe"),
+        lambda d: d["diagnoses"][0].update(confidence=1.2),
+        lambda d: d["diagnoses"][0]["evidence"][0].update(line=0),
+        lambda d: d["diagnoses"][0]["evidence"][0].pop("says_zh"),
+        lambda d: d["diagnoses"][0]["culprits"][0].update(rank="2"),
+        lambda d: d["job"]["ranks"][0].update(state="odd"),
+        lambda d: d.update(diagnoses=[]),
+        lambda d: d["tool"].update(rules="xyz"),
+    ],
+)
+def test_the_schema_refuses_what_breaks_the_contract(spoil):
+    doc = diagnosed()
+    spoil(doc)
+    assert list(VALIDATOR.iter_errors(doc))
+
+
+def test_json_has_sorted_keys_and_ends_with_a_newline():
+    data = json_output.render(diagnosed())
+    assert data.endswith(b"}\n")
+    assert list(orjson.loads(data)) == sorted(diagnosed())
+    assert "显存".encode() in data
+
+
+def test_ndjson_is_one_line():
+    data = json_output.render_ndjson(diagnosed())
+    assert data.count(b"\n") == 1
+    assert orjson.loads(data) == orjson.loads(json_output.render(diagnosed()))
+
+
+def test_what_json_cannot_carry_does_not_stop_it():
+    doc = diagnosed()
+    doc["inputs"][0]["path"] = Path("logs/b\udcff.log").as_posix()
+    doc["collective"]["seq"] = 10**30
+    doc["notes"] = ["\ud800 alone", (1, 2)]
+    found = orjson.loads(json_output.render(doc))
+    assert found["inputs"][0]["path"] == "logs/b\ufffd.log"
+    assert found["collective"]["seq"] == 1e30
+    assert found["notes"] == ["? alone", [1, 2]]

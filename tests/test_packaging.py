@@ -1,0 +1,69 @@
+"""The wheel holds the rules, the templates and the schema; what is installed runs outside the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a copy, so that the checkout stays clean."""
+    pytest.importorskip("setuptools")
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        (copy / name).write_bytes((ROOT / name).read_bytes())
+    for folder in ("analyzer", "rules", "reports"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts and ".egg-info" not in str(path):
+                target = copy / path.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    out = tmp_path_factory.mktemp("dist")
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr[-2000:] + built.stdout[-2000:]
+    return next(out.glob("*.whl"))
+
+
+def test_wheel_holds_every_data_file(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder, patterns in (("rules", ("signatures/*/*.yaml", "causes/*/*.yaml")), ("reports", ("templates/*", "schema/*.json"))):
+        for pattern in patterns:
+            files = [p for p in (ROOT / folder).glob(pattern) if p.is_file()]
+            assert files, pattern
+            for path in files:
+                assert f"nccl_triage/{path.relative_to(ROOT).as_posix()}" in names
+    assert "nccl_triage/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "corpus/"))]
+
+
+def test_every_package_is_listed(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in (ROOT / "analyzer").rglob("*.py"):
+        assert path.relative_to(ROOT / "analyzer").as_posix() in names
+
+
+def test_unpacked_wheel_diagnoses(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    log = tmp_path / "x.log"
+    log.write_bytes((ROOT / "corpus" / "logs" / "S004-openrlhf-batch-size.log").read_bytes())
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+        f"from nccl_triage import diagnose\nimport nccl_triage\nassert nccl_triage.__file__.startswith({str(tmp_path)!r})\n"
+        f"print(diagnose({str(log)!r}).cause)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
+    )
+    assert result.stdout.strip() == "batch-size-mismatch", result.stderr
