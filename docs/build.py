@@ -49,7 +49,14 @@ def causes() -> str:
     rules = load.load()
     families: dict[str, list[str]] = {}
     for cause in sorted(rules.causes.values(), key=lambda c: c.id):
-        lines = [f"### {cause.id}", "", f"**{cause.title['en']}** ({cause.title['zh']})", "", strip(cause.explanation["en"]), ""]
+        lines = [
+            f"### {cause.id}",
+            "",
+            f"**{cause.title['en']}** ({cause.title['zh']})",
+            "",
+            strip(cause.explanation["en"]),
+            "",
+        ]
         lines += ["Evidence:", ""]
         lines += [f"- {item.weight}: {strip(item.says['en'])}" for item in cause.evidence]
         lines += ["", "What to do:", ""]
@@ -71,7 +78,8 @@ def cli() -> str:
     import click
     from click.testing import CliRunner
 
-    from nccl_triage.cli import COMMANDS, cli as group
+    from nccl_triage.cli import COMMANDS
+    from nccl_triage.cli import cli as group
 
     runner = CliRunner(env={"COLUMNS": "100"})
     parts = ["# Commands", "", "Written by `make docs` from the commands' own help; do not edit.", ""]

@@ -17,7 +17,11 @@ def _observations(draw: st.DrawFn) -> Observations:
     found = Observations()
     for _ in range(draw(st.integers(0, 25))):
         source = draw(st.sampled_from(["a", "b"]))
-        found.add(_event(source, draw(st.integers(1, 50)), draw(st.sampled_from(["x", "y"])), draw(st.sampled_from([0, 1, None]))))
+        found.add(
+            _event(
+                source, draw(st.integers(1, 50)), draw(st.sampled_from(["x", "y"])), draw(st.sampled_from([0, 1, None]))
+            )
+        )
     found.add_source(SourceInfo(draw(st.sampled_from(["a", "b", "c"])), bytes=draw(st.integers(0, 9)), lines=3))
     return found
 

@@ -38,7 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_every_data_file(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder, patterns in (("rules", ("signatures/*/*.yaml", "causes/*/*.yaml")), ("reports", ("templates/*", "schema/*.json"))):
+    for folder, patterns in (
+        ("rules", ("signatures/*/*.yaml", "causes/*/*.yaml")),
+        ("reports", ("templates/*", "schema/*.json")),
+    ):
         for pattern in patterns:
             files = [p for p in (ROOT / folder).glob(pattern) if p.is_file()]
             assert files, pattern

@@ -31,4 +31,6 @@ def test_help_imports_no_rules_and_no_parsers() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(result.stdout.split())
-    assert not {m for m in loaded if m.startswith(("yaml", "orjson", "hyperscan", "nccl_triage.engine", "nccl_triage.scan"))}
+    assert not {
+        m for m in loaded if m.startswith(("yaml", "orjson", "hyperscan", "nccl_triage.engine", "nccl_triage.scan"))
+    }

@@ -180,12 +180,7 @@ class Observations:
 
     def all_events(self) -> list[Event]:
         """Return every kept event in the order of sources and lines."""
-        found = [
-            event
-            for by_key in self.buckets.values()
-            for bucket in by_key.values()
-            for event in bucket.events()
-        ]
+        found = [event for by_key in self.buckets.values() for bucket in by_key.values() for event in bucket.events()]
         found.sort(key=lambda e: (e.source, e.line, e.signature))
         return found
 

@@ -23,7 +23,9 @@ HEALTHY = "step 1/20 loss 5.1\nstep 2/20 loss 5.0\nstep 3/20 loss 4.9\ntraining 
 
 
 def environment(**extra: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LANG", "LC_", "NCCL_", "NO_COLOR", "FORCE_COLOR"))}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("LANG", "LC_", "NCCL_", "NO_COLOR", "FORCE_COLOR"))
+    }
     return {**kept, "PYTHONPATH": str(ROOT / "analyzer"), **extra}
 
 
@@ -87,7 +89,9 @@ def test_exit_codes_on_request(tmp_path: Path, text: str, code: int) -> None:
 
 def test_unknown_failure_has_its_own_exit_code(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
-    path.write_text("step 1/20 loss 5.1\n[rank0]: torch.distributed.DistBackendError: NCCL error in: a.cpp:1, internal error - please report this issue to the NCCL developers, NCCL version 2.21.5\n")
+    path.write_text(
+        "step 1/20 loss 5.1\n[rank0]: torch.distributed.DistBackendError: NCCL error in: a.cpp:1, internal error - please report this issue to the NCCL developers, NCCL version 2.21.5\n"
+    )
     result = run(str(path), "--exit-code", "--format", "json")
     document = json.loads(result.stdout)
     expected = {"unknown": 3, "diagnosed": 1, "healthy": 0}[document["verdict"]]
@@ -197,7 +201,10 @@ def test_ctrl_c(tmp_path: Path) -> None:
     fifo = tmp_path / "never.log"
     os.mkfifo(fifo)
     process = subprocess.Popen(
-        [sys.executable, "-m", "nccl_triage", str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        [sys.executable, "-m", "nccl_triage", str(fifo)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
     )
     time.sleep(2.0)
     process.send_signal(signal.SIGINT)

@@ -58,7 +58,9 @@ def test_errors_point_at_the_line(tmp_path: Path, old: str, new: str, line: int 
 
 
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
-    folder = _write(tmp_path, GOOD.replace("meaning: A rack lost power.", "meaning: !!python/object/apply:os.system ['touch x']"))
+    folder = _write(
+        tmp_path, GOOD.replace("meaning: A rack lost power.", "meaning: !!python/object/apply:os.system ['touch x']")
+    )
     with pytest.raises(RuleError):
         load.load((folder,), builtin=False)
     assert not (tmp_path / "x").exists()
@@ -76,7 +78,9 @@ def test_a_runaway_user_pattern_is_stopped(tmp_path: Path) -> None:
 
     from nccl_triage.engine import match
 
-    rules = load.load((_write(tmp_path, GOOD.replace("'rack (?P<name>\\w+) lost power'", "'power (a|a)*$'")),), builtin=False)
+    rules = load.load(
+        (_write(tmp_path, GOOD.replace("'rack (?P<name>\\w+) lost power'", "'power (a|a)*$'")),), builtin=False
+    )
     started = time.monotonic()
     assert match.search(rules.signatures["site.down"], "power " + "a" * 5000 + "b") is None
     assert time.monotonic() - started < 5

@@ -95,7 +95,10 @@ def test_multi_line_messages_belong_to_the_exception() -> None:
 
 
 def test_a_cpp_stack_is_no_traceback() -> None:
-    assert run(TracebackParser(), "Exception raised from checkTimeout at x.cpp:1 (most recent call first):\nframe #0: f\n") == []
+    assert (
+        run(TracebackParser(), "Exception raised from checkTimeout at x.cpp:1 (most recent call first):\nframe #0: f\n")
+        == []
+    )
 
 
 def test_unfinished_tracebacks_do_not_leak() -> None:
@@ -131,7 +134,10 @@ Root Cause (first observed failure):
 
 def test_elastic_report_gives_one_event_a_worker() -> None:
     events = run(ElasticReportParser(), REPORT)
-    assert [(e.fields["rank"], e.fields["exitcode"], e.fields["root"]) for e in events] == [("9", "-15", "0"), ("11", "-9", "1")]
+    assert [(e.fields["rank"], e.fields["exitcode"], e.fields["root"]) for e in events] == [
+        ("9", "-15", "0"),
+        ("11", "-9", "1"),
+    ]
     assert events[1].context.rank == 11
     assert events[1].context.host == "gpu07.cluster.local"
     assert events[1].fields["signal"] == "SIGKILL"

@@ -91,12 +91,16 @@ def test_error_glued_behind_a_progress_bar_keeps_its_rank() -> None:
 
 
 def test_exception_text_inside_json_comes_as_further_lines() -> None:
-    peeled = peel('{"message": "failed", "exc_info": "Traceback (most recent call last):\\nValueError: x", "level": "ERROR"}')
+    peeled = peel(
+        '{"message": "failed", "exc_info": "Traceback (most recent call last):\\nValueError: x", "level": "ERROR"}'
+    )
     assert peeled.text == "failed"
     assert peeled.extra == ["Traceback (most recent call last):", "ValueError: x"]
 
 
-@pytest.mark.parametrize("line", ["ValueError: 3", "Epoch 3: loss", "[2] is a list", "3: not a label", "node1: no prefix"])
+@pytest.mark.parametrize(
+    "line", ["ValueError: 3", "Epoch 3: loss", "[2] is a list", "3: not a label", "node1: no prefix"]
+)
 def test_ordinary_text_keeps_its_words_without_a_profile(line: str) -> None:
     assert peel(line).text == line
 
@@ -140,7 +144,9 @@ def test_time_stamps(stamp: str, shown: str) -> None:
     assert times.show(time) == shown
 
 
-@pytest.mark.parametrize(("mmdd", "month_day"), [("129", "01-29"), ("1206", "12-06"), ("0603", "06-03"), ("06-03", "06-03")])
+@pytest.mark.parametrize(
+    ("mmdd", "month_day"), [("129", "01-29"), ("1206", "12-06"), ("0603", "06-03"), ("06-03", "06-03")]
+)
 def test_month_and_day_without_year(mmdd: str, month_day: str) -> None:
     time = times.from_month_day(mmdd, "03:04:10.000012345")
     assert time is not None

@@ -115,7 +115,7 @@ def test_charts_have_titles_and_table_twins():
         section = section[: section.index("</section>")]
         assert f'<title id="{chart}-title">' in section
         assert f'<desc id="{chart}-desc">' in section
-        assert "<details><summary>" in section
+        assert '<details class="twin"><summary>' in section
         assert "<table" in section
 
 

@@ -62,6 +62,10 @@ def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:
 
 
 def test_characters_outside_ascii_do_not_shift_lines(prefilter: Prefilter) -> None:
-    lines = ["训练开始 épisode", "x NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000", "结束"]
+    lines = [
+        "训练开始 épisode",
+        "x NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000",
+        "结束",
+    ]
     assert 1 in prefilter.candidates(lines)
     assert set(prefilter.candidates(lines)) == {1}

@@ -50,7 +50,9 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     show_default=True,
     help="Format of the result; auto takes it from the suffix of --output.",
 )
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report to this file.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report to this file."
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @options.rules_options

@@ -16,9 +16,7 @@ from nccl_triage.cli import options
 @click.option("--misses/--no-misses", default=True, help="List the cases that were wrong.")
 @options.rules_options
 @options.debug_option
-def command(
-    folders: tuple[Path, ...], chosen: str, misses: bool, rules_dirs: tuple[Path, ...], debug: bool
-) -> None:
+def command(folders: tuple[Path, ...], chosen: str, misses: bool, rules_dirs: tuple[Path, ...], debug: bool) -> None:
     """Score the diagnoses of labelled cases (folders with cases.jsonl) beside two naive baselines."""
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, table

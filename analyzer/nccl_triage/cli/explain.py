@@ -72,5 +72,8 @@ def _cause(cause: object, language: str) -> str:
         lines += ["", f"{words['check']}: {strip(check.what[language])}"]
         if check.command:
             lines.append(f"  $ {check.command}")
-        lines += [f"  {words['yes']}: {strip(check.if_yes[language])}", f"  {words['no']}: {strip(check.if_no[language])}"]
+        lines += [
+            f"  {words['yes']}: {strip(check.if_yes[language])}",
+            f"  {words['no']}: {strip(check.if_no[language])}",
+        ]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -42,10 +42,10 @@ def debug_option(function: Any) -> Any:
     return click.option("--debug", is_flag=True, help="Show tracebacks of errors.")(function)
 
 
-def language(choice: str) -> str:
+def language(choice: str) -> Literal["en", "zh"]:
     """Return en or zh for ``--lang``; auto asks the locale."""
     if choice != "auto":
-        return choice
+        return "zh" if choice == "zh" else "en"
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(name, "")
         if value:

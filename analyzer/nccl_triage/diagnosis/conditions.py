@@ -28,9 +28,7 @@ class Conditions:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._noted: list[Event] = []
-        functions: dict[str, Callable[..., Any]] = {
-            name: getattr(self, f"_{name}") for name in FUNCTIONS
-        }
+        functions: dict[str, Callable[..., Any]] = {name: getattr(self, f"_{name}") for name in FUNCTIONS}
         self._evaluator = Evaluator(functions)
 
     def holds(self, expression: Expression) -> tuple[bool, list[Event]]:

@@ -99,9 +99,7 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
     """The process that printed the strongest evidence first."""
     for event in _strongest(weighed):
         if case.rank(event) is not None or case.host(event) or event.context.address:
-            return [
-                _of_event(case, event, "printed the deciding line", "打印了决定性的那一行")
-            ]
+            return [_of_event(case, event, "printed the deciding line", "打印了决定性的那一行")]
     return []
 
 
@@ -133,7 +131,11 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     for event in _strongest(weighed):
         text = event.fields.get("ranks")
         if text:
-            ranks = [int(part) for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if part.isdigit()]
+            ranks = [
+                int(part)
+                for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+                if part.isdigit()
+            ]
             if ranks:
                 return [_of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
     return []
@@ -181,13 +183,20 @@ def _aborted(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("behind")
 def _behind(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that never entered the collective, by their counters."""
-    return _ranks(case, "collective.behind_ranks", "never entered the collective that the others wait in", "从未进入其他 rank 正在等待的集合操作")
+    return _ranks(
+        case,
+        "collective.behind_ranks",
+        "never entered the collective that the others wait in",
+        "从未进入其他 rank 正在等待的集合操作",
+    )
 
 
 @method("silent")
 def _silent(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that report nothing while the others report errors."""
-    return _ranks(case, "progress.silent_ranks", "reported no error while the others timed out", "其他 rank 超时，它没有任何报错")
+    return _ranks(
+        case, "progress.silent_ranks", "reported no error while the others timed out", "其他 rank 超时，它没有任何报错"
+    )
 
 
 @method("missing")
@@ -203,7 +212,9 @@ def _missing(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("not-entered")
 def _not_entered(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that were ready and never entered."""
-    return _ranks(case, "progress.not_entered_ranks", "was ready and never entered the collective", "已就绪但从未进入集合操作")
+    return _ranks(
+        case, "progress.not_entered_ranks", "was ready and never entered the collective", "已就绪但从未进入集合操作"
+    )
 
 
 @method("late")

@@ -31,7 +31,8 @@ def _pair(name: str, text: dict[str, str]) -> dict[str, str]:
 def ordered_evidence(weighed: Weighed) -> list[tuple[Contribution, Event]]:
     """Return the lines that speak for a cause, the most telling first, each line once."""
     items = sorted(
-        enumerate(weighed.for_items), key=lambda pair: (-abs(pair[1].applied), -WEIGHTS[pair[1].evidence.weight], pair[0])
+        enumerate(weighed.for_items),
+        key=lambda pair: (-abs(pair[1].applied), -WEIGHTS[pair[1].evidence.weight], pair[0]),
     )
     found: list[tuple[Contribution, Event]] = []
     seen: set[tuple[str, int]] = set()
@@ -158,7 +159,7 @@ def _meaning(case: Case, signature: str) -> str:
 
 
 def _symptoms(case: Case) -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
     for signature in case.observations.signatures():
         events = case.of(signature)
         if not events or events[0].role not in ("root", "cascade"):

@@ -101,11 +101,7 @@ class Identity:
                 self._pid_host[pid][context.host] += 1
             if context.host and context.address:
                 self.host_addresses[context.host][context.address] += 1
-            if (
-                context.rank is not None
-                and context.group_rank is not None
-                and context.rank != context.group_rank
-            ):
+            if context.rank is not None and context.group_rank is not None and context.rank != context.group_rank:
                 self._group_differs = True
 
     def _find_world_size(self) -> int | None:

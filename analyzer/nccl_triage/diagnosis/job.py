@@ -13,7 +13,10 @@ MAX_RANKS = 4096
 _LAUNCHERS = (
     ("torchrun", ("torchelastic.*",)),
     ("ray", ("ray.*",)),
-    ("deepspeed", ("deepspeed.killing_subprocess", "deepspeed.launch_world", "deepspeed.spawned", "deepspeed.exits_return_code")),
+    (
+        "deepspeed",
+        ("deepspeed.killing_subprocess", "deepspeed.launch_world", "deepspeed.spawned", "deepspeed.exits_return_code"),
+    ),
     ("slurm", ("slurm.*",)),
     ("mpirun", ("mpi.*",)),
     ("kubernetes", ("kubernetes.*",)),
@@ -47,7 +50,9 @@ def rank_states(diagnosis: Findings) -> list[dict[str, Any]]:
     """Return every rank with its state in the failure: root, missing, behind, dead, entered, error, ok or unknown."""
     case = diagnosis.case
     world = case.identity.world_size
-    ranks = sorted(set(case.identity.ranks) | (set(range(world)) if world and world <= MAX_RANKS else set()))[:MAX_RANKS]
+    ranks = sorted(set(case.identity.ranks) | (set(range(world)) if world and world <= MAX_RANKS else set()))[
+        :MAX_RANKS
+    ]
     culprits = {c.rank for candidate in diagnosis.candidates[:1] for c in candidate.culprits if c.rank is not None}
     stuck = {record.rank: record for record in case.value("collective.stuck") or []}
     exits = {found.rank: found for found in case.value("process.exits") or []}
@@ -85,7 +90,12 @@ def rank_states(diagnosis: Findings) -> list[dict[str, Any]]:
                 "last_enqueued": record.enqueued if record else None,
                 "last_completed": record.completed if record else None,
                 "exit": str(ended.code) if ended else None,
-                "first_error": {"path": error.source, "line": error.line, "signature": error.signature, "text": error.text[:200]}
+                "first_error": {
+                    "path": error.source,
+                    "line": error.line,
+                    "signature": error.signature,
+                    "text": error.text[:200],
+                }
                 if error
                 else None,
             }
@@ -109,7 +119,10 @@ def headline(diagnosis: Findings) -> dict[str, str]:
     case = diagnosis.case
     if diagnosis.verdict == "healthy":
         if case.value("progress.resumed"):
-            return {"en": "No failure: the job went on after the warnings in this log.", "zh": "没有故障：日志中的警告之后任务继续运行。"}
+            return {
+                "en": "No failure: the job went on after the warnings in this log.",
+                "zh": "没有故障：日志中的警告之后任务继续运行。",
+            }
         return {"en": "No failure found in this log.", "zh": "日志中没有发现故障。"}
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return {
@@ -118,7 +131,9 @@ def headline(diagnosis: Findings) -> dict[str, str]:
         }
     best = diagnosis.candidates[0]
     title = best.weighed.cause.title
-    hedge = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}[best.status]
+    hedge = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}[
+        best.status
+    ]
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
     effect_en = f"; {timeouts} process(es) then waited in {op} until the time-out" if op and timeouts else ""
     effect_zh = f"；随后 {timeouts} 个进程在 {op} 中等待直至超时" if op and timeouts else ""

@@ -41,9 +41,7 @@ def diagnose_observations(observations: Observations, rules: RuleSet) -> Diagnos
         for index, item in enumerate(shown):
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
             candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
-    return Diagnosis(
-        verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=_notes(case)
-    )
+    return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=_notes(case))
 
 
 def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
@@ -70,9 +68,7 @@ def _fatal(case: Case, best: Weighed | None) -> bool:
 
 
 def _status(item: Weighed, rival: float) -> Status:
-    decisive = any(
-        c.evidence.weight == "decisive" and c.explained_by is None and c.applied > 0 for c in item.for_items
-    )
+    decisive = any(c.evidence.weight == "decisive" and c.explained_by is None and c.applied > 0 for c in item.for_items)
     if decisive and item.confidence >= ESTABLISHED:
         return "established"
     if item.confidence >= SUPPORTED and item.confidence - rival >= MARGIN:

@@ -47,9 +47,7 @@ def expand(pattern: str, ids: Iterable[str]) -> list[str]:
 
 def _allowed(one: Signature, two: Signature) -> bool:
     return any(
-        fnmatch.fnmatch(other.id, pattern)
-        for this, other in ((one, two), (two, one))
-        for pattern in this.overlaps
+        fnmatch.fnmatch(other.id, pattern) for this, other in ((one, two), (two, one)) for pattern in this.overlaps
     )
 
 
@@ -180,9 +178,7 @@ def check_causes(
                         )
         for method in cause.culprit:
             if method not in known_culprits:
-                findings.append(
-                    Finding("error", cause.where, cause.id, f"names the unknown culprit method {method!r}")
-                )
+                findings.append(Finding("error", cause.where, cause.id, f"names the unknown culprit method {method!r}"))
         for rival in cause.next_check.rivals if cause.next_check else ():
             if rival not in rules.causes:
                 findings.append(Finding("error", cause.where, cause.id, f"names the unknown rival {rival!r}"))

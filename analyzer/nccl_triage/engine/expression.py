@@ -164,9 +164,7 @@ class Evaluator:
         if isinstance(node, ast.Compare):
             return self._comparison(node, fields)
         if isinstance(node, ast.IfExp):
-            return self._value(
-                node.body if self._value_or_false(node.test, fields) else node.orelse, fields
-            )
+            return self._value(node.body if self._value_or_false(node.test, fields) else node.orelse, fields)
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self._value(item, fields) for item in node.elts]
         raise Missing(type(node).__name__)

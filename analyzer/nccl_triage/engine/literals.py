@@ -5,19 +5,16 @@ The scan looks for these with a multi-pattern matcher and runs the expression on
 
 from __future__ import annotations
 
+import importlib
 import re
-import warnings
+import sys
 from dataclasses import dataclass
 from typing import Any
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    try:
-        import re._constants as _constants
-        import re._parser as _parser
-    except ImportError:  # Python 3.10
-        import sre_constants as _constants  # type: ignore[no-redef]
-        import sre_parse as _parser  # type: ignore[no-redef]
+# The standard library has no public parse tree of a pattern; the modules moved in Python 3.11.
+_where = "re._%s" if sys.version_info >= (3, 11) else "sre_%s"
+_constants: Any = importlib.import_module(_where % ("constants"))
+_parser: Any = importlib.import_module(_where % ("parser" if sys.version_info >= (3, 11) else "parse"))
 
 _MAX_SET = 48
 _MIN_LENGTH = 3
@@ -117,9 +114,7 @@ def _walk(sequence: Any) -> _Found:
 
 
 _REPEATS = tuple(
-    getattr(_constants, name)
-    for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-    if hasattr(_constants, name)
+    getattr(_constants, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(_constants, name)
 )
 
 

@@ -250,26 +250,24 @@ def _read_folder(
     texts = [text for _, _, text in files]
     table = _AnchorTable(_digest(texts))
     for kind, path, text in files:
-            root = nodes.parse(text, path)
-            if kind == "causes":
-                cause = _cause(root)
-                if cause.id in causes:
-                    raise RuleError(
-                        f"the cause {cause.id!r} exists already ({causes[cause.id].where})", where=cause.where
-                    )
-                if Path(path).stem != cause.id:
-                    raise RuleError(f"the file of cause {cause.id!r} must be named {cause.id}.yaml", where=cause.where)
-                causes[cause.id] = cause
-                continue
-            part = root.keys(("program", "signatures"), ("title",))
-            for item in part["signatures"].items():
-                signature = _signature(item, part["program"].text(), user, table)
-                if signature.id in signatures:
-                    raise RuleError(
-                        f"the signature {signature.id!r} exists already ({signatures[signature.id].where})",
-                        where=signature.where,
-                    )
-                signatures[signature.id] = signature
+        root = nodes.parse(text, path)
+        if kind == "causes":
+            cause = _cause(root)
+            if cause.id in causes:
+                raise RuleError(f"the cause {cause.id!r} exists already ({causes[cause.id].where})", where=cause.where)
+            if Path(path).stem != cause.id:
+                raise RuleError(f"the file of cause {cause.id!r} must be named {cause.id}.yaml", where=cause.where)
+            causes[cause.id] = cause
+            continue
+        part = root.keys(("program", "signatures"), ("title",))
+        for item in part["signatures"].items():
+            signature = _signature(item, part["program"].text(), user, table)
+            if signature.id in signatures:
+                raise RuleError(
+                    f"the signature {signature.id!r} exists already ({signatures[signature.id].where})",
+                    where=signature.where,
+                )
+            signatures[signature.id] = signature
     table.save()
     return texts
 
@@ -290,8 +288,6 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
             raise InputError(f"{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/")
         found = _read_folder(folder, str(folder), True, signatures, causes)
         if not found:
-            raise InputError(
-                f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it"
-            )
+            raise InputError(f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it")
         texts += found
     return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts))

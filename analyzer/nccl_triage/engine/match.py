@@ -29,9 +29,7 @@ def search(signature: Signature, text: str) -> dict[str, str] | None:
     return {name: value for name, value in found.groupdict().items() if value is not None}
 
 
-def matches(
-    signatures: Iterable[Signature], message: str, line: str
-) -> Iterator[tuple[Signature, dict[str, str]]]:
+def matches(signatures: Iterable[Signature], message: str, line: str) -> Iterator[tuple[Signature, dict[str, str]]]:
     """Yield the signatures that the peeled message (or the raw line, where they ask for it) matches."""
     message, line = message[:MAX_MATCH], line[:MAX_MATCH]
     for signature in signatures:

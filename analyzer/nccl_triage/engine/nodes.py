@@ -90,7 +90,9 @@ class Node:
 def _kind(value: object) -> str:
     if value is None:
         return "nothing"
-    return {dict: "a mapping", list: "a list"}.get(type(value), "text")
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else "text"
 
 
 def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:

@@ -34,7 +34,9 @@ def check_healthy(rules: RuleSet, log: Path) -> list[Finding]:
         if known is not None and known.role == "root":
             event = diagnosis.case.of(signature)[0]
             findings.append(
-                Finding("error", known.where, signature, f"matches the healthy log {log}:{event.line}", event.text[:200])
+                Finding(
+                    "error", known.where, signature, f"matches the healthy log {log}:{event.line}", event.text[:200]
+                )
             )
     if diagnosis.verdict != "healthy":
         findings.append(Finding("error", str(log), "verdict", f"a healthy log is called {diagnosis.verdict}"))

@@ -90,9 +90,7 @@ class BlockReader:
     Errors of reading (``OSError``) end the stream and are told in ``info.problems``.
     """
 
-    def __init__(
-        self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK
-    ) -> None:
+    def __init__(self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK) -> None:
         if max_line < 16:
             raise ValueError("max_line must be at least 16")
         self.info = info

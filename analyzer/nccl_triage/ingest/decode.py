@@ -39,9 +39,7 @@ class LineReader:
     becomes a problem.
     """
 
-    def __init__(
-        self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK
-    ) -> None:
+    def __init__(self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK) -> None:
         self._reader = BlockReader(stream, info, max_line, block)
 
     def iter_blocks(self) -> Iterator[Block]:

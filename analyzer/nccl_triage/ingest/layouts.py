@@ -126,9 +126,7 @@ RULES: tuple[Rule, ...] = (
         "kubernetes",
         rf"(?P<host>[a-z0-9][a-z0-9-]*-{_POD_ROLE}-(?:\d+|{_POD_HASH}))(?:[_.][a-z0-9-]+)?{_EXT}",
     ),
-    _rule(
-        "kubernetes", rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}"
-    ),
+    _rule("kubernetes", rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}"),
     _rule("rank-file", rf"{_RANK}{_EXT}", siblings_are_ranks),
     _rule("rank-file", rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", siblings_are_ranks),
     _rule("rank-file", rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", siblings_are_ranks),

@@ -34,12 +34,8 @@ _SAMPLE = 8192
 #: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b") + b"\x7f"
 _CONTROL_SHARE = 0.04
-_ARCHIVE = re.compile(
-    rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar"
-)
-_MAGIC = re.compile(
-    rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]"
-)
+_ARCHIVE = re.compile(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
+_MAGIC = re.compile(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
 
 #: Names of the fields that a JSON log record has: one of each list.
 _JSON_MESSAGE = re.compile(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')

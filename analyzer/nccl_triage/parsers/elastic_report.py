@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from nccl_triage.events import Context, Event
 from nccl_triage.parsers import times
@@ -33,11 +34,16 @@ class _Report:
 class ElasticReportParser:
     """See the module; one instance per source."""
 
-    PRODUCES = {
+    PRODUCES: ClassVar[dict[str, str]] = {
         "torchelastic.report": "One worker of torchelastic's failure report: rank, host, exit code, whether it was "
         "the first failure that this node's agent observed."
     }
-    OPENERS = ("Root Cause (first observed failure)", "exitcode  : ", "Failures:", "(local_rank: ")
+    OPENERS: ClassVar[tuple[str, ...]] = (
+        "Root Cause (first observed failure)",
+        "exitcode  : ",
+        "Failures:",
+        "(local_rank: ",
+    )
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Report] = {}
@@ -53,7 +59,9 @@ class ElasticReportParser:
         report = self._open.get(key)
         if "Root Cause (first observed failure)" in text or text.strip() == "Failures:":
             done = self._flush(report)
-            self._open[key] = _Report(line.source, line.context.copy(), root="Root Cause" in text, last_line=line.number)
+            self._open[key] = _Report(
+                line.source, line.context.copy(), root="Root Cause" in text, last_line=line.number
+            )
             return done
         found = _FIELD.match(text)
         if report is None:

@@ -15,9 +15,7 @@ _NCCL = re.compile(
     r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?P<host>[A-Za-z0-9_.%-]*):(?P<pid>\d+):(?P<tid>\d+)"
     r" (?:\[(?P<dev>-?\d+)\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
 )
-_C10 = re.compile(
-    r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] "
-)
+_C10 = re.compile(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] ")
 _C10_OLD = re.compile(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
 _EMBEDDED_RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]:")
 _GROUP = re.compile(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d+)\]")
@@ -52,9 +50,7 @@ def read(text: str, context: Context) -> None:
     elif found := _C10_OLD.search(text):
         context.level = found["level"]
         context.program = found["file"]
-    if "[PG " in text and (found := _GROUP.search(text)):
-        context.group_rank = int(found["rank"])
-    elif "[Rank " in text and (found := _WORK_RANK.search(text)):
+    if ("[PG " in text and (found := _GROUP.search(text))) or ("[Rank " in text and (found := _WORK_RANK.search(text))):
         context.group_rank = int(found["rank"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from nccl_triage.events import Context, Event
 
@@ -36,9 +36,9 @@ class StatefulParser(Protocol):
     """A parser of blocks that span lines and interleave between processes."""
 
     #: Signature ids that the parser makes, with their meaning.
-    PRODUCES: dict[str, str]
+    PRODUCES: ClassVar[dict[str, str]]
     #: Literals that open a block: a line with one of them is always fed.
-    OPENERS: tuple[str, ...]
+    OPENERS: ClassVar[tuple[str, ...]]
 
     def feed(self, line: PeeledLine) -> list[Event]:
         """Take one line and return the events that it completes."""

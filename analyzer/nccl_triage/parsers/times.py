@@ -22,7 +22,9 @@ _ISO = re.compile(
     r"(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)[ T_](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
 )
 _US = re.compile(r"(?P<mo>\d\d)/(?P<d>\d\d)/(?P<y>\d{4}) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)")
-_SYSLOG = re.compile(r"(?P<mon>[A-Z][a-z]{2})\s+(?P<d>\d{1,2}) (?:(?P<y>\d{4}) )?(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?: (?P<y2>\d{4}))?")
+_SYSLOG = re.compile(
+    r"(?P<mon>[A-Z][a-z]{2})\s+(?P<d>\d{1,2}) (?:(?P<y>\d{4}) )?(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?: (?P<y2>\d{4}))?"
+)
 
 
 def seconds(
@@ -48,9 +50,7 @@ def from_stamp(text: str) -> float | None:
     found = _SYSLOG.search(text)
     if found and found["mon"] in _MONTHS:
         year = int(found["y"] or found["y2"] or NO_YEAR)
-        return seconds(
-            year, _MONTHS[found["mon"]], int(found["d"]), int(found["h"]), int(found["mi"]), int(found["s"])
-        )
+        return seconds(year, _MONTHS[found["mon"]], int(found["d"]), int(found["h"]), int(found["mi"]), int(found["s"]))
     return None
 
 
@@ -76,7 +76,12 @@ def with_year_of(time: float, reference: float) -> float:
     if has_year(time) or not has_year(reference):
         return time
     year = _year(reference)
-    return time + calendar.timegm((year, 1, 1, 0, 0, 0)) - calendar.timegm((NO_YEAR, 1, 1, 0, 0, 0)) - _leap_shift(time, year)
+    return (
+        time
+        + calendar.timegm((year, 1, 1, 0, 0, 0))
+        - calendar.timegm((NO_YEAR, 1, 1, 0, 0, 0))
+        - _leap_shift(time, year)
+    )
 
 
 def _year(time: float) -> int:

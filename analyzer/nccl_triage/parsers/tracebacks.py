@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from nccl_triage.events import Context, Event
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
@@ -68,10 +69,10 @@ class _Block:
 class TracebackParser:
     """See the module; one instance per source."""
 
-    PRODUCES = {
+    PRODUCES: ClassVar[dict[str, str]] = {
         "python.traceback": "A Python traceback, assembled; type and message are those of its first exception."
     }
-    OPENERS = ("(most recent call last):", "ray::", "Original Traceback")
+    OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback")
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Block] = {}

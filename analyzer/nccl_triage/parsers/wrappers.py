@@ -347,9 +347,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
     )
 )
 
-_DEDUP = re.compile(
-    r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$"
-)
+_DEDUP = re.compile(r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
 
 # Prefixes that look like ordinary text: believed only when most lines of the source carry them.
 _SRUN = re.compile(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
@@ -389,9 +387,7 @@ class WrapperProfile:
         profile = cls()
         tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
         profile.srun = len(tasks) > half and len(set(tasks)) <= max(1, len(tasks) * 2 // 3)
-        nodes = Counter(
-            m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"])
-        )
+        nodes = Counter(m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"]))
         repeated = {name: n for name, n in nodes.items() if n > 1}
         if repeated and sum(repeated.values()) > len(sample) * 0.4:
             profile.node, profile.nodes = True, frozenset(nodes)

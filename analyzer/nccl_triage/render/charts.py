@@ -140,9 +140,8 @@ def _lane_labels(
     """Return each rank's or host's lane, and the labels; the leading ones keep a lane of their own."""
     hosts = {_lane_key(e): str(e.get("host") or "") for e in events}
     keys = sorted(hosts)
-    alone = keys
-    if len(keys) > MAX_LANES:
-        alone = sorted(sorted(keys, key=lambda k: (k not in leading, k))[: MAX_LANES - FOLDED_LANES])
+    room = len(keys) if len(keys) <= MAX_LANES else MAX_LANES - FOLDED_LANES
+    alone = sorted(sorted(keys, key=lambda k: (k not in leading and k[0] < 2, k))[:room])
     folded = [key for key in keys if key not in set(alone)]
     lanes: dict[tuple[int, int, str], int] = {}
     labels: list[Pair] = []

@@ -72,11 +72,9 @@ class HyperscanPrefilter:
         import hyperscan
 
         table = _by_literal(signatures)
-        self._owners = [owners for owners in table.values()]
+        self._owners = list(table.values())
         expressions = [_escaped(literal) for literal, _ in table]
-        flags = [
-            (hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in table
-        ]
+        flags = [(hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in table]
         self._database = _database(hyperscan, expressions, flags)
 
     def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
@@ -113,9 +111,7 @@ def _database(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> Any
         except Exception:  # a damaged entry or one of another build: the library's own errors vary
             database = None
     database = hyperscan.Database()
-    database.compile(
-        expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions), flags=flags
-    )
+    database.compile(expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions), flags=flags)
     cache.write(entry, hyperscan.dumpb(database))
     return database
 
@@ -123,8 +119,7 @@ def _database(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> Any
 def _escaped(literal: str) -> bytes:
     """Return the literal as a pattern: every byte that is no letter or digit in hex."""
     return b"".join(
-        bytes([byte]) if chr(byte).isalnum() and byte < 128 else b"\\x%02x" % byte
-        for byte in literal.encode("utf-8")
+        bytes([byte]) if chr(byte).isalnum() and byte < 128 else b"\\x%02x" % byte for byte in literal.encode("utf-8")
     )
 
 

@@ -74,9 +74,7 @@ def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:
 class _SourceScan:
     """The state of scanning one source."""
 
-    def __init__(
-        self, rules: RuleSet, prefilter: Prefilter, openers: tuple[str, ...], info: SourceInfo
-    ) -> None:
+    def __init__(self, rules: RuleSet, prefilter: Prefilter, openers: tuple[str, ...], info: SourceInfo) -> None:
         self._rules = rules
         self._prefilter = prefilter
         self._openers = openers
@@ -159,10 +157,11 @@ class _SourceScan:
                 context.time = times.with_year_of(context.time, self._year)
 
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
-        context = peeled.context.copy()
-        if context.rank is None and context.group_rank is None and "rank" in peeled.text.lower():
-            named = headers.plain_rank(peeled.text)
-            if named is not None and signature.role == "progress":
+        context = peeled.context  # shared by the events of one line: nobody changes it after this
+        if signature.role == "progress" and context.rank is None and context.group_rank is None:
+            named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
+            if named is not None:
+                context = context.copy()
                 context.rank = named
         event = Event(
             signature=signature.id,

@@ -15,10 +15,21 @@ from dataclasses import dataclass
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-WATCHDOG = ("torch.watchdog_timeout", "torch.blocking_wait_timeout", "torch.comm_aborted", "torch.nccl2_watchdog", "torch.nccl2_op_timeout")
+WATCHDOG = (
+    "torch.watchdog_timeout",
+    "torch.blocking_wait_timeout",
+    "torch.comm_aborted",
+    "torch.nccl2_watchdog",
+    "torch.nccl2_op_timeout",
+)
 COUNTERS = ("torch.watchdog_detected_*", "torch.timeout_at_work_23")
 GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "training.collective_deadline")
-OBSERVED = ("torch.observed_signal", "torch.received_dump_signal", "torch.received_dump_signal_24", "torch.received_global_timeout_23")
+OBSERVED = (
+    "torch.observed_signal",
+    "torch.received_dump_signal",
+    "torch.received_dump_signal_24",
+    "torch.received_global_timeout_23",
+)
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
 #: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
@@ -59,6 +70,11 @@ class Stuck:
         """When the rank enqueued the operation, in seconds of its own clock."""
         time = self.event.context.time
         return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
+
+
+def time_outs(case: Case) -> list[Event]:
+    """Return the lines by which ranks gave up waiting for a collective, set-up of a communicator left out."""
+    return [e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()]
 
 
 def _integer(event: Event, *names: str) -> int | None:
@@ -112,7 +128,7 @@ def _stuck(case: Case) -> Fact | None:
 
 @fact("collective.timed_out_ranks", "ranks that reported a time-out of a collective (watchdog or Gloo)")
 def _timed_out(case: Case) -> Fact | None:
-    events = case.of(*WATCHDOG, *GLOO_TIMEOUT)
+    events = time_outs(case)
     if not events:
         return None
     return Fact(case.ranks(events), events[:6])
@@ -120,7 +136,7 @@ def _timed_out(case: Case) -> Fact | None:
 
 @fact("collective.timeouts", "how many processes reported a time-out of a collective")
 def _timeouts(case: Case) -> Fact | None:
-    events = case.of(*WATCHDOG, *GLOO_TIMEOUT)
+    events = time_outs(case)
     if not events:
         return None
     processes = {case.rank(e) if case.rank(e) is not None else e.context.process_key() for e in events}
@@ -267,7 +283,10 @@ def _named(event: Event) -> list[int]:
     return [int(number)] if number is not None else []
 
 
-@fact("collective.absent_ranks", "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived")
+@fact(
+    "collective.absent_ranks",
+    "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
+)
 def _absent(case: Case) -> Fact | None:
     events = case.of(*ABSENT)
     ranks = sorted({rank for event in events for rank in _named(event)})
@@ -284,7 +303,10 @@ def _complaining(case: Case) -> dict[int, Event]:
     return found
 
 
-@fact("collective.absent_elsewhere_ranks", "ranks named as absent that report an error of another operation: they went another way")
+@fact(
+    "collective.absent_elsewhere_ranks",
+    "ranks named as absent that report an error of another operation: they went another way",
+)
 def _elsewhere(case: Case) -> Fact | None:
     absent = case.fact("collective.absent_ranks")
     if absent is None:
@@ -294,7 +316,10 @@ def _elsewhere(case: Case) -> Fact | None:
     return Fact(ranks, [*absent.events[:2], *(complaining[rank] for rank in ranks)][:4]) if ranks else None
 
 
-@fact("collective.absent_silent_ranks", "ranks named as absent that report no error themselves: still busy, asleep or late")
+@fact(
+    "collective.absent_silent_ranks",
+    "ranks named as absent that report no error themselves: still busy, asleep or late",
+)
 def _absent_silent(case: Case) -> Fact | None:
     absent = case.fact("collective.absent_ranks")
     if absent is None:
@@ -304,7 +329,10 @@ def _absent_silent(case: Case) -> Fact | None:
     return Fact(ranks, absent.events[:3]) if ranks else None
 
 
-@fact("collective.parameters_sharded", "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines")
+@fact(
+    "collective.parameters_sharded",
+    "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines",
+)
 def _parameters_sharded(case: Case) -> Fact | None:
     events = list(case.of(*SHARDED))
     events += [e for e in case.of("python.frame") if _SHARDED_FILES.search(e.fields.get("path", ""))]
@@ -334,7 +362,7 @@ def _all_entered(case: Case) -> Fact | None:
 def _late(case: Case) -> Fact | None:
     records = [r for r in case.value("collective.stuck") or [] if r.arrival is not None and r.rank is not None]
     if len(records) < 3:
-        return None
+        return case.fact("progress.entered_late_ranks")
     arrivals = sorted(r.arrival for r in records if r.arrival is not None)
     middle = arrivals[len(arrivals) // 2]
     limit = max(30.0, 0.1 * (records[0].timeout_ms or 600_000) / 1000)

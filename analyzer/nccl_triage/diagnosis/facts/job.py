@@ -63,7 +63,11 @@ def _launch_world(case: Case) -> Fact | None:
             if best is None or number > best[0]:
                 best = (number, event)
     if best is None:
-        local = [e for e in case.of("torchelastic.failed_binary", "torchelastic.report") if e.number("local_rank") is not None]
+        local = [
+            e
+            for e in case.of("torchelastic.failed_binary", "torchelastic.report")
+            if e.number("local_rank") is not None
+        ]
         highest = max((int(e.number("local_rank") or 0) for e in local), default=0)
         return Fact(highest + 1, local[:1]) if highest > 0 else None
     return Fact(best[0], [best[1]])

@@ -80,7 +80,7 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    return None
+    return case.fact("mismatch.elsewhere_ranks")
 
 
 def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
@@ -93,26 +93,39 @@ def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     return found
 
 
-@fact("mismatch.elsewhere_ranks", "ranks whose communication failed at another line of the user's code than the majority's")
+@fact(
+    "mismatch.elsewhere_ranks",
+    "ranks whose communication failed at another line of the user's code than the majority's",
+)
 def _elsewhere(case: Case) -> Fact | None:
     frames = _communication_frames(case)
     counted = Counter(frame for frame, _ in frames.values())
     if len(counted) != 2:
         return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
     common, number = counted.most_common(1)[0]
-    odd = {r: e for r, (frame, e) in frames.items() if frame != common} if number * 2 > len(frames) else {r: e for r, (_, e) in frames.items()}
+    odd = (
+        {r: e for r, (frame, e) in frames.items() if frame != common}
+        if number * 2 > len(frames)
+        else {r: e for r, (_, e) in frames.items()}
+    )
     return Fact(sorted(odd), [*odd.values()][:3])
 
 
 _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 
 
-@fact("mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two")
+@fact(
+    "mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two"
+)
 def _all_wait(case: Case) -> Fact | None:
     calls: dict[int, tuple[str, Event]] = {}
     for event in case.of("python.frame"):
         rank = case.rank(event)
-        if rank is not None and event.fields.get("path", "").endswith("distributed_c10d.py") and event.fields.get("name") in _P2P:
+        if (
+            rank is not None
+            and event.fields.get("path", "").endswith("distributed_c10d.py")
+            and event.fields.get("name") in _P2P
+        ):
             calls[rank] = (_P2P[event.fields["name"]], event)
     for record in case.value("collective.stuck") or []:
         if record.rank is not None and record.op in ("RECV", "SEND"):

@@ -84,7 +84,11 @@ def _interfaces(case: Case) -> Fact | None:
 
 @fact("network.virtual_interface", "a process chose a container or bridge interface (docker0, virbr0, br-.., veth..)")
 def _virtual(case: Case) -> Fact | None:
-    found = [(iface, event) for _, iface, _, event in announced(case) if _VIRTUAL.match(iface) and _first_choice(event, iface)]
+    found = [
+        (iface, event)
+        for _, iface, _, event in announced(case)
+        if _VIRTUAL.match(iface) and _first_choice(event, iface)
+    ]
     return Fact(found[0][0], [event for _, event in found][:3]) if found else None
 
 
@@ -93,7 +97,9 @@ def _first_choice(event: Event, iface: str) -> bool:
     return first is not None and first["iface"] == iface
 
 
-@fact("network.loopback_interface", "a process chose the loopback interface or announced 127.x in a job of several hosts")
+@fact(
+    "network.loopback_interface", "a process chose the loopback interface or announced 127.x in a job of several hosts"
+)
 def _loopback(case: Case) -> Fact | None:
     found = [
         event
@@ -154,7 +160,13 @@ def _disjoint(case: Case) -> Fact | None:
     by_host: dict[str, dict[str, Event]] = defaultdict(dict)
     for host, iface, ip, event in announced(case):
         address = parse(ip)
-        if host and address is not None and not address.is_loopback and not address.is_link_local and not _VIRTUAL.match(iface):
+        if (
+            host
+            and address is not None
+            and not address.is_loopback
+            and not address.is_link_local
+            and not _VIRTUAL.match(iface)
+        ):
             by_host[host].setdefault(ip, event)
     hosts = sorted(by_host)
     for i, one in enumerate(hosts):
@@ -164,8 +176,8 @@ def _disjoint(case: Case) -> Fact | None:
             odd_one = {ip for ip in by_host[one] if (a := parse(ip)) is not None and _network_of(a) not in nets_two}
             odd_two = {ip for ip in by_host[two] if (a := parse(ip)) is not None and _network_of(a) not in nets_one}
             if odd_one and odd_two:
-                a, b = sorted(odd_one)[0], sorted(odd_two)[0]
-                return Fact(f"{one} {a}, {two} {b}", [by_host[one][a], by_host[two][b]])
+                first, second = min(odd_one), min(odd_two)
+                return Fact(f"{one} {first}, {two} {second}", [by_host[one][first], by_host[two][second]])
     return None
 
 

@@ -80,7 +80,10 @@ def exits_of(case: Case) -> list[Exit]:
                 found[key].rank = rank if rank is not None else found[key].rank
                 found[key].first = found[key].first or event.fields.get("root") == "1"
             continue
-        first = event.fields.get("root") == "1" or event.signature in ("torchelastic.failed_binary", "torchelastic.failed_fn")
+        first = event.fields.get("root") == "1" or event.signature in (
+            "torchelastic.failed_binary",
+            "torchelastic.failed_fn",
+        )
         found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
     return list(found.values())
 
@@ -89,7 +92,9 @@ def _cleaned_up(case: Case) -> set[str]:
     """Return the pids that agents stopped themselves."""
     return {
         event.fields["pid"]
-        for event in case.of("torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit")
+        for event in case.of(
+            "torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit"
+        )
         if event.fields.get("pid")
     }
 
@@ -156,7 +161,10 @@ def _first_code(case: Case) -> Fact | None:
     return Fact(first[0].code, [first[0].event]) if first else None
 
 
-@fact("process.clean_exit_ranks", "ranks absent from a report that lists every failed or stopped worker: they left with code 0")
+@fact(
+    "process.clean_exit_ranks",
+    "ranks absent from a report that lists every failed or stopped worker: they left with code 0",
+)
 def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in case.of(REPORT) if case.rank(e) is not None]
     if not reports or not any(e.fields.get("exitcode") == "-15" for e in reports):

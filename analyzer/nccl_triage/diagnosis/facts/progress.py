@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
@@ -73,7 +74,10 @@ def _finished(case: Case) -> Fact | None:
     return Fact(True, found[-2:]) if found else None
 
 
-@fact("progress.finished_early_ranks", "ranks that say they finished or ran out of data while others failed or waited afterwards")
+@fact(
+    "progress.finished_early_ranks",
+    "ranks that say they finished or ran out of data while others failed or waited afterwards",
+)
 def _early(case: Case) -> Fact | None:
     bad = failures(case)
     failed = {r for e in bad if (r := case.rank(e)) is not None}
@@ -109,7 +113,10 @@ def _first_complaint(case: Case) -> dict[int | None, int]:
     return first
 
 
-@fact("progress.long_task_ranks", "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank")
+@fact(
+    "progress.long_task_ranks",
+    "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
+)
 def _long_task(case: Case) -> Fact | None:
     first = _first_complaint(case)
     tasks = {n for p in LONG_TASK for n in case.signatures(p)}
@@ -141,7 +148,10 @@ def seconds(clock: str | None) -> int | None:
     return ((part["d"] * 24 + part["h"]) * 60 + part["m"]) * 60 + part["s"]
 
 
-@fact("progress.long_bar", "an unfinished progress bar of preparatory work ran about as long as the collective's time-out: its seconds")
+@fact(
+    "progress.long_bar",
+    "an unfinished progress bar of preparatory work ran about as long as the collective's time-out: its seconds",
+)
 def _long_bar(case: Case) -> Fact | None:
     timeout, seq = case.value("collective.timeout_ms"), case.value("collective.seq")
     if not timeout or timeout < 60_000:
@@ -171,7 +181,11 @@ def _phase(case: Case) -> Fact | None:
             return Fact("evaluate", [event])
     words = case.of("training.phase_start", "huggingface.pad_token", "huggingface.running_training", "training.iteration_line",
                     "sglang.load_weight_begin")  # fmt: skip
-    trained = [case.position(e) for e in _progress(case) if e.signature in ("training.step_loss", "huggingface.loss_dict", "megatron.iteration")]
+    trained = [
+        case.position(e)
+        for e in _progress(case)
+        if e.signature in ("training.step_loss", "huggingface.loss_dict", "megatron.iteration")
+    ]
     for event in reversed(words):
         position = case.position(event)
         if position > first:
@@ -192,7 +206,30 @@ def _phase(case: Case) -> Fact | None:
     return None
 
 
-@fact("progress.unequal_work", "ranks begin the same phase with different amounts (as: generating 4 tokens, generating 12 tokens)")
+_RETURNED = re.compile(
+    r"\b(?:collective|broadcast|all_?reduce|all_?gather|reduce_?scatter|barrier)\b.{0,20}\b(?:returned|ok|done|finished)\b",
+    re.IGNORECASE,
+)
+
+
+@fact("progress.came_out_ranks", "ranks that say a collective returned which others, who time out now, never say")
+def _came_out(case: Case) -> Fact | None:
+    told: dict[str, dict[int, Event]] = {}
+    for event in case.of("training.phase_done"):
+        rank = case.rank(event)
+        if rank is not None and _RETURNED.search(event.text):
+            told.setdefault(re.sub(r"\d+", "#", event.text), {})[rank] = event
+    timed_out = set(case.value("collective.timed_out_ranks") or [])
+    for ranks in told.values():
+        if set(ranks) < timed_out:
+            return Fact(sorted(ranks), list(ranks.values())[:3])
+    return None
+
+
+@fact(
+    "progress.unequal_work",
+    "ranks begin the same phase with different amounts (as: generating 4 tokens, generating 12 tokens)",
+)
 def _unequal(case: Case) -> Fact | None:
     told: dict[str, dict[str, Event]] = {}
     ranks: dict[str, set[int]] = {}
@@ -220,12 +257,18 @@ def _stalled(case: Case) -> Fact | None:
                  "process.aborted_ranks", "exception.ranks"):  # fmt: skip
         gone |= set(case.value(name) or [])
     ranks = [r for r in silent if r not in gone and r in case.identity.ranks]
-    return Fact(ranks, [*timed_out.events[:2], *[e for e in case.events if case.rank(e) in ranks][-1:]]) if ranks else None
+    return (
+        Fact(ranks, [*timed_out.events[:2], *[e for e in case.events if case.rank(e) in ranks][-1:]]) if ranks else None
+    )
 
 
 @fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
 def _entered_late(case: Case) -> Fact | None:
-    gave_up = [e for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout") if case.rank(e) is not None]
+    gave_up = [
+        e
+        for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
+        if case.rank(e) is not None
+    ]
     if not gave_up:
         return None
     first = case.position(gave_up[0])
@@ -243,7 +286,10 @@ def _entered_late(case: Case) -> Fact | None:
     return Fact(ranks, [gave_up[0], *late.values()][:3]) if ranks and early else None
 
 
-@fact("progress.vanished_ranks", "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it")
+@fact(
+    "progress.vanished_ranks",
+    "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it",
+)
 def _vanished(case: Case) -> Fact | None:
     up = set(case.ranks(case.of("nccl.init_complete")))
     ended = set(case.ranks(case.of("nccl.comm_teardown", "nccl.comm_destroyed")))
@@ -256,12 +302,14 @@ def _vanished(case: Case) -> Fact | None:
 
 @fact("progress.slowing", "iterations take longer and longer: the ratio of the last to the first of at least four")
 def _slowing(case: Case) -> Fact | None:
-    found = [(value, e) for e in case.of("megatron.iteration") if (value := e.number("value")) is not None and value > 0]
-    if len(found) < 4:  # noqa: PLR2004
+    found = [
+        (value, e) for e in case.of("megatron.iteration") if (value := e.number("value")) is not None and value > 0
+    ]
+    if len(found) < 4:
         return None
     values = [value for value, _ in found]
     ratio = values[-1] / values[0]
-    if ratio < 1.05 or any(b < a * 0.995 for a, b in zip(values, values[1:], strict=False)):  # noqa: PLR2004
+    if ratio < 1.05 or any(b < a * 0.995 for a, b in pairwise(values)):
         return None
     return Fact(round(ratio, 3), [found[0][1], found[-1][1]])
 
@@ -291,7 +339,10 @@ def _entered(case: Case) -> Fact | None:
 
 @fact("progress.not_entered_ranks", "ranks that were ready and never entered the collective that others entered")
 def _not_entered(case: Case) -> Fact | None:
+    # A rank that gave up waiting had entered, whether or not its own line was seen.
     entered = set(case.value("progress.entered_ranks") or [])
+    if entered:
+        entered |= set(case.value("collective.timed_out_ranks") or [])
     ready = {r for e in _progress(case) if (r := case.rank(e)) is not None} | set(case.identity.ranks)
     absent = sorted(ready - entered)
     if not entered or not absent or len(absent) > len(entered):
