@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import random
 import sys
 import tracemalloc
@@ -54,6 +53,12 @@ def unpack(data: bytes | io.RawIOBase) -> tuple[bytes, list[str]]:
     raw: Any = io.BytesIO(data) if isinstance(data, bytes) else data
     with open_stream(raw, problems) as stream:
         return stream.read(), problems
+
+
+def common_length(one: bytes, two: bytes) -> int:
+    """Return how many bytes two texts begin with in common."""
+    size = min(len(one), len(two))
+    return next((at for at in range(size) if one[at] != two[at]), size)
 
 
 def test_the_fallback_is_really_another_one(gzip_module: str) -> None:
@@ -113,7 +118,7 @@ def test_a_damaged_archive_gives_what_comes_before(name: str) -> None:
     found, problems = unpack(bytes(packed))
     assert len(problems) == 1 and problems[0].startswith(f"the {name} data are damaged (")
     if name != "bzip2":  # its one block is lost as a whole
-        assert len(os.path.commonprefix([found, TEXT])) > 0.3 * len(TEXT)
+        assert common_length(found, TEXT) > 0.3 * len(TEXT)
 
 
 def test_damaged_gzip_by_both_modules(gzip_module: str) -> None:
@@ -122,7 +127,7 @@ def test_damaged_gzip_by_both_modules(gzip_module: str) -> None:
     packed[middle : middle + 64] = bytes(255 - byte for byte in packed[middle : middle + 64])
     found, problems = unpack(bytes(packed))
     assert len(problems) == 1 and "damaged" in problems[0]
-    assert len(os.path.commonprefix([found, TEXT])) > 0.4 * len(TEXT)
+    assert common_length(found, TEXT) > 0.4 * len(TEXT)
 
 
 @pytest.mark.parametrize("name", PACK)

@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from nccl_triage.diagnosis import software
+from nccl_triage.diagnosis.addresses import parse as parse_address
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts.network import parse as parse_address
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.events import Event
@@ -155,8 +155,8 @@ class Conditions:
     # -- values -------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _older(one: str | None, two: str) -> bool:
-        if one is None:
+    def _older(one: str | None, two: str | None) -> bool:
+        if one is None or two is None:
             raise Missing("version")
         return software.version_key(one) < software.version_key(two)
 
@@ -216,7 +216,7 @@ class Conditions:
 
     @staticmethod
     def _same_network(addresses: Any, length: int) -> bool:
-        parsed = [found for address in addresses or [] if (found := parse_address(address)) is not None]
-        if not parsed:
+        parsed = [parse_address(address) for address in addresses or []]
+        if not parsed or any(address is None for address in parsed):
             raise Missing("addresses")
         return len({ipaddress.ip_network(f"{address}/{int(length)}", strict=False) for address in parsed}) == 1

@@ -5,12 +5,14 @@ A cause lists method names; the first that finds somebody wins. A new method is 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts.network import announced, parse
+from nccl_triage.diagnosis.facts.network import announced
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.events import Event
@@ -67,8 +69,15 @@ def _of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
     )
 
 
+def _dead_rank(case: Case, event: Event) -> int | None:
+    """Return the rank of the process that the line is about (a pid in its text), not of the one that printed it."""
+    pid = event.fields.get("pid", "")
+    return case.identity.rank_of_pid(int(pid), case.host(event)) if pid.isdigit() else None
+
+
 def _of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
-    rank = case.rank(event)
+    rank = _dead_rank(case, event)
+    rank = rank if rank is not None else case.rank(event)
     if rank is not None:
         found = _of_rank(case, rank, en, zh)
         found.host = found.host or case.host(event)
@@ -98,7 +107,12 @@ def _none(case: Case, weighed: Weighed) -> list[Culprit]:
 def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
     """The process that printed the strongest evidence first."""
     for event in _strongest(weighed):
-        if case.rank(event) is not None or case.host(event) or event.context.address:
+        if (
+            case.rank(event) is not None
+            or _dead_rank(case, event) is not None
+            or case.host(event)
+            or event.context.address
+        ):
             return [_of_event(case, event, "printed the deciding line", "打印了决定性的那一行")]
     return []
 
@@ -288,3 +302,63 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     host = next(iter(hosts))
     why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
     return [Culprit(None, host, None, None, None, why)]
+
+
+@method("absent")
+def _absent(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived."""
+    return _ranks(case, "collective.absent_ranks", "named as the rank that did not arrive", "被点名为未到达的 rank")
+
+
+@method("odd-world")
+def _odd_world(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that believe in another world size than the majority."""
+    return _ranks(
+        case, "rendezvous.odd_world_ranks", "was told another number of ranks", "被告知的 rank 总数与其他不同"
+    )
+
+
+@method("dead-actor")
+def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The Ray actor that Ray reports dead, by its pid."""
+    for event in case.of("ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed"):
+        pid = re.search(r"\bpid[:=] ?(\d+)|PID: (\d+)", event.text)
+        if pid is None:
+            continue
+        number = int(pid[1] or pid[2])
+        rank = case.identity.rank_of_pid(number)
+        why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
+        if rank is not None:
+            return [_of_rank(case, rank, why["en"], why["zh"])]
+        return [Culprit(None, case.host(event), event.fields.get("address"), number, None, why)]
+    return []
+
+
+@method("named-most")
+def _named_most(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that the evidence names most often, on either side of a pair."""
+    counted: Counter[int] = Counter()
+    for item in weighed.for_items:
+        for event in item.events:
+            for name in ("rank", "peer_rank", "other_rank"):
+                number = event.number(name)
+                if number is not None:
+                    counted[int(number)] += 1
+    ordered = [rank for rank, _ in counted.most_common()]
+    return [_of_rank(case, rank, "named by the deciding lines", "决定性的几行点名了它") for rank in ordered[:2]]
+
+
+@method("named-gpu")
+def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
+    """On a single node without rank prefixes: the GPU index that the evidence names, taken for the rank."""
+    if len(case.identity.hosts) > 1 or case.identity.ranks:
+        return []
+    for event in _strongest(weighed):
+        gpu = event.number("gpu") if event.number("gpu") is not None else event.number("device")
+        if gpu is not None:
+            why = {
+                "en": f"the line names GPU {int(gpu)}; on one node that is usually the rank",
+                "zh": f"该行点名 GPU {int(gpu)}；单节点上它通常就是 rank",
+            }
+            return [Culprit(int(gpu), case.host(event), None, None, int(gpu), why)]
+    return []

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
 
 _WORLD_FIELDS = ("world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers")
@@ -58,6 +59,7 @@ class Identity:
         self._by_pid: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
         self._by_local: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
+        self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
         self._largest_communicator = max(
             (n for event in self._events if (n := _int(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
@@ -101,6 +103,11 @@ class Identity:
                 self._pid_host[pid][context.host] += 1
             if context.host and context.address:
                 self.host_addresses[context.host][context.address] += 1
+            if context.host:
+                for _, address in addresses.announced_by(event):
+                    self.host_addresses[context.host][address] += 1
+            if context.program == "nccl" and pid is not None and context.gpu is not None and context.gpu >= 0:
+                self._gpu_pids[(context.host, context.gpu)].add(pid)
             if context.rank is not None and context.group_rank is not None and context.rank != context.group_rank:
                 self._group_differs = True
 
@@ -129,6 +136,8 @@ class Identity:
         for event in self._events:
             if event.context.host:
                 hosts[event.context.host] += 1
+            elif event.signature == "os.shell_prompt" and event.fields.get("host"):
+                hosts[event.fields["host"]] += 1
         for info in observations.sources.values():
             if info.host:
                 hosts[info.host] += 1
@@ -177,7 +186,16 @@ class Identity:
                 return found_local
         if context.group_rank is not None and not self._group_differs:
             return context.group_rank
-        return None
+        return self._rank_of_gpu(event)
+
+    def _rank_of_gpu(self, event: Event) -> int | None:
+        """On a single host with one process a GPU, NCCL's device index is the rank, unless ranks are stated."""
+        context = event.context
+        if context.program != "nccl" or context.gpu is None or context.gpu < 0 or len(self.hosts) != 1:
+            return None
+        if self._by_pid or any(len(pids) > 1 for pids in self._gpu_pids.values()):
+            return None
+        return context.gpu
 
     def rank_of_pid(self, pid: int, host: str | None = None) -> int | None:
         """Return the rank that ran as this process, when the log says so unambiguously."""
@@ -208,7 +226,8 @@ class Identity:
                 return next(iter(hosts))
         if context.address:
             return self.host_of_address(context.address)
-        return None
+        # A log that knows a single host speaks of that host.
+        return self.hosts[0] if len(self.hosts) == 1 else None
 
     def host_of_address(self, address: str) -> str | None:
         """Return the host that used an address, or None."""

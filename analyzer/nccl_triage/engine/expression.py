@@ -42,6 +42,10 @@ class Missing(Exception):
     """A value that the expression needs is not known: the condition does not hold."""
 
 
+#: What a condition over incomplete or odd values may raise: all mean that it does not hold.
+_NO_VALUE = (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError, LookupError)
+
+
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A checked expression and its source text."""
@@ -126,14 +130,14 @@ class Evaluator:
         """Return whether the condition holds; unknown values and type clashes mean that it does not."""
         try:
             return bool(self._value(expression.tree, fields or {}))
-        except (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        except _NO_VALUE:
             return False
 
     def value(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> Any:
         """Return the expression's value, or None when something it needs is unknown."""
         try:
             return self._value(expression.tree, fields or {})
-        except (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        except _NO_VALUE:
             return None
 
     def _value(self, node: ast.expr, fields: Mapping[str, Any]) -> Any:
@@ -172,7 +176,7 @@ class Evaluator:
     def _value_or_false(self, node: ast.expr, fields: Mapping[str, Any]) -> Any:
         try:
             return self._value(node, fields)
-        except (Missing, TypeError, ValueError, ZeroDivisionError):
+        except _NO_VALUE:
             return False
 
     def _boolean(self, node: ast.BoolOp, fields: Mapping[str, Any]) -> Any:

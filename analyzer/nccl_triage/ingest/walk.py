@@ -22,8 +22,8 @@ _DIGITS = re.compile(r"(\d+)")
 def natural_key(text: str) -> tuple[tuple[int, str | int], ...]:
     """Return a sort key that puts ``rank2`` before ``rank10``."""
     parts = _DIGITS.split(text)
-    # The whole text at the end tells "1" from "01".
-    return (*((index % 2, int(p) if index % 2 else p) for index, p in enumerate(parts)), (2, text))
+    # The end sorts before any continuation, and tells "1" from "01".
+    return (*((index % 2, int(p) if index % 2 else p) for index, p in enumerate(parts)), (-1, text))
 
 
 def _path_key(path: Path) -> tuple[tuple[tuple[int, str | int], ...], ...]:
@@ -45,7 +45,7 @@ class _Walk:
 
     def __init__(self, complain: Complain) -> None:
         self._complain = complain
-        self._visited: dict[tuple[int, int], Path] = {}
+        self._visited: set[tuple[int, int]] = set()
         # From the root to where the walk is. No recursion: a tree may be deeper than Python's stack.
         self._above: list[tuple[int, int]] = []
         self._open: list[Iterator[Path]] = []
@@ -59,11 +59,11 @@ class _Walk:
             return
         key = (state.st_dev, state.st_ino)
         if key not in self._visited:
-            self._visited[key] = folder
+            self._visited.add(key)
             self._above.append(key)
             self._open.append(iter(names))
         elif key in self._above:
-            self._complain(folder, f"a link back to {self._visited[key]} (loop), not followed")
+            self._complain(folder, "a link back to a folder above it, not followed")
 
     def __iter__(self) -> Iterator[tuple[Path, stat_result]]:
         while self._open:

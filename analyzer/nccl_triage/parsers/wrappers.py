@@ -301,7 +301,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             "0123456789",
             r"(?P<ts>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?) ?-? ?\[?"
             + _LEVELS
-            + r"\]?:?(?: - [A-Za-z_][\w.]{0,60} -| -| \[[\w.<>]+\])? ",
+            + r"\]?:?(?: - [A-Za-z_][\w.]{0,60} -| -| \[(?!(?i:rank))[\w.<>]+\])? ",
             _log,
         ),
         (
@@ -343,6 +343,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             r"(?: \[\d+/\d+\])? ",
             _log,
         ),
+        ("rank-colon", "rR", r"(?i:rank) ?(?P<rank>\d{1,6})(?:/(?P<world>\d{1,7}))?: (?=\S)", _rank),
         ("wandb", "w", r"wandb: ", lambda match, context: None),
     )
 )

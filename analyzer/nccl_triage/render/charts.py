@@ -54,16 +54,11 @@ def shape(kind: str, x: int, y: int, r: int) -> str:
     if kind == "cross":
         arm = f"l{thin} {-thin}l{r - thin} {r - thin}l{r - thin} {thin - r}l{thin} {thin}"
         back = f"l{thin - r} {r - thin}l{r - thin} {r - thin}l{-thin} {thin}l{thin - r} {thin - r}"
-        return (
-            f"M{x - r} {y - r + thin}{arm}{back}l{thin - r} {r - thin}l{-thin} {-thin}l{r - thin} {thin - r}z"
-        )
+        return f"M{x - r} {y - r + thin}{arm}{back}l{thin - r} {r - thin}l{-thin} {-thin}l{r - thin} {thin - r}z"
     circle = f"M{x - r} {y}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z"
     if kind == "ring":
         inner = max(r - thin, 1)
-        return (
-            circle
-            + f"M{x - inner} {y}a{inner} {inner} 0 1 1 {2 * inner} 0a{inner} {inner} 0 1 1 {-2 * inner} 0z"
-        )
+        return circle + f"M{x - inner} {y}a{inner} {inner} 0 1 1 {2 * inner} 0a{inner} {inner} 0 1 1 {-2 * inner} 0z"
     return circle
 
 

@@ -211,9 +211,7 @@ class _View:
 
     def _pairs(self, mapping: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         rows = sorted((mapping or {}).items())
-        return [
-            (k, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for k, v in rows if v is not None
-        ]
+        return [(k, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for k, v in rows if v is not None]
 
     def _notes(self) -> list[Pair]:
         english, chinese = self.document.get("notes") or [], self.document.get("notes_zh") or []

@@ -19,9 +19,7 @@ def _clean(value: Any) -> Any:
         items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
         return [_clean(item) for item in items]
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape" if _undecoded(value) else "replace").decode(
-            "utf-8", "replace"
-        )
+        return value.encode("utf-8", "surrogateescape" if _undecoded(value) else "replace").decode("utf-8", "replace")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
         return float(value) if abs(value) < 10**300 else None
     return value

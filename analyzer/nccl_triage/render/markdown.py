@@ -173,8 +173,7 @@ def _context(document: Document, lang: Lang) -> list[str]:
     job = document.get("job") or {}
     facts = [(k, v) for k, v in sorted((job.get("software") or {}).items()) if v]
     facts += [
-        (k, ", ".join(map(str, v)) if isinstance(v, list) else v)
-        for k, v in sorted((job.get("env") or {}).items())
+        (k, ", ".join(map(str, v)) if isinstance(v, list) else v) for k, v in sorted((job.get("env") or {}).items())
     ]
     section("environment", ("name", "value"), [(code(k), code(v)) for k, v in facts])
     inputs = [

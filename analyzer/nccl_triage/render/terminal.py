@@ -90,12 +90,8 @@ class _Page:
                 shown = cut(shown.expandtabs(4), max(self.width - indent - columns(place) - 1, 24))
             self.lines.append(" " * indent + self.style(place, fg="cyan") + f" {shown}")
         if len(texts) > _MAX_TEXT_LINES:
-            self.lines.append(
-                " " * (indent + 2) + f".. {len(texts) - _MAX_TEXT_LINES} {word('more_lines', self.lang)}"
-            )
-        self.say(
-            indent + 2, word(str(item.get("weight") or "note"), self.lang), pick(item, "says", self.lang)
-        )
+            self.lines.append(" " * (indent + 2) + f".. {len(texts) - _MAX_TEXT_LINES} {word('more_lines', self.lang)}")
+        self.say(indent + 2, word(str(item.get("weight") or "note"), self.lang), pick(item, "says", self.lang))
 
 
 def strongest(evidence: Iterable[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
@@ -155,9 +151,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
     page.say(2, word("root_cause", lang), title, fg="red")
     for culprit in best.get("culprits") or []:
         why = pick(culprit, "why", lang)
-        page.say(
-            2, word("culprit", lang), culprit_name(culprit, lang) + (f": {why}" if why else ""), fg="red"
-        )
+        page.say(2, word("culprit", lang), culprit_name(culprit, lang) + (f": {why}" if why else ""), fg="red")
     evidence = best.get("evidence") or []
     for item in evidence if verbose else strongest(evidence, 3):
         page.evidence(2, item)
@@ -170,21 +164,15 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
         _fix(page, fix)
     _check(page, 2, best)
     for rival in rivals:
-        page.say(
-            2, word("or", lang), f"{rival.get('cause')} {_sure(rival, lang)}: {pick(rival, 'title', lang)}"
-        )
+        page.say(2, word("or", lang), f"{rival.get('cause')} {_sure(rival, lang)}: {pick(rival, 'title', lang)}")
     page.say(2, word("consequences", lang), consequence_phrase(document, lang))
 
 
 def _unknown(page: _Page, document: Document) -> None:
     lang = page.lang
-    page.say(
-        2, word("root_cause", lang), f"{word('unknown', lang)}: {word('unknown_text', lang)}", fg="yellow"
-    )
+    page.say(2, word("root_cause", lang), f"{word('unknown', lang)}: {word('unknown_text', lang)}", fg="yellow")
     for diagnosis in document.get("diagnoses") or []:
-        sure = (
-            f"{diagnosis.get('cause')} ({word('confidence', lang)} {confidence(diagnosis.get('confidence'))})"
-        )
+        sure = f"{diagnosis.get('cause')} ({word('confidence', lang)} {confidence(diagnosis.get('confidence'))})"
         page.say(2, word("possible", lang), f"{sure}: {pick(diagnosis, 'title', lang)}")
         for item in strongest(diagnosis.get("evidence") or [], 1):
             page.evidence(4, item)

@@ -49,7 +49,8 @@ def _calls(case: Case) -> Fact | None:
             shape = (event.fields.get("op"), event.fields.get("count"), event.fields.get("datatype"))
             place = (count, event.fields.get("nranks"))
             places[place].append((shape, event))
-            comms[(*place, event.context.process_key())].add(event.fields.get("comm"))
+            owner = (*place, event.context.process_key())
+            comms[owner].add(event.fields.get("comm"))
     # A process with several communicators of one size counts each on its own: its lines cannot be compared.
     several = {(count, nranks) for (count, nranks, _), found in comms.items() if len(found) > 1}
     for place in several:

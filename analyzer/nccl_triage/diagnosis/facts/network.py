@@ -8,41 +8,33 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
+from nccl_triage.diagnosis import addresses
+from nccl_triage.diagnosis.addresses import network_of, parse
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-ANNOUNCE = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface")
 CONNECT_FAILED = (
     "nccl.sock_connect_failed*", "nccl.sock_connect_timeout_old", "nccl.sock_unreachable", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
     "nccl.sock_timeouts_exceeded", "nccl.sock_retry_count_exceeded", "nccl.call_retry", "gloo.connect_debug", "gloo.full_mesh",
     "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
     "torch.store_tcp_connect_retry", "torch.socket_connect_any_failed", "gloo.connect_timeout", "gloo.network_unreachable", "mpi.btl_connect",
 )  # fmt: skip
-_PAIR = re.compile(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%\w+)?)<\d+>")
 _VIRTUAL = re.compile(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def parse(text: object) -> Address | None:
-    """Return an address, or None when the text is none (a name, or damaged)."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return ipaddress.ip_address(text.strip("[]").split("%")[0])
-    except ValueError:
-        return None
 
 
 def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
     """Return (host, interface, address, event) for every address that a process said it uses."""
-    found = []
-    for event in case.of(*ANNOUNCE):
-        host = case.host(event)
-        for pair in _PAIR.finditer(event.text):
-            found.append((host, pair["iface"], pair["ip"], event))
+    found = [
+        (case.host(event), iface, ip, event)
+        for event in case.of(*sorted(addresses.ANNOUNCE))
+        for iface, ip in addresses.announced_by(event)
+    ]
+    for event in case.of("gloo.connect_debug"):
+        local = event.fields.get("local", "").rsplit("]:", 1)[0].strip("[]")
+        if parse(local) is not None:
+            found.append((case.host(event), "", local, event))
     return found
 
 
@@ -93,8 +85,8 @@ def _virtual(case: Case) -> Fact | None:
 
 
 def _first_choice(event: Event, iface: str) -> bool:
-    first = _PAIR.search(event.text)
-    return first is not None and first["iface"] == iface
+    pairs = addresses.announced_by(event)
+    return bool(pairs) and pairs[0][0] == iface
 
 
 @fact(
@@ -143,16 +135,11 @@ def _same_address(case: Case) -> Fact | None:
         if host and (address := parse(ip)) is not None and not address.is_link_local:
             owners[ip].setdefault(host, event)
     for ip, by_host in sorted(owners.items()):
-        if len(by_host) > 1:
+        names = sorted(by_host, key=len)
+        # A counter glued in front of a name (two writers on one stream) makes no second host.
+        if len([name for name in names if not any(name != other and name.endswith(other) for other in names)]) > 1:
             return Fact(ip, list(by_host.values())[:3])
     return None
-
-
-def _network_of(address: Address) -> str:
-    """Return the network that hosts of one cluster segment usually share: /24 (private /16 for 10.x is too coarse)."""
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network(f"{address}/64", strict=False))
-    return str(ipaddress.ip_network(f"{address}/24", strict=False))
 
 
 @fact("network.disjoint_hosts", "two hosts announced addresses that share no network: the pairs of (host, address)")
@@ -171,10 +158,10 @@ def _disjoint(case: Case) -> Fact | None:
     hosts = sorted(by_host)
     for i, one in enumerate(hosts):
         for two in hosts[i + 1 :]:
-            nets_one = {_network_of(a) for ip in by_host[one] if (a := parse(ip)) is not None}
-            nets_two = {_network_of(a) for ip in by_host[two] if (a := parse(ip)) is not None}
-            odd_one = {ip for ip in by_host[one] if (a := parse(ip)) is not None and _network_of(a) not in nets_two}
-            odd_two = {ip for ip in by_host[two] if (a := parse(ip)) is not None and _network_of(a) not in nets_one}
+            nets_one = {network_of(a) for ip in by_host[one] if (a := parse(ip)) is not None}
+            nets_two = {network_of(a) for ip in by_host[two] if (a := parse(ip)) is not None}
+            odd_one = {ip for ip in by_host[one] if (a := parse(ip)) is not None and network_of(a) not in nets_two}
+            odd_two = {ip for ip in by_host[two] if (a := parse(ip)) is not None and network_of(a) not in nets_one}
             if odd_one and odd_two:
                 first, second = min(odd_one), min(odd_two)
                 return Fact(f"{one} {first}, {two} {second}", [by_host[one][first], by_host[two][second]])
@@ -188,7 +175,7 @@ def _public(case: Case) -> Fact | None:
         address = parse(ip)
         if address is not None and address.is_global:
             found.setdefault(ip, (host or ip, event))
-    networks = {_network_of(a) for ip in found if (a := parse(ip)) is not None}
+    networks = {network_of(a) for ip in found if (a := parse(ip)) is not None}
     if len(networks) > 1:
         return Fact(", ".join(sorted(found)), [event for _, event in found.values()][:3])
     return None
@@ -198,9 +185,9 @@ def _public(case: Case) -> Fact | None:
 def _in_own(case: Case) -> Fact | None:
     for address, event in targets(case):
         host, target = case.host(event), parse(address)
-        own = {_network_of(a) for ip in _by_host(case).get(host or "", set()) if (a := parse(ip)) is not None}
+        own = {network_of(a) for ip in _by_host(case).get(host or "", set()) if (a := parse(ip)) is not None}
         if target is not None and own:
-            return Fact(_network_of(target) in own, [event])
+            return Fact(network_of(target) in own, [event])
     return None
 
 
@@ -235,3 +222,20 @@ def _hosts_in_errors(case: Case) -> Fact | None:
     found = [e for e in case.of("nccl.sock_*", "gloo.*", "nccl.ib_*") if e.role in ("root", "cascade")]
     hosts = sorted({h for e in found if (h := case.host(e)) is not None})
     return Fact(hosts, found[:2]) if hosts else None
+
+
+@fact("rendezvous.odd_world_ranks", "ranks that believe in another number of ranks than the majority")
+def _odd_world(case: Case) -> Fact | None:
+    sizes: dict[int, tuple[int, Event]] = {}
+    for event in case.of("nccl.init_start"):
+        rank, size = event.number("rank"), event.number("nranks")
+        if rank is not None and size is not None:
+            sizes[int(rank)] = (int(size), event)
+    counted = Counter(size for size, _ in sizes.values())
+    if len(counted) < 2:
+        return None
+    common, number = counted.most_common(1)[0]
+    if number * 2 <= len(sizes):
+        return None
+    odd = {rank: event for rank, (size, event) in sizes.items() if size != common}
+    return Fact(sorted(odd), list(odd.values())[:3])

@@ -16,7 +16,8 @@ REPORT = "torchelastic.report"
 EXITS = (
     REPORT, "torchelastic.failed_binary", "torchelastic.failed_fn", "torchelastic.spawn_signal", "torchelastic.report_exitcode",
     "torchelastic.report_signal_text", "slurm.task_signal", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
-    "mpi.signal", "ray.worker_exit_code",
+    "mpi.signal", "ray.worker_exit_code", "deepspeed.exits_return_code", "huggingface.accelerate_called_process",
+    "lightning.child_terminated", "kubernetes.exit_code",
 )  # fmt: skip
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",

@@ -8,13 +8,12 @@ from itertools import pairwise
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-FINISHED = ("training.finished*", "lightning.fit_stopped", "huggingface.train_completed", "ray.job_succeeded",
-            "nccl.comm_teardown_clean", "deepspeed.process_exits_ok")  # fmt: skip
+FINISHED = ("training.finished", "lightning.fit_stopped", "huggingface.train_completed", "deepspeed.process_exits_ok")
 #: A rank that prints one of these leaves its training loop, though it may still wait somewhere.
-LEAVING = (*FINISHED, "training.dataloader_exhausted", "training.early_stop", "training.process_left")
+LEAVING = (*FINISHED, "training.dataloader_exhausted", "training.early_stop")
 SKIPPED = ("training.skip_step",)
 LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
-             "sglang.load_weight_begin", "training.long_task*")  # fmt: skip
+             "sglang.load_weight_begin")  # fmt: skip
 TASK_DONE = ("training.phase_done", "training.checkpoint_saved", "deepspeed.checkpoint_saved", "sglang.load_weight_end")
 ENTERED = ("training.collective_entered",)
 #: After these a process group is taken down: progress of other ranks that comes later is no recovery.
@@ -394,7 +393,7 @@ def _nan(case: Case) -> Fact | None:
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
 def _stalled_engine(case: Case) -> Fact | None:
-    up = case.of("vllm.init_engine", "vllm.core_engine_ready", "vllm.v1_engine_start")
+    up = case.of("vllm.init_engine", "vllm.v1_engine_start")
     if not up or failures(case):
         return None
     last = case.position(up[-1])

@@ -1,0 +1,41 @@
+"""Network addresses in log lines.
+
+Sources: NCCL ``Bootstrap : Using IFACE:IP<port>`` and ``NET/Socket : Using [0]IFACE:IP<port> [1]..`` (bootstrap.cc,
+transport/net_socket.cc); Gloo's connection log, which names its local and remote address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from nccl_triage.events import Event
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: Signatures in which a process announces the interface and address that it uses.
+ANNOUNCE = frozenset({"nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface"})
+_PAIR = re.compile(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%[\w.-]+)?)<\d+>")
+
+
+def parse(text: object) -> Address | None:
+    """Return an address, or None when the text is none (a name, or damaged)."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return ipaddress.ip_address(text.strip("[]").split("%")[0])
+    except ValueError:
+        return None
+
+
+def announced_by(event: Event) -> list[tuple[str, str]]:
+    """Return the (interface, address) pairs that an event announces, in the order of preference."""
+    if event.signature in ANNOUNCE:
+        return [(pair["iface"], pair["ip"]) for pair in _PAIR.finditer(event.text)]
+    return []
+
+
+def network_of(address: Address) -> str:
+    """Return the network that hosts of one segment usually share: /24, or /64 of IPv6."""
+    length = 64 if address.version == 6 else 24
+    return str(ipaddress.ip_network(f"{address}/{length}", strict=False))
