@@ -362,3 +362,41 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
             }
             return [Culprit(int(gpu), case.host(event), None, None, int(gpu), why)]
     return []
+
+
+@method("skipped")
+def _skipped(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that say they left out a step which the others made."""
+    return _ranks(case, "progress.skipped_ranks", "left out a step that the others made", "跳过了其他 rank 执行的一步")
+
+
+@method("duplicate-rank")
+def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that two processes claim."""
+    for event in case.of("nccl.bootstrap_rank_dup"):
+        number = event.number("rank")
+        if number is not None:
+            return [_of_rank(case, int(number), "two processes claim this rank", "两个进程声称是同一个 rank")]
+    return []
+
+
+@method("unnamed-ranks")
+def _unnamed(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that wait for nobody: others gave up waiting for the communicator, these were not there."""
+    waiting = set(case.ranks(case.of("training.collective_deadline")))
+    others = sorted(set(case.identity.ranks) - waiting)
+    if not waiting or not others or len(others) > len(waiting):
+        return []
+    return [_of_rank(case, rank, "was not among the ranks that waited", "不在等待的 rank 之中") for rank in others]
+
+
+@method("stalled-actor")
+def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Where a driver gave up on actors: the rank that shows no progress while others do."""
+    if not case.of("ray.get_timeout"):
+        return []
+    moving = {r for e in case.events if e.role == "progress" and "step" in e.fields and (r := case.rank(e)) is not None}
+    still = sorted(set(case.identity.ranks) - moving)
+    if not moving or not still or len(still) > len(moving):
+        return []
+    return [_of_rank(case, rank, "made no progress while the others did", "其他 rank 有进展时它没有进展") for rank in still]

@@ -49,6 +49,8 @@ def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
     bad = failures(case)
     resumed = bool(case.value("progress.resumed"))
     strong = best is not None and best.confidence >= 0.5
+    if not bad and case.value("progress.finished"):
+        return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
         if case.events and not (best is not None and best.confidence >= NAMED):

@@ -88,7 +88,11 @@ def _tee(match: re.Match[str], context: Context) -> None:
 
 
 def _rank(match: re.Match[str], context: Context) -> None:
-    context.rank = int(match["rank"])
+    if match[0].startswith("[Rank "):
+        # ProcessGroupNCCL's own form: a rank inside the group, not a global one.
+        context.group_rank = int(match["rank"])
+    elif context.rank is None:
+        context.rank = int(match["rank"])
     world = match.groupdict().get("world")
     if world:
         context.world_size = int(world)
