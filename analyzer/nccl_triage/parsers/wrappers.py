@@ -189,7 +189,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             r"\((?P<comp>autoscaler) \+(?:\d+h)?(?:\d+m)?(?:\d+s)?(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?",
             _raylet,
         ),
-        ("torch-rank", "[", r"\[rank(?P<rank>\d{1,6})\](?:: ?|(?= ))", _rank),
+        ("torch-rank", "[", r"\[rank(?P<rank>\d{1,6})\](?:: ?| )", _rank),
         ("rank-of-world", "[", r"\[(?i:rank)[ :=]{1,2}(?P<rank>\d{1,6})(?:/(?P<world>\d+))?\]:? ?", _rank),
         ("torchelastic-tee", "[", r"\[(?!rank)(?P<role>[A-Za-z_][A-Za-z_-]{0,40})(?P<local>\d{1,4})\]:", _tee),
         (
