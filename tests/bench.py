@@ -86,15 +86,22 @@ def main() -> None:
     size = arguments.megabytes * 1_000_000
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
-        sys.stdout.write(f"{arguments.megabytes} MB, median of {arguments.runs} runs; MB/s and the share of grep's speed\n")
+        sys.stdout.write(
+            f"{arguments.megabytes} MB, median of {arguments.runs} runs; MB/s and the share of grep's speed\n"
+        )
         for make in (verbose, storm, quiet):
             path = folder / f"{make.__name__}.log"
             write(path, make(random.Random(7)), size)
             actual = path.stat().st_size / 1e6
             read = timed(path.read_bytes, arguments.runs)
-            grep = timed(lambda p=path: subprocess.run(["grep", "-c", "NCCL", str(p)], capture_output=True, check=False), arguments.runs)
+            grep = timed(
+                lambda p=path: subprocess.run(["grep", "-c", "NCCL", str(p)], capture_output=True, check=False),
+                arguments.runs,
+            )
             triage = timed(
-                lambda p=path: subprocess.run([sys.executable, "-m", "nccl_triage", str(p)], capture_output=True, check=True),
+                lambda p=path: subprocess.run(
+                    [sys.executable, "-m", "nccl_triage", str(p)], capture_output=True, check=True
+                ),
                 arguments.runs,
             )
             sys.stdout.write(

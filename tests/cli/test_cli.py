@@ -155,7 +155,7 @@ def test_report_is_written_beside_the_summary(oom: Path, tmp_path: Path) -> None
     result = run(str(oom), "--report", str(page))
     assert b"gpu-out-of-memory" in result.stdout
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("<!DOCTYPE html>")
+    assert text.lower().startswith("<!doctype html>")
     assert "Content-Security-Policy" in text
     assert "CUDA out of memory" in text
 

@@ -149,9 +149,7 @@ def test_windows_line_ends() -> None:
 
 
 def test_a_progress_bar_gives_its_first_and_last_state() -> None:
-    bars = b"".join(
-        b"\rEpoch 1: %3d%%|####      | %d/100 [00:01<00:09, 9.1it/s]" % (n, n) for n in range(101)
-    )
+    bars = b"".join(b"\rEpoch 1: %3d%%|####      | %d/100 [00:01<00:09, 9.1it/s]" % (n, n) for n in range(101))
     data = b"start\n" + bars + b"\nend\n"
     lines, info = read_lines(data)
     assert [line.number for line in lines] == [1, 2, 2, 3]

@@ -15,7 +15,9 @@ def pieces(body: bytes) -> list[str]:
 
 
 def bar(percent: int, description: str = "step", end: str = "") -> bytes:
-    return f"{description}: {percent:3d}%|###   | {percent}/100 [00:01<00:09,  9.10it/s, loss=0.{percent}]{end}".encode()
+    return (
+        f"{description}: {percent:3d}%|###   | {percent}/100 [00:01<00:09,  9.10it/s, loss=0.{percent}]{end}".encode()
+    )
 
 
 def test_first_and_last_state_of_a_run() -> None:

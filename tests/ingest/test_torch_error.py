@@ -14,9 +14,7 @@ def document(**message: object) -> bytes:
 
 
 def test_the_call_stack_is_shown_and_nothing_else() -> None:
-    data = document(
-        message="RuntimeError: boom", extraInfo={"py_callstack": STACK, "timestamp": "1732357351"}
-    )
+    data = document(message="RuntimeError: boom", extraInfo={"py_callstack": STACK, "timestamp": "1732357351"})
     assert render(data) == STACK.encode()
 
 

@@ -313,16 +313,10 @@ def diagnosed() -> Doc:
         }
 
     doc["timeline"] = []
-    doc["timeline"].append(
-        moment("2024-08-23 21:05:02", None, "launch.start", "context", 3, "torchrun --nnodes 2")
-    )
-    doc["timeline"].append(
-        moment("2024-08-23 21:09:58", 0, "train.step", "progress", 1100, "step 240 loss 1.92")
-    )
+    doc["timeline"].append(moment("2024-08-23 21:05:02", None, "launch.start", "context", 3, "torchrun --nnodes 2"))
+    doc["timeline"].append(moment("2024-08-23 21:09:58", 0, "train.step", "progress", 1100, "step 240 loss 1.92"))
     doc["timeline"].append(moment("2024-08-23 21:10:26", 2, "torch.oom", "root", 1182, OOM_LINE))
-    doc["timeline"].append(
-        moment(None, 2, "python.traceback", "context", 1190, "Traceback (most recent call last):")
-    )
+    doc["timeline"].append(moment(None, 2, "python.traceback", "context", 1190, "Traceback (most recent call last):"))
     for r in (0, 1, 3, 4, 5, 6, 7):
         doc["timeline"].append(
             moment(
@@ -355,13 +349,9 @@ def diagnosed() -> Doc:
 
 def unknown() -> Doc:
     """A failure that three causes could explain."""
-    doc = base(
-        "unknown", "The job timed out, but the log does not say why.", "作业超时，但日志没有说明原因。"
-    )
+    doc = base("unknown", "The job timed out, but the log does not say why.", "作业超时，但日志没有说明原因。")
     check = diagnosed()["diagnoses"][0]["next_check"]
-    line = evidence(
-        "logs/trainer.log", 77, TIMEOUT_LINE.format(r=1), "A time-out, with no cause before it.", "weak"
-    )
+    line = evidence("logs/trainer.log", 77, TIMEOUT_LINE.format(r=1), "A time-out, with no cause before it.", "weak")
     doc["diagnoses"] = [
         diagnosis(
             "rank-divergence",
@@ -372,9 +362,7 @@ def unknown() -> Doc:
             evidence=[line],
             next_check=check,
         ),
-        diagnosis(
-            "straggler", "collective", "One rank was late", "某个 rank 过晚", confidence=0.3, next_check=check
-        ),
+        diagnosis("straggler", "collective", "One rank was late", "某个 rank 过晚", confidence=0.3, next_check=check),
         diagnosis("network-link-fault", "network", "The network broke", "网络中断", confidence=0.2),
     ]
     doc["inputs"][0]["problems"] = ["3 bytes were not UTF-8"]
@@ -383,9 +371,7 @@ def unknown() -> Doc:
 
 def healthy() -> Doc:
     """A run that ended well, with one recovered error."""
-    doc = base(
-        "healthy", "No failure was found: the job went on to its end.", "未发现故障：作业一直运行到结束。"
-    )
+    doc = base("healthy", "No failure was found: the job went on to its end.", "未发现故障：作业一直运行到结束。")
     doc["symptoms"] = [
         {
             "signature": "net.retry",

@@ -200,16 +200,12 @@ def monster() -> dict:
     doc = large(4096)
     wide = "<&\"'\x00" * 1000
     best = doc["diagnoses"][0]
-    best["evidence"] = [
-        {**best["evidence"][0], "line": i + 1, "text": wide, "says": wide} for i in range(500)
-    ]
+    best["evidence"] = [{**best["evidence"][0], "line": i + 1, "text": wide, "says": wide} for i in range(500)]
     best["contributions"] = [{**best["contributions"][0], "says": wide} for _ in range(500)]
     best["fixes"] = [{**best["fixes"][0], "title": wide, "commands": [wide] * 50} for _ in range(50)]
     best["culprits"] *= 500
     doc["diagnoses"] = [{**best, "explanation": wide * 10} for _ in range(9)]
-    doc["excerpts"] = [
-        {"path": wide, "first_line": i * 50 + 1, "lines": [wide] * 50, "marks": []} for i in range(99)
-    ]
+    doc["excerpts"] = [{"path": wide, "first_line": i * 50 + 1, "lines": [wide] * 50, "marks": []} for i in range(99)]
     doc["timeline"] = [{**e, "text": wide, "signature": wide} for e in doc["timeline"]] * 5
     doc["job"]["env"] = {f"{i}{wide}": [wide] * 9 for i in range(600)}
     doc["job"]["hosts"] = [{"name": wide, "addresses": [wide] * 30, "ranks": [i]} for i in range(600)]
@@ -261,8 +257,6 @@ def test_no_template_is_left_over_and_all_lie_where_the_wheel_takes_them():
     used = {"report.html.jinja"}
     for name in names:
         used |= set(
-            re.findall(
-                r'"(_\w+\.\w+\.jinja)"', (resources.reports_dir() / "templates" / name).read_text("utf-8")
-            )
+            re.findall(r'"(_\w+\.\w+\.jinja)"', (resources.reports_dir() / "templates" / name).read_text("utf-8"))
         )
     assert names == used

@@ -27,9 +27,7 @@ def outside_code(text: str) -> str:
 def test_the_report_reads_as_an_issue():
     text = markdown.render(diagnosed(), "en")
     assert text.startswith("## nccl-triage: Rank 2 ran out of GPU memory")
-    assert (
-        "**Root cause:** `gpu-out-of-memory`: A GPU ran out of memory (confidence 0.93, established)" in text
-    )
+    assert "**Root cause:** `gpu-out-of-memory`: A GPU ran out of memory (confidence 0.93, established)" in text
     assert f"```text\n{OOM_LINE}\n```" in text
     assert "   export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in text
     assert "| `torch.watchdog-timeout` | consequence | 7 | 0-1, 3-7 | `logs/trainer.log:1240` |" in text

@@ -18,19 +18,12 @@ def text(doc: dict[str, Any], **how: Any) -> str:
 def test_a_pipe_gets_whole_lines_in_the_order_that_matters():
     shown = text(diagnosed())
     lines = shown.splitlines()
-    assert (
-        lines[0]
-        == "nccl-triage: Rank 2 ran out of GPU memory; 7 other ranks then waited for it and timed out."
-    )
-    assert (
-        lines[1] == "  root cause: gpu-out-of-memory (confidence 0.93, established): A GPU ran out of memory"
-    )
+    assert lines[0] == "nccl-triage: Rank 2 ran out of GPU memory; 7 other ranks then waited for it and timed out."
+    assert lines[1] == "  root cause: gpu-out-of-memory (confidence 0.93, established): A GPU ran out of memory"
     assert lines[2].startswith("  culprit: rank 2 on node-a (gpu 2, pid 4002)")
     assert lines[3] == f"  logs/trainer.log:1182: {OOM_LINE}"
     assert lines[4] == "    decisive: The first error of the job, ten minutes before any time-out."
-    starts = [
-        shown.index(f"\n  {word}") for word in ("fix:", "check:", "or:", "consequences:", "note:", "more:")
-    ]
+    starts = [shown.index(f"\n  {word}") for word in ("fix:", "check:", "or:", "consequences:", "note:", "more:")]
     assert starts == sorted(starts)
     assert lines[-2] == "  more: nccl-triage explain gpu-out-of-memory"
     assert lines[-1] == "  not verified, to confirm: nccl-triage verify logs/trainer.log"

@@ -101,8 +101,10 @@ def main(args: list[str] | None = None) -> NoReturn:
         if reconfigure is not None:
             reconfigure(errors="replace")
     try:
-        code = cli.main(args=args, prog_name="nccl-triage", standalone_mode=False)
-        _leave(code if isinstance(code, int) else errors.EXIT_OK)
+        # Not cli.main(): it answers a closed pipe with exit code 1 before anybody can say 141.
+        with cli.make_context("nccl-triage", sys.argv[1:] if args is None else args) as context:
+            cli.invoke(context)
+        _leave(errors.EXIT_OK)
     except click.exceptions.Exit as exit_:
         _leave(exit_.exit_code)
     except click.UsageError as error:

@@ -50,9 +50,12 @@ def method(name: str) -> Callable[[Method], Method]:
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
     for name in weighed.cause.culprit:
-        found = METHODS[name](case, weighed)
+        found = METHODS[name](case, weighed)[:MAX_CULPRITS]
+        for culprit in found:
+            # A host of which only the address is known goes by its address.
+            culprit.host = culprit.host or culprit.address
         if found:
-            return found[:MAX_CULPRITS]
+            return found
     return []
 
 
@@ -290,7 +293,14 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
         if host and address is not None and not address.is_loopback and not address.is_link_local:
             seen[host] = ip
     why = {"en": "its address shares no network with the other side", "zh": "其地址与对端不在同一网络"}
-    return [Culprit(None, host, ip, None, None, why) for host, ip in sorted(seen.items())][:4] if len(seen) > 1 else []
+    if len(seen) < 2:
+        return []
+    # The side that could not connect first: it is the one that needs another way.
+    complaining = {
+        host for item in weighed.for_items for e in item.events if e.role != "context" and (host := case.host(e))
+    }
+    ordered = sorted(seen.items(), key=lambda pair: (pair[0] not in complaining, pair[0]))
+    return [Culprit(None, host, ip, None, None, why) for host, ip in ordered][:4]
 
 
 @method("lone-host")
@@ -351,9 +361,11 @@ def _named_most(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("named-gpu")
 def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
     """On a single node without rank prefixes: the GPU index that the evidence names, taken for the rank."""
-    if len(case.identity.hosts) > 1 or case.identity.ranks:
+    if len(case.identity.hosts) > 1 or max(case.identity.ranks, default=0) >= 16:
         return []
     for event in _strongest(weighed):
+        if case.rank(event) is not None:
+            return []
         gpu = event.number("gpu") if event.number("gpu") is not None else event.number("device")
         if gpu is not None:
             why = {
@@ -399,4 +411,6 @@ def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     still = sorted(set(case.identity.ranks) - moving)
     if not moving or not still or len(still) > len(moving):
         return []
-    return [_of_rank(case, rank, "made no progress while the others did", "其他 rank 有进展时它没有进展") for rank in still]
+    return [
+        _of_rank(case, rank, "made no progress while the others did", "其他 rank 有进展时它没有进展") for rank in still
+    ]

@@ -255,5 +255,6 @@ _STATES_RANK = frozenset(
         "vllm.world_info",
         "lightning.init_dist",
         "megatron.init_dist",
+        "mpi.btl_connect",
     }
 )

@@ -16,7 +16,6 @@ _VERSION_FIELDS = (
     ("vllm.found_nccl", "version", "nccl"),
     ("vllm.v1_engine_start", "version", "vllm"),
     ("training.torch_version", "version", "torch"),
-    ("torch.version", "version", "torch"),
     ("deepspeed.version", "version", "deepspeed"),
     ("nccl.rccl_version", "version", "rccl"),
     ("nvidia-driver.smi_header", "version", "driver"),

@@ -49,14 +49,14 @@ class Outcome:
         return self.right() or any(cause in self.case.acceptable for cause in self.causes[:3])
 
     def culprit_right(self) -> bool | None:
-        """Whether the first culprit is a labelled one; None when the label names none."""
+        """Whether the first culprit is a labelled rank (or, naming none, a labelled host); None without a label."""
         case = self.case
         if not case.ranks and not case.hosts:
             return None
         if not self.culprits:
             return False
         rank, host = self.culprits[0]
-        if case.ranks:
+        if rank is not None and case.ranks:
             return rank in case.ranks
         return host in case.hosts
 
