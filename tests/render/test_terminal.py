@@ -26,7 +26,7 @@ def test_a_pipe_gets_whole_lines_in_the_order_that_matters():
     starts = [shown.index(f"\n  {word}") for word in ("fix:", "check:", "or:", "consequences:", "note:", "more:")]
     assert starts == sorted(starts)
     assert lines[-2] == "  more: nccl-triage explain gpu-out-of-memory"
-    assert lines[-1] == "  not verified, to confirm: nccl-triage verify logs/trainer.log"
+    assert lines[-1] == "  verification: not verified"
     assert "    $ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in shown
     assert "-0." not in shown
 

@@ -80,19 +80,3 @@ def test_consequences_leave_out_the_culprit():
     assert words.consequence_phrase(doc, "en") == "2 lines are consequences, not causes"
     doc["symptoms"] = []
     assert words.consequence_phrase(doc, "en") == ""
-
-
-@pytest.mark.parametrize(
-    ("paths", "expected"),
-    [
-        (["a.log"], "a.log"),
-        (["my log", "-x"], "'my log' ./-x"),
-        (["-"], "LOG"),
-        (["<stdin>"], "LOG"),
-        ([], "LOG"),
-        (["a", "b", "c", "d"], "LOG"),
-    ],
-)
-def test_verify_command_can_be_pasted(paths, expected):
-    doc = {"inputs": [{"path": path} for path in paths]}
-    assert words.verify_command(doc) == f"nccl-triage verify {expected}"

@@ -6,6 +6,7 @@ used where all sources have them, and otherwise sources stand one after another.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -58,7 +59,7 @@ class Case:
         facts.load_all()
         self.observations = observations
         self.rules = rules
-        self.events = _in_order(observations)
+        self.events, self.order_known = _in_order(observations)
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
         for event in self.events:
@@ -96,6 +97,15 @@ class Case:
         """Return the place of an event in the order of the case."""
         return self._position.get(id(event), len(self.events))
 
+    def scopes(self) -> list[list[Event]]:
+        """Return the events in groups whose order is certain: all together, or source by source."""
+        if self.order_known:
+            return [self.events]
+        by_source: dict[str, list[Event]] = {}
+        for event in self.events:
+            by_source.setdefault(event.source, []).append(event)
+        return [sorted(events, key=lambda e: e.line) for events in by_source.values()]
+
     def rank(self, event: Event) -> int | None:
         """Return the global rank of an event, or None."""
         return self.identity.rank_of(event)
@@ -122,11 +132,12 @@ class Case:
         return default if found is None else found.value
 
 
-def _in_order(observations: Observations) -> list[Event]:
+def _in_order(observations: Observations) -> tuple[list[Event], bool]:
+    """Return the events in order, and whether that order is certain across sources."""
     events = observations.all_events()
     sources = {event.source for event in events}
     if len(sources) <= 1:
-        return events
+        return events, True
     stamped: dict[str, float | None] = {}
     keyed: list[tuple[float, str, int, Event]] = []
     for event in events:
@@ -136,9 +147,11 @@ def _in_order(observations: Observations) -> list[Event]:
             stamped[event.source] = max(time, last) if last is not None else time
         elif time is not None and event.source not in stamped:
             stamped[event.source] = time
-    if any(source not in stamped for source in sources):
-        # A source without any stamp: nothing orders it against the others.
-        return _by_share(events, observations)
+    counts = Counter(event.source for event in events)
+    timed = Counter(event.source for event in events if event.context.time is not None)
+    if any(timed[source] * 2 < counts[source] for source in sources):
+        # A source with few stamps: nothing orders most of its lines against the others.
+        return _by_share(events, observations), False
     current: dict[str, float] = {}
     for event in events:
         time = event.context.time
@@ -151,7 +164,7 @@ def _in_order(observations: Observations) -> list[Event]:
         if value and source not in first:
             first[source] = value
     ordered = sorted(keyed, key=lambda k: (k[0] or first.get(k[1], 0.0), k[1], k[2]))
-    return [event for *_, event in ordered]
+    return [event for *_, event in ordered], True
 
 
 def _by_share(events: list[Event], observations: Observations) -> list[Event]:

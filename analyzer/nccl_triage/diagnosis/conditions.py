@@ -122,7 +122,7 @@ class Conditions:
         names = {event.signature for event in events}
         first = self._case.position(events[0])
         self._note(events[:1])
-        return all(
+        return self._case.order_known and all(
             self._case.position(event) > first
             for event in self._case.events
             if event.role == "cascade" and event.signature not in names

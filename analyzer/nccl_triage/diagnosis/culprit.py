@@ -414,3 +414,9 @@ def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     return [
         _of_rank(case, rank, "made no progress while the others did", "其他 rank 有进展时它没有进展") for rank in still
     ]
+
+
+@method("vanished")
+def _vanished(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks that stopped printing in the middle while the others found their connections closed."""
+    return _ranks(case, "progress.vanished_ranks", "stopped printing without an error", "没有报错就停止输出")

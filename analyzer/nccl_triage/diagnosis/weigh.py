@@ -131,6 +131,8 @@ def _explain_away(case: Case, everything: list[Weighed]) -> None:
 
 def _first_fault(case: Case, everything: list[Weighed]) -> None:
     """Prefer the cause whose root event stands first."""
+    if not case.order_known:
+        return
     placed = [(w.root_position(case), w) for w in everything if w.score > 1.0]
     known = [(position, w) for position, w in placed if position is not None]
     if len({position for position, _ in known}) < 2:

@@ -13,6 +13,7 @@ Open MPI ``--tag-output``, Docker json-file, Kubernetes CRI, vLLM ``logger.py``,
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -398,7 +399,7 @@ class WrapperProfile:
             profile.node, profile.nodes = True, frozenset(nodes)
         numbers = [int(m["rank"]) for line in sample if (m := _MPICH.match(line))]
         if len(numbers) > half:
-            rising = all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+            rising = all(a < b for a, b in itertools.pairwise(numbers))
             profile.number_column = rising and len(numbers) > 2
             profile.rank_column = not rising and len(set(numbers)) <= len(numbers) * 2 // 3
         profile.stern = sum(1 for line in sample if _STERN.match(line)) > max(2, len(sample) * 2 // 3)

@@ -30,7 +30,6 @@ from nccl_triage.render.words import (
     place,
     rank_ranges,
     verification_text,
-    verify_command,
     visible,
     word,
 )
@@ -253,7 +252,6 @@ def _environment() -> Environment:
         say=say,
         total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),
         verification=lambda item: _phrase(verification_text, item),
-        verify_command=verify_command,
         width=charts.WIDTH,
         word=word,
     )

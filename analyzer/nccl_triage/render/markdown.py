@@ -17,7 +17,6 @@ from nccl_triage.render.words import (
     place,
     rank_ranges,
     verification_text,
-    verify_command,
     visible,
     word,
 )
@@ -122,7 +121,7 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
         name = plain(culprit_name(culprit, lang))
         lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
     outcome = verification_text(best, lang)
-    shown = plain(outcome) if outcome else f"{word('not_verified', lang)}: {code(verify_command(document))}"
+    shown = plain(outcome or word("not_verified", lang))
     lines += [f"{_bold('verification', lang)} {shown}", "", plain(pick(best, "explanation", lang)), ""]
     consequences = consequence_phrase(document, lang)
     if consequences:

@@ -24,7 +24,6 @@ from nccl_triage.render.words import (
     pick,
     place,
     verification_text,
-    verify_command,
     visible,
     word,
 )
@@ -217,5 +216,5 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     outcome = verification_text(diagnoses[0], lang) if diagnoses else ""
     page.say(2, word("verification", lang), outcome)
     if causes and not outcome:
-        page.say(2, f"{word('not_verified', lang)}, {word('confirm', lang)}", verify_command(document))
+        page.say(2, word("verification", lang), word("not_verified", lang))
     return "\n".join(page.lines) + "\n"

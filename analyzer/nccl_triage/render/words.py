@@ -7,7 +7,6 @@ characters that reorder or hide text would otherwise act on the terminal or the 
 from __future__ import annotations
 
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -158,8 +157,8 @@ world_size = world size = 总 rank 数
 
 WORDS |= {
     "not_verified_text": Pair(
-        "No experiment has run on GPUs: the verdict rests on the log alone. To confirm or refute it:",
-        "尚未在 GPU 上做实验：结论只依据日志。要证实或推翻它，请运行：",
+        "No experiment has run on GPUs: the verdict rests on the log alone.",
+        "尚未在 GPU 上做实验：结论只依据日志。",
     ),
 }
 
@@ -280,15 +279,6 @@ def consequence_phrase(document: Document, lang: Lang) -> str:
         key = "consequence_one" if len(others) == 1 else "consequence_ranks"
         return word(key, lang).format(n=len(others), ranks=rank_ranges(others))
     return word("consequence_lines", lang).format(n=lines) if lines and not ranks else ""
-
-
-def verify_command(document: Document) -> str:
-    """Return the command that would test the diagnosis on GPUs."""
-    paths = [str(i.get("path") or "") for i in document.get("inputs", [])]
-    if not 0 < len(paths) <= 3 or any(p in ("", "-") or p.startswith("<") for p in paths):
-        return "nccl-triage verify LOG"
-    named = (f"./{p}" if p.startswith("-") else p for p in paths)
-    return "nccl-triage verify " + " ".join(shlex.quote(p) for p in named)
 
 
 def verification_text(diagnosis: Mapping[str, Any], lang: Lang) -> str:

@@ -133,7 +133,7 @@ def _communication_only(case: Case) -> Fact | None:
 @fact("exception.before_cascade", "an application exception stands before every symptom of another rank")
 def _before(case: Case) -> Fact | None:
     found = application_exceptions(case)
-    if not found:
+    if not found or not case.order_known:
         return None
     rank = case.rank(found[0])
     cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE)

@@ -193,13 +193,7 @@ def _in_own(case: Case) -> Fact | None:
 
 @fact("network.data_reached_before", "connections worked before they broke: training or communicators had come up")
 def _worked(case: Case) -> Fact | None:
-    progress = [e for e in case.events if e.role == "progress"]
-    broken = [e for e in case.events if e.role in ("cascade", "root")]
-    if not progress or not broken:
-        return None
-    first_broken = min(case.position(e) for e in broken)
-    before = [e for e in progress if case.position(e) < first_broken]
-    return Fact(len(before) > 0, before[-2:]) if before else None
+    return case.fact("progress.before_failure")
 
 
 @fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")

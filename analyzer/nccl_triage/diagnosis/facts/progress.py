@@ -46,12 +46,13 @@ def _steps(case: Case) -> Fact | None:
 
 @fact("progress.before_failure", "training steps (or their like) stand before the first sign of failure")
 def _before(case: Case) -> Fact | None:
-    found, bad = _progress(case), failures(case)
-    if not found or not bad:
+    before: list[Event] = []
+    if not failures(case):
         return None
-    first = min(case.position(e) for e in bad)
-    before = [e for e in found if case.position(e) < first]
-    return Fact(bool(before), before[-1:])
+    for events in case.scopes():
+        first = next((i for i, e in enumerate(events) if e.role in ("root", "cascade")), None)
+        before += [e for e in events[: first or 0] if e.role == "progress"]
+    return Fact(bool(before), before[-1:]) if _progress(case) else None
 
 
 @fact("progress.resumed", "the job went on after its last error line")
@@ -59,9 +60,16 @@ def _resumed(case: Case) -> Fact | None:
     found, bad = _progress(case), failures(case)
     if not found or not bad:
         return None
-    last = max(case.position(e) for e in bad)
-    after = [e for e in found if case.position(e) > last]
-    finished = any(case.position(e) > last for e in case.of(*FINISHED))
+    after: list[Event] = []
+    for events in case.scopes():
+        # Without a common order every source that shows a failure must have gone on by itself.
+        last = max((i for i, e in enumerate(events) if e.role in ("root", "cascade")), default=None)
+        if last is not None:
+            went_on = [e for e in events[last + 1 :] if e.role == "progress"]
+            if not went_on:
+                return Fact(False, [])
+            after += went_on
+    finished = any(e in after for e in case.of(*FINISHED))
     if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
         return Fact(False, after[:2])
     return Fact(len(after) >= 2 or finished, after[:2])
@@ -268,7 +276,7 @@ def _entered_late(case: Case) -> Fact | None:
         for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
         if case.rank(e) is not None
     ]
-    if not gave_up:
+    if not gave_up or not case.order_known:
         return None
     first = case.position(gave_up[0])
     late: dict[int, Event] = {}
