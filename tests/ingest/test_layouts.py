@@ -167,6 +167,8 @@ def test_array_tasks_steps_and_jobs_are_no_ranks(path: str) -> None:
         ("train_4711_3.out", ["train_4711_3.out", "train_4712_0.out", "train_4713_1.out"], None),
         ("worker-4120.log", ["worker-4120.log", "worker-4133.log"], None),  # pids
         ("0.log", ["0.log", "70000.log"], None),
+        ("0.log", ["0.log", "4711.log"], None),
+        ("5.log", ["4.log", "5.log"], None),
         ("run-3.log", [f"run-{n}.log" for n in range(4)], None),
     ],
 )

@@ -63,6 +63,6 @@ def read(folder: Path) -> list[Case]:
             continue
         try:
             cases.append(_case(orjson.loads(line), folder))
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{index}:{number}: not a labelled case: {error}") from None
     return cases

@@ -25,7 +25,7 @@ def looks_filtered(sample_lines: list[str]) -> bool:
     word in every line by nature: do not ask for sources whose layout says so.
     """
     lines = [line for line in sample_lines if line != "--"]
-    if len(lines) < MIN_LINES or any(not line.strip() or _CONTINUATION.match(line) for line in lines):
+    if len(lines) < MIN_LINES or any(_CONTINUATION.match(line) for line in lines):
         return False
     lowered = [line.lower() for line in lines]
     return any(all(token in line for line in lowered) for token in TOKENS)

@@ -1,0 +1,115 @@
+"""The stuck collective: counters, silence, shapes and arrivals name who is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine.schema import RuleSet
+from scan_helpers import diagnose_text, scan_text
+
+HEAD = "[rank{r}]:[E1206 18:{m:02d}:12.715298746 ProcessGroupNCCL.cpp:607] "
+
+
+def timeout(
+    rank: int, seq: int = 57, op: str = "ALLREDUCE", numel: int = 1024, minute: int = 44, ran: int = 600_031
+) -> str:
+    return (
+        HEAD.format(r=rank, m=minute) + f"[Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=600000) "
+        f"ran for {ran} milliseconds before timing out.\n"
+    )
+
+
+def counters(rank: int, seq: int, enqueued: int, completed: int, guid: str = "0") -> str:
+    return (
+        HEAD.format(r=rank, m=44)
+        + f"[PG ID 0 PG GUID {guid}(default_pg) Rank {rank}]  failure detected by watchdog at work "
+        f"sequence id: {seq} PG status: last enqueued work: {enqueued}, last completed work: {completed}\n"
+    )
+
+
+def case_of(text: str, rules: RuleSet) -> Case:
+    return Case(scan_text(text, rules), rules)
+
+
+def test_the_rank_that_only_observes_is_behind(rules: RuleSet) -> None:
+    text = "".join(timeout(r) + counters(r, 57, 57, 56) for r in (0, 1, 3))
+    text += HEAD.format(r=2, m=44) + (
+        "[PG ID 0 PG GUID 0(default_pg) Rank 2] Observed flight recorder dump signal from another rank via TCPStore.\n"
+    )
+    case = case_of(text, rules)
+    assert case.value("collective.behind_ranks") == [2]
+    assert case.value("collective.seq") == 57
+    diagnosis = diagnose_text(text, rules)
+    assert diagnosis.candidates[0].culprits[0].rank == 2
+
+
+def test_counters_below_the_stuck_number_mean_never_entered(rules: RuleSet) -> None:
+    text = (
+        "".join(timeout(r) + counters(r, 57, 59, 56) for r in (0, 1, 2)) + timeout(3, seq=56) + counters(3, 57, 55, 55)
+    )
+    assert case_of(text, rules).value("collective.behind_ranks") in ([3], None)
+
+
+def test_other_shapes_at_one_number_name_the_minority(rules: RuleSet) -> None:
+    text = "".join(timeout(r) for r in (0, 1, 3)) + timeout(2, numel=512)
+    case = case_of(text, rules)
+    assert case.value("collective.shape_mismatch") == [2]
+    diagnosis = diagnose_text(text, rules)
+    assert diagnosis.cause == "collective-mismatch"
+    assert diagnosis.candidates[0].culprits[0].rank == 2
+
+
+def test_late_arrival_is_line_time_minus_running_time(rules: RuleSet) -> None:
+    # Ranks 0-2 arrived at 18:34, rank 3 at 18:41 and timed out later.
+    text = "".join(timeout(r) for r in (0, 1, 2)) + timeout(3, minute=51)
+    assert case_of(text, rules).value("collective.late_ranks") == [3]
+
+
+def test_nothing_but_time_outs_establishes_nothing(rules: RuleSet) -> None:
+    diagnosis = diagnose_text("".join(timeout(r) for r in range(8)), rules)
+    assert diagnosis.confidence < 0.5
+    assert all(candidate.status == "possible" for candidate in diagnosis.candidates)
+
+
+def test_uninitialised_counters_of_torch_2_3_are_ignored(rules: RuleSet) -> None:
+    text = timeout(7, seq=1) + (
+        "[rank7]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 7] Timeout at NCCL work: 1, last enqueued NCCL work: 1, "
+        "last completed NCCL work: 3452013982.\n"
+    )
+    records = case_of(text, rules).value("collective.stuck")
+    assert records[0].completed is None
+
+
+@pytest.mark.parametrize("guid_ranks", [((7, 1), (5, 0))])
+def test_group_ranks_are_not_global_ranks_when_the_log_says_so(rules: RuleSet, guid_ranks) -> None:
+    text = "".join(
+        f"[rank{rank}]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [PG ID 2 PG GUID 5(mesh_tp) Rank {group}] "
+        "First PG on this rank to signal dumping.\n"
+        for rank, group in guid_ranks
+    )
+    text += "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, "
+    text += "OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800410 milliseconds before timing out.\n"
+    case = case_of(text, rules)
+    event = case.of("torch.watchdog_timeout")[0]
+    assert case.rank(event) is None
+
+
+def test_an_oom_explains_the_time_outs_away(rules: RuleSet) -> None:
+    text = (
+        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 336.00 MiB. GPU 2 has a total capacity of "
+        "79.15 GiB of which 141.25 MiB is free.\n"
+    ) + "".join(timeout(r) for r in (0, 1, 3, 4, 5, 6, 7))
+    diagnosis = diagnose_text(text, rules)
+    assert diagnosis.cause == "gpu-out-of-memory"
+    assert diagnosis.candidates[0].status == "established"
+    assert diagnosis.candidates[0].culprits[0].rank == 2
+    rivals = {c.id: c for c in diagnosis.candidates[1:]}
+    assert all(c.confidence < 0.1 for c in rivals.values())
+
+
+def test_errors_followed_by_progress_are_no_failure(rules: RuleSet) -> None:
+    text = "step 1/20 loss 5.0\n[W socket.cpp:601] [c10d] The client socket has failed to connect to [node-0]:29500 "
+    text += "(errno: 111 - Connection refused).\n" + "".join(f"step {n}/20 loss 4.{n}\n" for n in range(2, 20))
+    assert diagnose_text(text, rules).verdict == "healthy"
