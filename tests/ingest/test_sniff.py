@@ -36,6 +36,11 @@ def _zip() -> bytes:
     return target.getvalue()
 
 
+def _number(_: bytes) -> str:
+    """Name a case by its place: archives hold the time, and all workers must collect the same names."""
+    return "case"
+
+
 TEXT = b"step 1 loss 2.0\n" * 50
 
 
@@ -54,6 +59,7 @@ TEXT = b"step 1 loss 2.0\n" * 50
         bytes(100_000) + TEXT,  # a hole, then text
         gzip.compress(TEXT),
     ],
+    ids=_number,
 )
 def test_text(tmp_path: Path, data: bytes) -> None:
     assert kind_of(tmp_path, data) == "text"
@@ -72,12 +78,13 @@ def test_text(tmp_path: Path, data: bytes) -> None:
         zlib.compress(random.Random(2).randbytes(5000)),
         gzip.compress(random.Random(3).randbytes(5000)),
     ],
+    ids=_number,
 )
 def test_binary(tmp_path: Path, data: bytes) -> None:
     assert kind_of(tmp_path, data) == "binary"
 
 
-@pytest.mark.parametrize("data", [_zip(), _tar(), gzip.compress(_tar()), b"7z\xbc\xaf\x27\x1c\0\4"])
+@pytest.mark.parametrize("data", [_zip(), _tar(), gzip.compress(_tar()), b"7z\xbc\xaf\x27\x1c\0\4"], ids=_number)
 def test_archives(tmp_path: Path, data: bytes) -> None:
     assert kind_of(tmp_path, data) == "archive"
 

@@ -49,7 +49,7 @@ def method(name: str) -> Callable[[Method], Method]:
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
-    for name in weighed.cause.culprit:
+    for name in (*weighed.cause.culprit, *(() if "none" in weighed.cause.culprit else ("evidence-host",))):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
             # A host of which only the address is known goes by its address.
@@ -420,3 +420,11 @@ def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
 def _vanished(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that stopped printing in the middle while the others found their connections closed."""
     return _ranks(case, "progress.vanished_ranks", "stopped printing without an error", "没有报错就停止输出")
+
+
+@method("awaited")
+def _awaited(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks whose id of a new communicator the others waited for."""
+    return _ranks(
+        case, "collective.awaited_ranks", "the others waited in the store for it", "其他 rank 在 store 中等待它"
+    )

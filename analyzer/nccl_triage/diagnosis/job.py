@@ -124,6 +124,11 @@ def headline(diagnosis: Findings) -> dict[str, str]:
                 "zh": "没有故障：日志中的警告之后任务继续运行。",
             }
         return {"en": "No failure found in this log.", "zh": "日志中没有发现故障。"}
+    if not case.events:
+        return {
+            "en": "Nothing in this input is known to nccl-triage: neither a failure nor progress.",
+            "zh": "输入中没有 nccl-triage 认识的内容：既无故障也无进展。",
+        }
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return {
             "en": "The job failed, and this log does not show why.",

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.siblings import (
+    DIGIT,
     END,
     Check,
     Rule,
@@ -31,9 +32,10 @@ from nccl_triage.ingest.siblings import (
 DEPTH = 6
 #: The layout of what is no log although it names a rank.
 FLIGHT_RECORDER = "flight-recorder"
+_DUMP = "trace_rank"
 
 #: Words of a file name that say nothing about its content.
-_NEUTRAL = re.compile(
+_NEUTRAL = (
     r"\d+|of|log|logs|txt|out|err|stdout|stderr|output|console|train|trainer|training|worker|proc|process"
     r"|job|run|slurm|nccl|debug|info|trace|torch|pytorch|torchrun|global|local|rank\d*|pid\d*|ip"
     r"|(?:gpu|cpu|compute)?node\d*|host\d*|gpu\d*|dgx\d*|hgx\d*|nid\d+|cn\d+|srv\d*|server\d*"
@@ -60,8 +62,8 @@ _POD_ROLE = r"(?:master|worker|launcher|head|chief|trainer|ps|replica|node)"
 _POD_HASH = r"[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 
-def _rule(layout: str, pattern: str, check: Check | None = None) -> Rule:
-    return Rule(layout, re.compile(f"(?:^|/){pattern}", re.I), check)
+def _rule(layout: str, needs: str, expression: str, check: Check | None = None) -> Rule:
+    return Rule(layout, needs, f"(?:^|/){expression}", check)
 
 
 def _speaks_for_itself(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
@@ -73,7 +75,7 @@ def _speaks_for_itself(rule: Rule, match: re.Match[str], siblings: Siblings) -> 
     words = [word for word in re.split(r"[._-]+", f"{match['before']}.{match['after']}".lower()) if word]
     if any(re.match(r"lora|adapter|alpha", word) for word in words):
         return False
-    return all(_NEUTRAL.fullmatch(word) for word in words) or siblings_are_ranks(rule, match, siblings)
+    return all(re.fullmatch(_NEUTRAL, word) for word in words) or siblings_are_ranks(rule, match, siblings)
 
 
 def _host_has_number(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool:
@@ -84,68 +86,89 @@ def _host_has_number(rule: Rule, match: re.Match[str], siblings: Siblings) -> bo
 RULES: tuple[Rule, ...] = (
     _rule(
         "torchrun",
+        "attempt_",
         r"attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/(?:(?P<stream>stdout|stderr)\.log|error\.json)$",
     ),
-    _rule("torchrun", r"attempt_(?P<attempt>\d+)/filtered_(?P<stream>stdout|stderr)\.log$"),
-    _rule("ray-worker", r"worker-[0-9a-f]{8,}-[0-9a-f]{4,}-(?P<pid>\d+)\.(?P<stream>out|err)(?:\.\d+)?$"),
-    _rule("ray-core-worker", r"python-core-(?:worker|driver)-[0-9a-f-]+_(?P<pid>\d+)\.log(?:\.\d+)?$"),
-    _rule("ray-raylet", r"raylet\.(?P<stream>out|err)(?:\.\d+)?$"),
-    _rule("ray-gcs", r"gcs_server\.(?P<stream>out|err)(?:\.\d+)?$"),
-    _rule("ray-driver", r"job-driver-[^/]+\.log$"),
+    _rule("torchrun", "attempt_", r"attempt_(?P<attempt>\d+)/filtered_(?P<stream>stdout|stderr)\.log$"),
+    _rule(
+        "ray-worker",
+        "worker-",
+        r"worker-[0-9a-f]{8,}-[0-9a-f]{4,}-(?P<pid>\d+)\.(?P<stream>out|err)(?:\.\d+)?$",
+    ),
+    _rule(
+        "ray-core-worker",
+        "python-core-",
+        r"python-core-(?:worker|driver)-[0-9a-f-]+_(?P<pid>\d+)\.log(?:\.\d+)?$",
+    ),
+    _rule("ray-raylet", "raylet", r"raylet\.(?P<stream>out|err)(?:\.\d+)?$"),
+    _rule("ray-gcs", "gcs_server", r"gcs_server\.(?P<stream>out|err)(?:\.\d+)?$"),
+    _rule("ray-driver", "job-driver-", r"job-driver-[^/]+\.log$"),
     _rule(
         "ray-component",
+        "",
         r"(?:monitor|log_monitor|dashboard(?:_\w+)?|runtime_env_(?:agent|setup-[^/]+)|ray_client_server[^/]*"
         r"|agent-\d+|event_[A-Z_]+)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
     ),
-    _rule(FLIGHT_RECORDER, rf"[^/]*trace_rank_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
-    _rule("kubernetes", r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
-    _rule("kubernetes", r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),
-    _rule("docker", r"[0-9a-f]{64}-json\.log(?:\.\d+)?$"),
-    _rule("rank-file", rf"(?P<before>[^/]*?){_GLOBAL}(?P<after>[^/]*)$", _speaks_for_itself),
-    _rule("rank-folder", rf"(?:global[._-]?)?rank[._-]?{_RANK}/(?:[^/]+/)?[^/]+$"),
-    _rule("slurm", rf"\d{{2,}}_(?:\d+_)?{_RANK}_log\.(?P<stream>out|err)$"),
-    _rule("slurm", r"slurm-\d+(?:_\d+)?(?:\.(?:out|err|log))?$"),
-    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}[._-]{_RANK}{END}"),
-    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}{_EXT}"),
+    _rule(FLIGHT_RECORDER, _DUMP, rf"[^/]*{_DUMP}_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
+    _rule("kubernetes", DIGIT, r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
+    _rule("kubernetes", DIGIT, r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),
+    _rule("docker", "-json.log", r"[0-9a-f]{64}-json\.log(?:\.\d+)?$"),
+    _rule("rank-file", "rank", rf"(?P<before>[^/]*?){_GLOBAL}(?P<after>[^/]*)$", _speaks_for_itself),
+    _rule("rank-folder", "rank", rf"(?:global[._-]?)?rank[._-]?{_RANK}/(?:[^/]+/)?[^/]+$"),
+    _rule("slurm", "_log.", rf"\d{{2,}}_(?:\d+_)?{_RANK}_log\.(?P<stream>out|err)$"),
+    _rule("slurm", "slurm-", r"slurm-\d+(?:_\d+)?(?:\.(?:out|err|log))?$"),
+    _rule("slurm", DIGIT, rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}[._-]{_RANK}{END}"),
+    _rule("slurm", DIGIT, rf"(?:[^/]*?[._-])?{_JOB}[._-]{_KNOWN_HOST}{_EXT}"),
     # A host in front of the number must end with a digit, or the number is the host's own.
-    _rule("slurm", rf"(?:[^/]*?[._-])?{_JOB}[._-]{_HOST}[._-]{_RANK}{END}", siblings_are_ranks),
+    _rule("slurm", DIGIT, rf"(?:[^/]*?[._-])?{_JOB}[._-]{_HOST}[._-]{_RANK}{END}", siblings_are_ranks),
     # Not "4711.0.out": that number is a step.
-    _rule("slurm", rf"{_JOB}[_-]{_RANK}{_EXT}", alone_or_ranks),
-    _rule("slurm", rf"(?!slurm-)(?:[^/]*?[._-])?\d{{3,}}[_-]{_RANK}{_EXT}", siblings_are_ranks),
+    _rule("slurm", DIGIT, rf"{_JOB}[_-]{_RANK}{_EXT}", alone_or_ranks),
+    _rule("slurm", DIGIT, rf"(?!slurm-)(?:[^/]*?[._-])?\d{{3,}}[_-]{_RANK}{_EXT}", siblings_are_ranks),
     _rule(
         "nccl-debug-file",
+        "nccl",
         r"nccl[._-]?(?:(?:debug|log|trace|info|warn)[._-])*(?P<host>[a-z][a-z0-9-]*)"
         rf"[._-](?P<pid>\d{{1,7}}){END}",
         _host_has_number,
     ),
-    _rule("nccl-debug-file", rf"nccl\.(?:(?:debug|log)\.)?(?P<pid>\d{{2,7}}){END}"),
-    _rule("rank-file", rf"worker[._-]?{_RANK}{END}", alone_or_ranks),
-    _rule("rank-file", rf"(?:trainer|task|proc|process)[._-]?{_RANK}{END}", siblings_are_ranks),
-    _rule("rank-file", rf"(?:gpu|cuda|device)[._-]?(?P<local_rank>\d){END}"),
+    _rule("nccl-debug-file", "nccl", rf"nccl\.(?:(?:debug|log)\.)?(?P<pid>\d{{2,7}}){END}"),
+    _rule("rank-file", "worker", rf"worker[._-]?{_RANK}{END}", alone_or_ranks),
+    _rule("rank-file", DIGIT, rf"(?:trainer|task|proc|process)[._-]?{_RANK}{END}", siblings_are_ranks),
+    _rule("rank-file", DIGIT, rf"(?:gpu|cuda|device)[._-]?(?P<local_rank>\d){END}"),
     _rule(
         "kubernetes",
+        "-",
         rf"(?P<host>[a-z0-9][a-z0-9-]*-{_POD_ROLE}-(?:\d+|{_POD_HASH}))(?:[_.][a-z0-9-]+)?{_EXT}",
     ),
-    _rule("kubernetes", rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}"),
-    _rule("rank-file", rf"{_RANK}{_EXT}", siblings_are_ranks),
-    _rule("rank-file", rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", siblings_are_ranks),
-    _rule("rank-file", rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", siblings_are_ranks),
-    _rule("host-file", rf"{_KNOWN_HOST}{_EXT}"),
+    _rule(
+        "kubernetes",
+        "-",
+        rf"(?P<host>[a-z0-9][a-z0-9-]*-[0-9a-f]{{8,10}}-{_POD_HASH})(?:[_.][a-z0-9-]+)?{_EXT}",
+    ),
+    _rule("rank-file", DIGIT, rf"{_RANK}{_EXT}", siblings_are_ranks),
+    _rule("rank-file", DIGIT, rf"(?:log|out|err|stdout|stderr|output)\.{_RANK}$", siblings_are_ranks),
+    _rule("rank-file", DIGIT, rf"{_KNOWN_HOST}[._-]{_RANK}{_EXT}", siblings_are_ranks),
+    _rule("host-file", DIGIT, rf"{_KNOWN_HOST}{_EXT}"),
 )
 
 #: What any layout may have besides.
-DETAILS: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        # Not "timed_out.log".
+DETAILS: tuple[Rule, ...] = (
+    # Not "timed_out.log".
+    Rule(
+        "stream",
+        "",
         r"(?:(?:^|[/._-])(?P<stream>stdout|stderr)|(?:^|[/.])(?P<stream2>out|err))(?:\.(?:log|txt))?$",
-        r"(?:^|[/._-])local[._-]?rank[._-]?(?P<local_rank>\d{1,3})(?!\d)[^/]*$",
-        r"(?:^|[/._-])pid[._-]?(?P<pid>\d+)[^/]*$",
-        rf"(?:^|[/._]){_KNOWN_HOST}[._-](?:global[._-]?|local[._-]?)?rank[._-]?\d[^/]*$",
+    ),
+    Rule("rank", "local", r"(?:^|[/._-])local[._-]?rank[._-]?(?P<local_rank>\d{1,3})(?!\d)[^/]*$"),
+    Rule("pid", "pid", r"(?:^|[/._-])pid[._-]?(?P<pid>\d+)[^/]*$"),
+    Rule("host", "rank", rf"(?:^|[/._]){_KNOWN_HOST}[._-](?:global[._-]?|local[._-]?)?rank[._-]?\d[^/]*$"),
+    Rule(
+        "host",
+        "rank",
         rf"rank[._-]?\d{{1,5}}[._-](?:host[._-]?)?{_KNOWN_HOST}(?:[._-](?P<pid>\d+))?{END}",
-        rf"(?:^|/){_KNOWN_HOST}/",
-        r"(?:^|/)(?:attempt|restart)[._-]?(?P<attempt>\d+)(?:/|[._-])",
-    )
+    ),
+    Rule("host", DIGIT, rf"(?:^|/){_KNOWN_HOST}/"),
+    Rule("attempt", "", r"(?:^|/)(?:attempt|restart)[._-]?(?P<attempt>\d+)(?:/|[._-])"),
 )
 
 _STREAMS = {"out": "stdout", "err": "stderr"}
@@ -161,19 +184,24 @@ def _fill(info: SourceInfo, fields: dict[str, str | None]) -> None:
             setattr(info, name, value if name == "host" else int(value))
 
 
+def is_dump(name: str) -> bool:
+    """Tell whether a file of this name is a dump of torch's flight recorder."""
+    return _DUMP in name and read_path(name).layout == FLIGHT_RECORDER
+
+
 def read_path(path: str, siblings: Siblings | None = None) -> SourceInfo:
     """Return what a path (slashes between its parts) says; ``siblings`` are the files of the same folder."""
     info = SourceInfo(path=path)
     text = strip_compression("/".join(path.split("/")[-DEPTH:]))
     siblings = siblings or Siblings()
     for rule in RULES:
-        match = rule.pattern.search(text)
-        if match and (rule.check is None or rule.check(rule, match, siblings)):
+        match = rule.search(text, siblings)
+        if match:
             info.layout = rule.layout
             _fill(info, match.groupdict())
             break
     for detail in DETAILS:
-        match = detail.search(text)
+        match = detail.search(text, siblings)
         if match:
             _fill(info, match.groupdict())
     return info

@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
+#: Stands for any digit in ``Rule.needs``.
+DIGIT = "#"
 _COMPRESSED = re.compile(r"\.(?:gz|zst|zstd|xz|bz2)$", re.I)
 #: Endings of logs, any number of them: ``rank0.err.log``.
 END = r"(?:[._-](?:log|txt|out|err|stdout|stderr|output|error))*$"
@@ -31,14 +34,15 @@ class Siblings:
 
     def numbers(self, rule: Rule, match: re.Match[str]) -> set[int]:
         """Return the ranks in the names that differ from the matched one in nothing else."""
-        known = self._numbers.get(rule.pattern.pattern)
+        known = self._numbers.get(rule.expression)
         if known is None:
             known = {}
+            pattern = rule.pattern
             for name in self._names:
-                found = rule.pattern.search(name)
+                found = pattern.search(name)
                 if found:
                     known.setdefault(_skeleton(found), set()).add(int(found["rank"]))
-            self._numbers[rule.pattern.pattern] = known
+            self._numbers[rule.expression] = known
         return known.get(_skeleton(match), set()) | {int(match["rank"])}
 
 
@@ -47,11 +51,38 @@ Check = Callable[["Rule", "re.Match[str]", Siblings], bool]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A layout and the path that shows it; ``check`` may ask the other files of the folder."""
+    """A layout and the path that shows it.
+
+    ``needs`` is text without which the rule cannot match, or ``DIGIT``: patterns take half a millisecond each to
+    compile, and most names need few of them. ``check`` may ask the other files of the folder.
+    """
 
     layout: str
-    pattern: re.Pattern[str]
+    needs: str
+    expression: str
     check: Check | None = None
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression."""
+        return _compiled(self.expression)
+
+    def search(self, path: str, siblings: Siblings) -> re.Match[str] | None:
+        """Return the match when the rule holds for the path."""
+        if self.needs == DIGIT:
+            if not any(letter.isdigit() for letter in path):
+                return None
+        elif self.needs not in path.lower():
+            return None
+        match = self.pattern.search(path)
+        if match is None or (self.check is not None and not self.check(self, match, siblings)):
+            return None
+        return match
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.I)
 
 
 def _skeleton(match: re.Match[str]) -> str:

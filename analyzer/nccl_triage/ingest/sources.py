@@ -137,7 +137,7 @@ class _Finder:
             self.notes.skipped(path, "a pipe, socket or device")
 
     def _is_log(self, path: Path, *, named: bool) -> bool:
-        if layouts.read_path(path.name).layout == layouts.FLIGHT_RECORDER:
+        if layouts.is_dump(path.name):
             self.notes.skipped(path, "dumps of the flight recorder, not logs")
             return False
         ending = Path(strip_compression(path.name)).suffix.lower()

@@ -196,7 +196,8 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         (
             "mpi-tag",
             "[",
-            r"\[(?:[\w.@-]*@)?\d+,(?P<rank>\d+)\]<(?P<stream>stdout|stderr|stddiag)>: ?",
+            # Open MPI: [job,rank]<stream>:  Horovod: [rank]<stream>:
+            r"\[(?:(?:[\w.@-]*@)?\d+,)?(?P<rank>\d+)\]<(?P<stream>stdout|stderr|stddiag)>: ?",
             _mpi_tag,
         ),
         ("mpi-host", "[", r"\[(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d+)\] (?=\S)", _mpi_host),

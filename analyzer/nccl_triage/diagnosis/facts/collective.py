@@ -30,6 +30,8 @@ OBSERVED = (
     "torch.received_dump_signal_24",
     "torch.received_global_timeout_23",
 )
+ID_WAIT = ("torch.uniqueid_get_failed",)
+_MILLISECONDS = re.compile(r"after (\d+) ?ms")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
 #: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
@@ -74,7 +76,9 @@ class Stuck:
 
 def time_outs(case: Case) -> list[Event]:
     """Return the lines by which ranks gave up waiting for a collective, set-up of a communicator left out."""
-    return [e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()]
+    waits = [e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()]
+    # The first collective of a group waits in the store for the id that its first rank makes.
+    return waits + [e for e in case.of(*ID_WAIT) if "imeout" in e.fields.get("error", "")]
 
 
 def _integer(event: Event, *names: str) -> int | None:
@@ -178,7 +182,20 @@ def _timeout(case: Case) -> Fact | None:
         value = event.number("timeout_ms")
         if value is not None:
             return Fact(int(value), [event])
+    for event in case.of(*ID_WAIT):
+        error = event.fields.get("error", "")
+        stated = _MILLISECONDS.search(error)
+        if stated or "imeout" in error:
+            # "Socket Timeout" states no number: 30 minutes was the default of the releases that print it.
+            return Fact(int(stated[1]) if stated else 1_800_000, [event])
     return None
+
+
+@fact("collective.awaited_ranks", "ranks whose id of a new communicator the others waited for in the store")
+def _awaited(case: Case) -> Fact | None:
+    events = [e for e in case.of(*ID_WAIT) if "imeout" in e.fields.get("error", "")]
+    ranks = sorted({int(n) for e in events if (n := e.number("src_rank")) is not None} - set(case.ranks(events)))
+    return Fact(ranks, events[:2]) if ranks else None
 
 
 @fact("collective.early", "the stuck operation is among the first of its group (sequence number 3 or less)")

@@ -405,5 +405,10 @@ def _stalled_engine(case: Case) -> Fact | None:
     if not up or failures(case):
         return None
     last = case.position(up[-1])
-    after = [e for e in _progress(case) if case.position(e) > last and not e.signature.startswith("vllm.")]
+    served = ("vllm.server_ready", "vllm.stats", "vllm.stats_idle")
+    after = [
+        e
+        for e in [*_progress(case), *case.of(*served)]
+        if case.position(e) > last and (e.signature in served or not e.signature.startswith("vllm."))
+    ]
     return Fact(not after, up[-2:])
