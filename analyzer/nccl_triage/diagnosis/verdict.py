@@ -15,7 +15,7 @@ from nccl_triage.events import Observations
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
 #: A cause below this confidence is not worth naming as the verdict.
-NAMED = 0.28
+NAMED = 0.2
 ESTABLISHED = 0.8
 SUPPORTED = 0.55
 #: Rivals within this share of the first keep it from being more than possible.

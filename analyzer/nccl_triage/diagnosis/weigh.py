@@ -18,9 +18,9 @@ from nccl_triage.engine.schema import Cause, Evidence
 from nccl_triage.events import Event
 
 #: Score of "none of the known causes": what evidence has to beat.
-UNKNOWN_SCORE = 2.2
+UNKNOWN_SCORE = 1.8
 #: Softmax temperature, fitted on labelled cases (``make evaluate`` prints the calibration error).
-TEMPERATURE = 1.0
+TEMPERATURE = 0.65
 #: How much the n-th strongest item of a cause counts.
 _DIMINISH = (1.0, 0.6, 0.4, 0.25, 0.15)
 #: What is left of evidence that another cause's cascade explains.
