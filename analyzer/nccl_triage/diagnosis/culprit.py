@@ -428,3 +428,20 @@ def _awaited(case: Case, weighed: Weighed) -> list[Culprit]:
     return _ranks(
         case, "collective.awaited_ranks", "the others waited in the store for it", "其他 rank 在 store 中等待它"
     )
+
+
+@method("main-rank")
+def _main_rank(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Rank 0, where the others timed out during long work that no line ties to a rank and rank 0 did not."""
+    timed_out = case.value("collective.timed_out_ranks") or []
+    unnamed = case.value("progress.long_task_ranks") == [-1] or case.value("progress.long_bar")
+    if not timed_out or 0 in timed_out or not unnamed:
+        return []
+    return [
+        _of_rank(
+            case,
+            0,
+            "long work without a rank prefix was under way, and rank 0 is not among those that timed out",
+            "有未注明 rank 的耗时工作在进行，而 rank 0 不在超时的 rank 之中",
+        )
+    ]

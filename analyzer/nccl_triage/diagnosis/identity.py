@@ -65,6 +65,7 @@ class Identity:
             (n for event in self._events if (n := _int(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
             default=0,
         )
+        self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
         self._collect_samples()
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
@@ -193,7 +194,7 @@ class Identity:
         context = event.context
         if context.program != "nccl" or context.gpu is None or context.gpu < 0 or len(self.hosts) != 1:
             return None
-        if self._by_pid or any(len(pids) > 1 for pids in self._gpu_pids.values()):
+        if self._states_ranks or any(len(pids) > 1 for pids in self._gpu_pids.values()):
             return None
         return context.gpu
 
