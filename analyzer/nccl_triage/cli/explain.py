@@ -51,6 +51,7 @@ def command(name: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> 
 def _cause(cause: object, language: str) -> str:
     from nccl_triage.diagnosis.texts import strip
     from nccl_triage.engine.schema import Cause
+    from nccl_triage.render.words import prompt
 
     if not isinstance(cause, Cause):
         raise TypeError(cause)
@@ -63,7 +64,7 @@ def _cause(cause: object, language: str) -> str:
     lines += ["", f"{words['fix']}:"]
     for fix in cause.fixes:
         lines.append(f"  - {strip(fix.title[language])}")
-        lines += [f"      $ {command}" for command in fix.commands]
+        lines += [f"      {prompt(command)}{command}" for command in fix.commands]
         lines += [f"      export {variable}={value}" for variable, value in fix.env.items()]
         if fix.caution:
             lines.append(f"      {words['caution']}: {strip(fix.caution[language])}")
@@ -71,7 +72,7 @@ def _cause(cause: object, language: str) -> str:
     if check is not None:
         lines += ["", f"{words['check']}: {strip(check.what[language])}"]
         if check.command:
-            lines.append(f"  $ {check.command}")
+            lines.append(f"  {prompt(check.command)}{check.command}")
         lines += [
             f"  {words['yes']}: {strip(check.if_yes[language])}",
             f"  {words['no']}: {strip(check.if_no[language])}",

@@ -19,6 +19,10 @@ from nccl_triage.events import Event
 
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
+#: Lines in which Ray names the process of an actor or task that died.
+DEAD_ACTOR = (
+    "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -78,9 +82,19 @@ def _dead_rank(case: Case, event: Event) -> int | None:
     return case.identity.rank_of_pid(int(pid), case.host(event)) if pid.isdigit() else None
 
 
+def _sole_failing_rank(case: Case) -> int | None:
+    """Return the only rank that fails, where one process at most fails without naming its rank: then they are one."""
+    failed = [event for event in case.events if event.role in ("root", "cascade")]
+    ranks = set(case.ranks(failed))
+    pids = {event.context.pid for event in failed if case.rank(event) is None}
+    return ranks.pop() if len(ranks) == 1 and len(pids) == 1 and None not in pids else None
+
+
 def _of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
     rank = _dead_rank(case, event)
     rank = rank if rank is not None else case.rank(event)
+    if rank is None and event.context.pid is not None and event.role != "context":
+        rank = _sole_failing_rank(case)
     if rank is not None:
         found = _of_rank(case, rank, en, zh)
         found.host = found.host or case.host(event)
@@ -331,7 +345,7 @@ def _odd_world(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("dead-actor")
 def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     """The Ray actor that Ray reports dead, by its pid."""
-    for event in case.of("ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed"):
+    for event in case.of(*DEAD_ACTOR):
         pid = re.search(r"\bpid[:=] ?(\d+)|PID: (\d+)", event.text)
         if pid is None:
             continue
@@ -340,8 +354,20 @@ def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
         why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
         if rank is not None:
             return [_of_rank(case, rank, why["en"], why["zh"])]
-        return [Culprit(None, case.host(event), event.fields.get("address"), number, None, why)]
+        address = event.fields.get("address")
+        host = case.identity.host_of_address(address) if address else case.host(event)
+        return [Culprit(None, host, address, number, None, why)]
     return []
+
+
+@method("lost-node")
+def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The Ray nodes that stopped because they were declared dead (they print it themselves), then those the GCS names."""
+    why = {"en": "its raylet stopped after it was declared dead", "zh": "它的 raylet 被宣告死亡后自行退出"}
+    own = [e for e in case.of("ray.raylet_marked_dead_self") if case.host(e) is not None]
+    found = {case.host(e): Culprit(None, case.host(e), e.context.address, None, None, why) for e in own}
+    named = _named_host(case, weighed) if found else []
+    return [*found.values(), *(culprit for culprit in named if culprit.host not in found)]
 
 
 @method("named-most")

@@ -53,7 +53,8 @@ def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
-        if case.events and not (best is not None and best.confidence >= NAMED):
+        looked_into = case.value("stacks.dumped")
+        if case.events and not looked_into and not (best is not None and best.confidence >= NAMED):
             return "healthy"
     elif resumed and not _fatal(case, best):
         return "healthy"

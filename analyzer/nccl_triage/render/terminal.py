@@ -23,6 +23,7 @@ from nccl_triage.render.words import (
     cut,
     pick,
     place,
+    prompt,
     verification_text,
     visible,
     word,
@@ -73,9 +74,7 @@ class _Page:
     def command(self, indent: int, text: str) -> None:
         """Add a command, never folded: it is there to be copied."""
         for line in text.splitlines():
-            # A comment or a batch directive is there to be read, not to be run.
-            prompt = "" if line.startswith("#") else "$ "
-            self.lines.append(" " * indent + prompt + self.style(visible(line), fg="green"))
+            self.lines.append(" " * indent + prompt(line) + self.style(visible(line), fg="green"))
 
     def evidence(self, indent: int, item: Mapping[str, Any]) -> None:
         """Add ``path:line: text`` for each line of one piece of evidence, and what it says."""

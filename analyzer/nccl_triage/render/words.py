@@ -203,6 +203,11 @@ def visible(value: object, limit: int = 4000) -> str:
     return f"{text} ..[+{left_out}]" if left_out > 0 else text
 
 
+def prompt(command: str) -> str:
+    """Return what stands before a command: a comment or a batch directive is there to be read, not to be run."""
+    return "" if command.startswith("#") else "$ "
+
+
 def columns(text: str) -> int:
     """Return how many terminal columns a text takes."""
     if text.isascii():
