@@ -8,7 +8,7 @@ import pytest
 
 from nccl_triage.engine import check
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.engine.suite import check_all, check_healthy
+from nccl_triage.evaluation.suite import check_all, check_healthy
 
 ROOT = Path(__file__).parents[2]
 CAUSES = {

@@ -75,7 +75,7 @@ def test(ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...
     FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
     """
     from nccl_triage.engine import load
-    from nccl_triage.engine.suite import check_all
+    from nccl_triage.evaluation.suite import check_all
 
     try:
         rules = load.load(folders)
