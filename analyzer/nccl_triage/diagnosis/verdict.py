@@ -41,7 +41,8 @@ def diagnose_observations(observations: Observations, rules: RuleSet) -> Diagnos
         for index, item in enumerate(shown):
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
             candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
-    return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=_notes(case))
+    notes = _notes(case, verdict)
+    return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
 
 
 def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
@@ -79,8 +80,17 @@ def _status(item: Weighed, rival: float) -> Status:
     return "possible"
 
 
-def _notes(case: Case) -> list[dict[str, str]]:
+def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes = [{"en": note, "zh": note} for note in case.observations.notes]
+    if verdict == "healthy" and not case.value("progress.finished"):
+        # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
+        notes.append(
+            {
+                "en": "The log does not say that the job finished. If it hangs now, its log cannot show why: take "
+                "py-spy dump --pid PID of every rank, and look for the one that stands elsewhere.",
+                "zh": "日志没有表明作业已结束。若作业此刻卡住，仅凭日志看不出原因：请对每个 rank 执行 py-spy dump --pid PID，找出停在别处的那个。",
+            }
+        )
     if case.value("job.filtered"):
         notes.append(
             {
