@@ -23,6 +23,10 @@ SNIFF_LINES = 400
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
+#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
+SPEAKER_LINES = 40
+#: Signature of a line that shows nothing but which rank printed it.
+SPEAKER = "line.speaker"
 
 
 class TextLine(Protocol):
@@ -93,6 +97,8 @@ class _SourceScan:
         for index, line in enumerate(batch):
             signatures = candidates.get(index)
             if signatures is None and not self._needs_parsers(line.text):
+                if index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES:
+                    self._speaker(line)
                 continue
             self._line(line, signatures or [])
         for first, joined, signatures in joined_candidates(texts, self._prefilter, self._profile):
@@ -111,6 +117,14 @@ class _SourceScan:
             or any(parser.is_open() for parser in self._parsers)
             or any(opener in text for opener in self._openers)
         )
+
+    def _speaker(self, line: TextLine) -> None:
+        """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
+        peeled = peel(line.text, self._profile or WrapperProfile())
+        self._complete(peeled)
+        if peeled.context.rank is not None and peeled.text:
+            text = peeled.text[:MAX_TEXT]
+            self._result.add(Event(SPEAKER, self._info.path, line.number, text, peeled.context), ())
 
     def _line(self, line: TextLine, signatures: list[Signature]) -> None:
         peeled = peel(line.text, self._profile or WrapperProfile())
