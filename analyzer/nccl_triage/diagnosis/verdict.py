@@ -54,7 +54,7 @@ def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
-        looked_into = case.value("stacks.dumped")
+        looked_into = case.value("stacks.dumped") or case.value("exception.without_end")
         if case.events and not looked_into and not (best is not None and best.confidence >= NAMED):
             return "healthy"
     elif resumed and not _fatal(case, best):

@@ -88,6 +88,10 @@ def _tee(match: re.Match[str], context: Context) -> None:
     context.local_rank = int(match["local"])
 
 
+def _similar(match: re.Match[str], context: Context) -> None:
+    context.repeated = int(match["n"]) - 1
+
+
 def _rank(match: re.Match[str], context: Context) -> None:
     if match[0].startswith("[Rank "):
         # ProcessGroupNCCL's own form: a rank inside the group, not a global one.
@@ -190,6 +194,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             r"\((?P<comp>autoscaler) \+(?:\d+h)?(?:\d+m)?(?:\d+s)?(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?",
             _raylet,
         ),
+        ("monarch", "[", r"\[(?P<n>[1-9]\d{0,5}) similar log lines\] ", _similar),
         ("torch-rank", "[", r"\[rank(?P<rank>\d{1,6})\](?:: ?| )", _rank),
         ("rank-of-world", "[", r"\[(?i:rank)[ :=]{1,2}(?P<rank>\d{1,6})(?:/(?P<world>\d+))?\]:? ?", _rank),
         ("torchelastic-tee", "[", r"\[(?!rank)(?P<role>[A-Za-z_][A-Za-z_-]{0,40})(?P<local>\d{1,4})\]:", _tee),

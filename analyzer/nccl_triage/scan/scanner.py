@@ -16,7 +16,7 @@ from nccl_triage.parsers import STATEFUL, headers, times
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan.prefilter import Prefilter, make_prefilter
-from nccl_triage.scan.unwrap import joined_candidates
+from nccl_triage.scan.unwrap import MAX_PARTS, joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses.
 SNIFF_LINES = 400
@@ -151,7 +151,8 @@ class _SourceScan:
         peeled = peel(joined, self._profile or WrapperProfile())
         self._complete(peeled)
         for signature, fields in match.matches(signatures, peeled.text, joined):
-            if not any(e.line == line.number for e in self._result.events(signature.id)):
+            own = range(line.number, line.number + MAX_PARTS)
+            if not any(e.line in own for e in self._result.events(signature.id)):
                 self._add(signature, fields, peeled, line.number)
 
     def _complete(self, peeled: Peeled) -> None:

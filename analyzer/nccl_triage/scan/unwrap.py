@@ -17,7 +17,8 @@ from nccl_triage.scan.prefilter import Prefilter
 MIN_WIDTH, MAX_WIDTH = 60, 220
 #: Batches longer than this are no paste.
 MAX_LINES = 1500
-_MAX_PARTS = 4
+#: Neighbouring lines joined at most.
+MAX_PARTS = 4
 
 
 def _break_width(lines: Sequence[str]) -> int | None:
@@ -53,7 +54,7 @@ def joined_candidates(
             continue
         parts = [lines[index]]
         while (
-            len(parts) < _MAX_PARTS
+            len(parts) < MAX_PARTS
             and index + len(parts) < len(lines)
             and len(parts[-1]) >= width - 14
             and _continues(lines[index + len(parts)], profile)

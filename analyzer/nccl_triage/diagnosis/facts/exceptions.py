@@ -109,6 +109,18 @@ def _all_ranks(case: Case) -> Fact | None:
     return Fact(len(ranks) > 1 and ranks >= known, found[:2])
 
 
+@fact(
+    "exception.without_end", "a Python traceback or a frame of one stands after all progress, and no exception follows"
+)
+def _without_end(case: Case) -> Fact | None:
+    found = case.of("python.traceback_start", "python.frame")
+    if not found or exceptions_of(case):
+        return None
+    last = max((case.position(e) for e in case.events if e.role == "progress"), default=-1)
+    after = [event for event in found if case.position(event) > last]
+    return Fact(True, after[:2]) if after else None
+
+
 @fact("exception.user_frame", "the innermost frame of the user's own code in the first application exception")
 def _frame(case: Case) -> Fact | None:
     for event in application_exceptions(case)[:1]:

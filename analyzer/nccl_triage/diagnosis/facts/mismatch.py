@@ -15,7 +15,11 @@ from nccl_triage.events import Event
 
 FINGERPRINT = ("torch.collective_mismatch",)
 SIZE = ("gloo.enforce_size",)
+#: Collectives in which every rank must bring a tensor of the same shape.
+_SAME_SHAPE = ("ALLREDUCE", "BROADCAST", "REDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 CALLS = ("nccl.coll_call",)
+#: Logged by every rank before each collective at TORCH_CPP_LOG_LEVEL=INFO.
+RUNNING = ("torch.collective_fingerprint",)
 
 
 @fact("mismatch.named_ranks", "the ranks that fingerprint comparisons name as running another collective")
@@ -71,9 +75,32 @@ def _rank_or_device(case: Case, event: Event) -> int | None:
     return rank if rank is not None else event.context.gpu
 
 
+@fact("mismatch.fingerprint_ranks", "the rank whose own last fingerprint differs from that of all others at one number")
+def _own_fingerprints(case: Case) -> Fact | None:
+    last: dict[int, tuple[str, tuple[str | None, ...], Event]] = {}
+    for event in case.of(*RUNNING):
+        rank, seq = case.rank(event), event.fields.get("seq")
+        if rank is not None and seq is not None and "Running collective:" in event.text:
+            shape = (event.fields.get("op"), event.fields.get("shape"), event.fields.get("dtype"))
+            last[rank] = (seq, shape, event)
+    shapes = Counter(shape for _, shape, _ in last.values())
+    if len({seq for seq, _, _ in last.values()}) != 1 or len(shapes) != 2:
+        return None  # the lines do not name their process group: ranks of several groups must not be compared
+    (common, number), (other, one) = shapes.most_common(2)
+    if one != 1 or number < 2 or (common[0] == other[0] and common[0] not in _SAME_SHAPE):
+        return None
+    odd = next(rank for rank, (_, shape, _) in last.items() if shape == other)
+    return Fact([odd], [last[odd][2], *(e for rank, (_, _, e) in last.items() if rank != odd)][:3])
+
+
 @fact("mismatch.culprit_ranks", "the ranks that run another collective than the majority, by the best witness")
 def _culprits(case: Case) -> Fact | None:
-    for name in ("mismatch.named_ranks", "mismatch.call_ranks", "collective.shape_mismatch"):
+    for name in (
+        "mismatch.named_ranks",
+        "mismatch.fingerprint_ranks",
+        "mismatch.call_ranks",
+        "collective.shape_mismatch",
+    ):
         found = case.fact(name)
         if found is not None and found.value and found.value != [-1]:
             return found
@@ -144,7 +171,7 @@ def _any(case: Case) -> Fact | None:
     events = case.of(*FINGERPRINT, *SIZE)
     if events:
         return Fact(True, events[:4])
-    for name in ("mismatch.call_ranks", "collective.shape_mismatch"):
+    for name in ("mismatch.fingerprint_ranks", "mismatch.call_ranks", "collective.shape_mismatch"):
         found = case.fact(name)
         if found is not None:
             return Fact(True, found.events)

@@ -128,6 +128,21 @@ def _target_bridge(case: Case) -> Fact | None:
     return Fact(True, found[:3]) if found else None
 
 
+@fact(
+    "network.target_virtual",
+    "connections failed to an address of a container bridge or veth interface that a process announced among its own",
+)
+def _target_virtual(case: Case) -> Fact | None:
+    virtual = {
+        network_of(a): e for _, i, ip, e in announced(case) if _VIRTUAL.match(i) and (a := parse(ip)) is not None
+    }
+    for address, event in targets(case):
+        parsed = parse(address)
+        if parsed is not None and (known := virtual.get(network_of(parsed))) is not None:
+            return Fact(address, [event, known])
+    return None
+
+
 @fact("network.same_address", "two hosts announced the same address: each reaches only itself there")
 def _same_address(case: Case) -> Fact | None:
     owners: dict[str, dict[str, Event]] = defaultdict(dict)

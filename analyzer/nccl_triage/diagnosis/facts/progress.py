@@ -390,7 +390,30 @@ def _init_missing(case: Case) -> Fact | None:
         return None
     size = max(sizes)
     missing = sorted(set(range(size)) - ranks)
-    return Fact(missing, started[:2]) if missing and size <= 65_536 else None
+    # A log of a few ranks of many is a part of the job's output, and says nothing about the others.
+    if not missing or len(missing) > 2 * len(ranks) or size > 65_536:
+        return None
+    return Fact(missing, started[:2])
+
+
+@fact(
+    "progress.p2p_off_helped",
+    "a run whose GPUs talked over P2P failed or was stopped, and a later one with NCCL_P2P_DISABLE=1 did not",
+)
+def _p2p_off(case: Case) -> Fact | None:
+    off = [
+        e
+        for e in case.of("nccl.env_setting")
+        if e.fields.get("name") == "NCCL_P2P_DISABLE" and e.fields.get("value") == "1"
+    ]
+    over = [e for e in case.of("nccl.channel_via_net") if e.fields.get("transport") == "P2P"]
+    if not off or not over or not case.order_known or case.position(over[0]) > case.position(off[0]):
+        return None
+    bad = [case.position(e) for e in failures(case)]
+    failed = [place for place in bad if case.position(over[0]) < place < case.position(off[0])]
+    if not failed or max(bad) > case.position(off[0]):
+        return None
+    return Fact(True, [over[0], off[0]])
 
 
 @fact("progress.loss_nan", "a loss or gradient norm became NaN or infinite")
