@@ -86,3 +86,23 @@ def test_one_host_alone_is_never_two_networks(rules: RuleSet) -> None:
     )
     case = Case(scan_text(text, rules), rules)
     assert case.value("network.disjoint_hosts") is None
+
+
+def test_a_bridge_among_the_announced_interfaces_is_no_way_to_other_hosts(rules: RuleSet) -> None:
+    using = "{}:100:100 [0] NCCL INFO NET/Socket : Using [0]bond0:192.168.1.{}<0> [1]br-0a1c77d2e9b4:172.21.0.1<0>\n"
+    refused = "a:100:101 [0] misc/socket.cc:455 NCCL WARN Net : Connect to {}<43211> failed : Connection refused\n"
+    diagnosis = diagnose_text(using.format("a", 5) + using.format("b", 6) + refused.format("172.21.0.1"), rules)
+    assert diagnosis.cause == "network-wrong-interface"
+    case = Case(scan_text(using.format("a", 5) + using.format("b", 6) + refused.format("192.168.1.6"), rules), rules)
+    assert case.value("network.target_virtual") is None
+
+
+def test_hosts_that_selected_different_networks_cannot_meet(rules: RuleSet) -> None:
+    text = "".join(
+        bootstrap(host, f"10.3.1.{rank}")
+        + f"{host}:100:101 [0] NCCL INFO Using network {name}\n"
+        + f"{host}:100:101 [0] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 19000 commId 0x6d - Init START\n"
+        for rank, (host, name) in enumerate([("a", "IB"), ("b", "IBext_v8")])
+    )
+    assert diagnose_text(text, rules).cause == "network-plugin"
+    assert diagnose_text(text.replace("IBext_v8", "IB"), rules).cause != "network-plugin"

@@ -113,3 +113,37 @@ def test_errors_followed_by_progress_are_no_failure(rules: RuleSet) -> None:
     text = "step 1/20 loss 5.0\n[W socket.cpp:601] [c10d] The client socket has failed to connect to [node-0]:29500 "
     text += "(errno: 111 - Connection refused).\n" + "".join(f"step {n}/20 loss 4.{n}\n" for n in range(2, 20))
     assert diagnose_text(text, rules).verdict == "healthy"
+
+
+def running(rank: int, shape: str, op: str = "ALLREDUCE", seq: int = 38) -> str:
+    return (
+        f"[rank{rank}]:[I1020 08:12:41.923985894 ProcessGroupWrapper.cpp:587] [Rank {rank}] Running collective: "
+        f"CollectiveFingerPrint(SequenceNumber={seq}, OpType={op}, TensorShape=[{shape}], TensorDtypes=Float, "
+        "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda))\n"
+    )
+
+
+def test_the_odd_fingerprint_names_its_rank(rules: RuleSet) -> None:
+    text = running(0, "100, 1") + running(1, "100, 1") + running(2, "77, 1") + running(3, "100, 1")
+    diagnosis = diagnose_text(text, rules)
+    assert (diagnosis.cause, diagnosis.candidates[0].culprits[0].rank) == ("collective-mismatch", 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        running(0, "100") + running(1, "100") + running(2, "77", seq=39),
+        running(0, "100") + running(1, "100") + running(2, "77") + running(3, "77"),
+        running(0, "41", "ALLGATHER") + running(1, "41", "ALLGATHER") + running(2, "40", "ALLGATHER"),
+    ],
+    ids=["other number", "two groups", "an operation that may be uneven"],
+)
+def test_fingerprints_that_may_rightly_differ(rules: RuleSet, text: str) -> None:
+    assert case_of(text, rules).value("mismatch.fingerprint_ranks") is None
+
+
+def test_a_rank_is_known_by_any_line_it_prints(rules: RuleSet) -> None:
+    text = "".join(timeout(r) for r in (0, 1, 2)) + "[rank3]: an ordinary remark\n"
+    case = case_of(text, rules)
+    assert 3 in case.identity.ranks
+    assert case.value("progress.silent_ranks") == [3]
