@@ -117,10 +117,8 @@ def _database(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> Any
 
 
 def _escaped(literal: str) -> bytes:
-    """Return the literal as a pattern: every byte that is no letter or digit in hex."""
-    return b"".join(
-        bytes([byte]) if chr(byte).isalnum() and byte < 128 else b"\\x%02x" % byte for byte in literal.encode("utf-8")
-    )
+    """Return the literal as a pattern: every byte in hex."""
+    return b"\\x" + literal.encode("utf-8").hex(" ").encode().replace(b" ", b"\\x")
 
 
 def _starts(lengths: Iterable[int]) -> list[int]:
