@@ -22,6 +22,12 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
         ("(RayTrainWorker(rank=3) pid=8118, ip=10.0.3.213) step 1", "step 1", {"rank": 3, "address": "10.0.3.213"}),
         ("(raylet, ip=10.0.0.162) A worker died", "A worker died", {"address": "10.0.0.162", "program": "ray"}),
         ("[1,12]<stderr>:Traceback (most recent call last):", "Traceback (most recent call last):", {"rank": 12}),
+        (
+            "Thu Nov 12 14:22:41 2020[13]<stderr>:Fatal Python error: Aborted",
+            "Fatal Python error: Aborted",
+            {"rank": 13},
+        ),
+        ("2024-09-27 07:59:39.732000: [rank2]: ValueError: x", "ValueError: x", {"rank": 2}),
         ("[24 similar log lines] step 1", "step 1", {"repeated": 23}),
         ("[rank: 1] Received SIGTERM: 15", "Received SIGTERM: 15", {"rank": 1}),
         ("[RANK 4] 2026-05-17 19:40:29,604 [ERROR] boom", "boom", {"rank": 4, "level": "ERROR"}),

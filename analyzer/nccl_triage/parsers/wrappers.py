@@ -205,6 +205,13 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             r"\[(?:(?:[\w.@-]*@)?\d+,)?(?P<rank>\d+)\]<(?P<stream>stdout|stderr|stddiag)>: ?",
             _mpi_tag,
         ),
+        (
+            # horovodrun --prefix-output-with-timestamp
+            "horovod-timed",
+            "MTWFS",
+            r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[(?P<rank>\d+)\]<(?P<stream>stdout|stderr)>: ?",
+            _mpi_tag,
+        ),
         ("mpi-host", "[", r"\[(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d+)\] (?=\S)", _mpi_host),
         ("kubectl", "[", r"\[pod/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)\] ", _container),
         (
@@ -321,7 +328,7 @@ _CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             r"(?P<ts>\d\d/\d\d/\d{4} \d\d:\d\d:\d\d) - (?P<level>[A-Z]+) - (?P<name>[\w.]+) - ",
             _log,
         ),
-        ("stamp", "0123456789", r"(?P<ts>" + _ISO_TS + r")\s+(?=\S)", _stamp),
+        ("stamp", "0123456789", r"(?P<ts>" + _ISO_TS + r"):?\s+(?=\S)", _stamp),
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",

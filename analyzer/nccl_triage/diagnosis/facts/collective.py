@@ -216,9 +216,11 @@ def _group_size(case: Case) -> Fact | None:
 
 def _same_place(records: list[Stuck]) -> dict[tuple[str | None, int], list[Stuck]]:
     places: dict[tuple[str | None, int], list[Stuck]] = {}
+    # Only some lines name their group: where no second one is named, all belong to it.
+    one_group = len({record.group for record in records if record.group}) <= 1
     for record in records:
         if record.seq is not None and record.op is not None:
-            places.setdefault((record.group, record.seq), []).append(record)
+            places.setdefault((None if one_group else record.group, record.seq), []).append(record)
     return places
 
 

@@ -173,6 +173,20 @@ def _long_bar(case: Case) -> Fact | None:
     return None
 
 
+@fact(
+    "progress.unfinished_bar", "the last progress before the failure is an unfinished bar of preparatory work: its text"
+)
+def _unfinished_bar(case: Case) -> Fact | None:
+    first = _first_complaint(case).get(None, len(case.events))
+    before = [e for e in _progress(case) if case.position(e) < first]
+    if not before or before[-1].signature not in ("huggingface.tqdm", "huggingface.ckpt_shards"):
+        return None
+    what = before[-1].text.split("%|")[0]
+    if before[-1].fields.get("pct") == "100" or not _LONG_BAR.search(what):
+        return None
+    return Fact(what.rsplit(":", 1)[0].strip()[:80], before[-1:])
+
+
 #: Sequence numbers up to this belong to set-up (barriers, broadcasts of the model), not to training steps.
 _BEFORE_TRAINING = 10
 
