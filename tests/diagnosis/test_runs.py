@@ -37,3 +37,9 @@ def test_a_log_without_an_end_says_what_to_do_if_the_job_hangs(rules: RuleSet) -
     diagnosis = diagnose_text("step 1 loss 2.0\nstep 2 loss 1.9\n", rules)
     assert diagnosis.verdict == "healthy"
     assert any("py-spy dump" in note["en"] for note in diagnosis.notes)
+
+
+def test_a_connection_retried_once_is_no_failure_where_the_job_went_on(rules: RuleSet) -> None:
+    retry = "n1:1:2 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
+    assert diagnose_text(retry + "step 1 loss 2.0\nstep 2 loss 1.9\n", rules).verdict == "healthy"
+    assert diagnose_text(retry * 3, rules).cause == "network-firewall-port"
