@@ -84,3 +84,21 @@ def test_a_runaway_user_pattern_is_stopped(tmp_path: Path) -> None:
     started = time.monotonic()
     assert match.search(rules.signatures["site.down"], "power " + "a" * 5000 + "b") is None
     assert time.monotonic() - started < 5
+
+
+def test_parsed_files_survive_the_cache_and_a_damaged_cache_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
+    first = load.load()
+    (entry,) = tmp_path.glob("trees-*")
+    again = load.load()
+    assert again.digest == first.digest
+    assert {s.id: s.where for s in again.signatures.values()} == {s.id: s.where for s in first.signatures.values()}
+    assert [c.explanation for c in again.causes.values()] == [c.explanation for c in first.causes.values()]
+    for damage in (b"{", b'{"files": []}', entry.read_bytes()[:1000], entry.read_bytes().replace(b"[", b"{", 1)):
+        entry.write_bytes(damage)
+        assert len(load.load().signatures) == len(first.signatures)
+    wrong = b'{"files": [' + b",".join([b'["x", 1]'] * entry.read_bytes().count(b'"program"')) + b"]}"
+    entry.write_bytes(wrong)
+    assert len(load.load().signatures) == len(first.signatures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterator
@@ -243,14 +244,26 @@ def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
     ]
 
 
+def _trees(files: list[tuple[str, str, str]], digest: str) -> list[Node]:
+    """Return the parsed files: parsing YAML takes longer than all else at the start, so it is kept on disk."""
+    entry = cache.name("trees", digest)
+    known = cache.read_table(entry)
+    if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
+        with contextlib.suppress(ValueError):
+            return [nodes.unpacked(tree, path) for tree, (_, path, _) in zip(known["files"], files, strict=True)]
+    found = [nodes.parse(text, path) for _, path, text in files]
+    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
+    return found
+
+
 def _read_folder(
     folder: Traversable, label: str, user: bool, signatures: dict[str, Signature], causes: dict[str, Cause]
 ) -> list[str]:
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
-    table = _AnchorTable(_digest(texts))
-    for kind, path, text in files:
-        root = nodes.parse(text, path)
+    digest = _digest(texts)
+    table = _AnchorTable(digest)
+    for (kind, path, _), root in zip(files, _trees(files, digest), strict=True):
         if kind == "causes":
             cause = _cause(root)
             if cause.id in causes:

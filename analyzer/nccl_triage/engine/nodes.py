@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from nccl_triage.errors import RuleError
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import yaml
 
 #: Rule files larger than this are refused.
 MAX_FILE = 4 << 20
@@ -96,6 +94,8 @@ def _kind(value: object) -> str:
 
 
 def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:
+    import yaml
+
     line = node.start_mark.line + 1
     if depth > 24:
         raise RuleError("nested too deeply", where=f"{path}:{line}")
@@ -118,8 +118,11 @@ def parse(text: str, path: str) -> Node:
     """Parse one YAML document into nodes; every scalar stays the text that was written."""
     if len(text) > MAX_FILE:
         raise RuleError(f"the file is larger than {MAX_FILE >> 20} MiB", where=path)
+    import yaml  # not needed where the parsed rules come from the cache
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else path
@@ -128,3 +131,27 @@ def parse(text: str, path: str) -> Node:
     if root is None:
         return Node({}, path, 1)
     return _build(root, path)
+
+
+def packed(node: Node) -> list[Any]:
+    """Return a tree of nodes as plain lists, mappings and text: what ``unpacked`` reads back."""
+    value = node.value
+    if isinstance(value, dict):
+        return [node.line, {name: packed(child) for name, child in value.items()}]
+    if isinstance(value, list):
+        return [node.line, [packed(child) for child in value]]
+    return [node.line, value]
+
+
+def unpacked(tree: Any, path: str) -> Node:
+    """Return the nodes of a packed tree; raises ValueError when it is damaged."""
+    if not (isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], int)):
+        raise ValueError("damaged tree")
+    line, value = tree
+    if isinstance(value, dict):
+        return Node({name: unpacked(child, path) for name, child in value.items()}, path, line)
+    if isinstance(value, list):
+        return Node([unpacked(child, path) for child in value], path, line)
+    if value is not None and not isinstance(value, str):
+        raise ValueError("damaged tree")
+    return Node(value, path, line)
