@@ -71,6 +71,11 @@ class Event:
     count: int = 1
 
     @property
+    def is_failure(self) -> bool:
+        """Whether the line speaks of a failure, as its cause or as a consequence."""
+        return self.role in ("root", "cascade")
+
+    @property
     def last_line(self) -> int:
         """The last line of the event (equal to ``line`` for a single line)."""
         return self.end_line if self.end_line is not None else self.line

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from nccl_triage.errors import OutputError
-
-Decorator = Callable[[Any], Any]
 
 
 def rules_options(function: Any) -> Any:

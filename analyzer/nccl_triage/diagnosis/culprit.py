@@ -1,6 +1,7 @@
 """Who did it: methods by which a cause finds its rank, host or pair of hosts.
 
-A cause lists method names; the first that finds somebody wins. A new method is one function here.
+A cause lists method names; the first that finds somebody wins. A new method is one function here, or one row of
+``_BY_FACT`` where a fact already names the ranks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.network import announced
+from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.events import Event
@@ -84,7 +86,7 @@ def _dead_rank(case: Case, event: Event) -> int | None:
 
 def _sole_failing_rank(case: Case) -> int | None:
     """Return the only rank that fails, where one process at most fails without naming its rank: then they are one."""
-    failed = [event for event in case.events if event.role in ("root", "cascade")]
+    failed = failures(case)
     ranks = set(case.ranks(failed))
     pids = {event.context.pid for event in failed if case.rank(event) is None}
     return ranks.pop() if len(ranks) == 1 and len(pids) == 1 and None not in pids else None
@@ -113,6 +115,60 @@ def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:
 def _strongest(weighed: Weighed) -> list[Event]:
     items = sorted(weighed.for_items, key=lambda c: -WEIGHTS[c.evidence.weight])
     return [event for item in items for event in item.events]
+
+
+#: Methods that take the ranks of the first of these facts that has any: name -> (facts, why in English, in Chinese).
+_BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "exit": (
+        ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks"),
+        "its process died first",
+        "它的进程最先退出",
+    ),
+    "aborted": (("process.aborted_ranks",), "aborted on its own", "自行中止"),
+    "behind": (
+        ("collective.behind_ranks",),
+        "never entered the collective that the others wait in",
+        "从未进入其他 rank 正在等待的集合操作",
+    ),
+    "silent": (
+        ("progress.silent_ranks",),
+        "reported no error while the others timed out",
+        "其他 rank 超时，它没有任何报错",
+    ),
+    "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
+    "not-entered": (
+        ("progress.not_entered_ranks",),
+        "was ready and never entered the collective",
+        "已就绪但从未进入集合操作",
+    ),
+    "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
+    "finished-early": (
+        ("progress.finished_early_ranks", "process.clean_exit_ranks"),
+        "left while the others went on",
+        "其他 rank 仍在运行时它已离开",
+    ),
+    "busy": (("progress.long_task_ranks",), "was busy with long work", "当时正忙于耗时的工作"),
+    "minority": (
+        ("mismatch.culprit_ranks", "collective.shape_mismatch", "collective.odd_ranks"),
+        "runs another collective than the majority",
+        "执行的集合操作与多数 rank 不同",
+    ),
+    "absent": (("collective.absent_ranks",), "named as the rank that did not arrive", "被点名为未到达的 rank"),
+    "odd-world": (("rendezvous.odd_world_ranks",), "was told another number of ranks", "被告知的 rank 总数与其他不同"),
+    "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
+    "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
+    "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
+}
+
+
+def _by_fact(facts: tuple[str, ...], en: str, zh: str) -> Method:
+    def find_ranks(case: Case, weighed: Weighed) -> list[Culprit]:
+        return next((found for name in facts if (found := _ranks(case, name, en, zh))), [])
+
+    return find_ranks
+
+
+METHODS.update((name, _by_fact(*row)) for name, row in _BY_FACT.items())
 
 
 @method("none")
@@ -195,91 +251,6 @@ def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
     return found[:1]
 
 
-@method("exit")
-def _exit(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank whose process died first."""
-    for name in ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks"):
-        found = _ranks(case, name, "its process died first", "它的进程最先退出")
-        if found:
-            return found
-    return []
-
-
-@method("aborted")
-def _aborted(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank that aborted (SIGABRT) by itself."""
-    return _ranks(case, "process.aborted_ranks", "aborted on its own", "自行中止")
-
-
-@method("behind")
-def _behind(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that never entered the collective, by their counters."""
-    return _ranks(
-        case,
-        "collective.behind_ranks",
-        "never entered the collective that the others wait in",
-        "从未进入其他 rank 正在等待的集合操作",
-    )
-
-
-@method("silent")
-def _silent(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that report nothing while the others report errors."""
-    return _ranks(
-        case, "progress.silent_ranks", "reported no error while the others timed out", "其他 rank 超时，它没有任何报错"
-    )
-
-
-@method("missing")
-def _missing(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks of the world that printed nothing."""
-    for name in ("progress.init_missing_ranks", "progress.missing_ranks"):
-        found = _ranks(case, name, "never appeared", "从未出现")
-        if found:
-            return found
-    return []
-
-
-@method("not-entered")
-def _not_entered(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that were ready and never entered."""
-    return _ranks(
-        case, "progress.not_entered_ranks", "was ready and never entered the collective", "已就绪但从未进入集合操作"
-    )
-
-
-@method("late")
-def _late(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that arrived last."""
-    return _ranks(case, "collective.late_ranks", "arrived long after the others", "比其他 rank 晚到很久")
-
-
-@method("finished-early")
-def _finished(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that finished or left while others went on."""
-    for name in ("progress.finished_early_ranks", "process.clean_exit_ranks"):
-        found = _ranks(case, name, "left while the others went on", "其他 rank 仍在运行时它已离开")
-        if found:
-            return found
-    return []
-
-
-@method("busy")
-def _busy(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks whose last words were about long work."""
-    return _ranks(case, "progress.long_task_ranks", "was busy with long work", "当时正忙于耗时的工作")
-
-
-@method("minority")
-def _minority(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks whose operation, size or sequence number differs from the majority's."""
-    for name in ("mismatch.culprit_ranks", "collective.shape_mismatch", "collective.odd_ranks"):
-        found = _ranks(case, name, "runs another collective than the majority", "执行的集合操作与多数 rank 不同")
-        if found:
-            return found
-    return []
-
-
 @method("peer")
 def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host that most error lines name as their peer."""
@@ -326,20 +297,6 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     host = next(iter(hosts))
     why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
     return [Culprit(None, host, None, None, None, why)]
-
-
-@method("absent")
-def _absent(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived."""
-    return _ranks(case, "collective.absent_ranks", "named as the rank that did not arrive", "被点名为未到达的 rank")
-
-
-@method("odd-world")
-def _odd_world(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that believe in another world size than the majority."""
-    return _ranks(
-        case, "rendezvous.odd_world_ranks", "was told another number of ranks", "被告知的 rank 总数与其他不同"
-    )
 
 
 @method("dead-actor")
@@ -402,12 +359,6 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
-@method("skipped")
-def _skipped(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that say they left out a step which the others made."""
-    return _ranks(case, "progress.skipped_ranks", "left out a step that the others made", "跳过了其他 rank 执行的一步")
-
-
 @method("duplicate-rank")
 def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank that two processes claim."""
@@ -440,20 +391,6 @@ def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     return [
         _of_rank(case, rank, "made no progress while the others did", "其他 rank 有进展时它没有进展") for rank in still
     ]
-
-
-@method("vanished")
-def _vanished(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks that stopped printing in the middle while the others found their connections closed."""
-    return _ranks(case, "progress.vanished_ranks", "stopped printing without an error", "没有报错就停止输出")
-
-
-@method("awaited")
-def _awaited(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks whose id of a new communicator the others waited for."""
-    return _ranks(
-        case, "collective.awaited_ranks", "the others waited in the store for it", "其他 rank 在 store 中等待它"
-    )
 
 
 @method("main-rank")

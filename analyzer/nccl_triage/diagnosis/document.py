@@ -5,12 +5,13 @@ Texts for people come in pairs, ``X`` in English and ``X_zh`` in Chinese; ids, k
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.diagnosis import job, software, texts
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
 from nccl_triage.diagnosis.model import Candidate, Findings
 from nccl_triage.diagnosis.weigh import Contribution, Weighed
@@ -103,8 +104,6 @@ def _check(case: Case, check: NextCheck) -> dict[str, Any]:
 
 
 def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
-    from nccl_triage.diagnosis.conditions import Conditions
-
     weighed, cause = candidate.weighed, candidate.weighed.cause
     conditions = Conditions(case)
     events = [event for item in weighed.for_items for event in item.events]
@@ -162,7 +161,7 @@ def _symptoms(case: Case) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for signature in case.observations.signatures():
         events = case.of(signature)
-        if not events or events[0].role not in ("root", "cascade"):
+        if not events or not events[0].is_failure:
             continue
         found.append(
             {
@@ -188,7 +187,7 @@ def _timeline(case: Case) -> list[dict[str, Any]]:
         rank = case.rank(event)
         if event.role == "progress":
             progress[rank] = event
-        elif event.role in ("root", "cascade"):
+        elif event.is_failure:
             key = (event.signature, rank)
             if key not in chosen and per_signature[event.signature] < 24:
                 chosen[key] = event
@@ -251,19 +250,14 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
     }
 
 
-def _headline(diagnosis: Findings) -> dict[str, str]:
-    return job.headline(diagnosis)
-
-
 def build(diagnosis: Findings) -> dict[str, Any]:
     """Return the document of a diagnosis."""
     case = diagnosis.case
-    by_path: dict[str, list[str]] = defaultdict(list)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
         "verdict": diagnosis.verdict,
-        **_pair("headline", _headline(diagnosis)),
+        **_pair("headline", job.headline(diagnosis)),
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
         "collective": _collective(case),
         "job": _job(diagnosis),
@@ -271,7 +265,7 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "timeline": _timeline(case),
         "excerpts": diagnosis.excerpts,
         "inputs": [
-            {"path": path, "bytes": info.bytes, "lines": info.lines, "problems": [*info.problems, *by_path[path]]}
+            {"path": path, "bytes": info.bytes, "lines": info.lines, "problems": list(info.problems)}
             for path, info in sorted(case.observations.sources.items())
         ],
         "notes": [note["en"] for note in diagnosis.notes],

@@ -16,7 +16,6 @@ from nccl_triage.events import Event, Observations
 
 _WORLD_FIELDS = ("world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers")
 _WORLD_TEXT = re.compile(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
-_PEER_HOSTS_MAX = 65_536
 #: World sizes above this are taken for a parsing accident.
 MAX_WORLD = 1_000_000
 
@@ -234,11 +233,6 @@ class Identity:
         """Return the host that used an address, or None."""
         found = [host for host, addresses in self.host_addresses.items() if address in addresses]
         return found[0] if len(found) == 1 else None
-
-    def add_address(self, host: str | None, address: str) -> None:
-        """Remember that a host announced an address."""
-        if host and len(self.host_addresses) < _PEER_HOSTS_MAX:
-            self.host_addresses[host][address] += 1
 
 
 #: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.

@@ -41,7 +41,7 @@ def _first_errors(case: Case) -> dict[int, Event]:
     found: dict[int, Event] = {}
     for event in case.events:
         rank = case.rank(event)
-        if rank is not None and event.role in ("root", "cascade") and not event.signature.startswith("torchelastic."):
+        if rank is not None and event.is_failure and not event.signature.startswith("torchelastic."):
             found.setdefault(rank, event)
     return found
 

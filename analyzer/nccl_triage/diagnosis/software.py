@@ -9,7 +9,7 @@ from nccl_triage.events import Event
 
 Found = dict[str, list[tuple[str, Event]]]
 
-#: (signature glob, field, program)
+#: (signature, field, program)
 _VERSION_FIELDS = (
     ("nccl.version_banner", "version", "nccl"),
     ("vllm.nccl_version", "version", "nccl"),
@@ -35,8 +35,7 @@ _ENV_SIGNATURES = ("nccl.env_setting", "training.env_assignment")
 
 def versions(case: Case) -> Found:
     """Return program -> [(version, event)], in order, distinct versions only."""
-    cached = case.fact("job.versions")
-    found: Found = cached.value if cached is not None else {}
+    found: Found = case.value("job.versions", {})
     return found
 
 
@@ -49,17 +48,16 @@ def collect_versions(case: Case) -> Found:
         if all(version != present for present, _ in known):
             known.append((version, event))
 
-    for pattern, name, program in _VERSION_FIELDS:
-        for event in case.of(pattern):
-            target = program or event.fields.get("program", "")
-            if target and event.fields.get(name):
-                add(target.lower(), event.fields[name], event)
+    for signature, name, program in _VERSION_FIELDS:
+        for event in case.of(signature):
+            if event.fields.get(name):
+                add(program, event.fields[name], event)
     for event in case.events:
         text = event.text
         if not any(char.isdigit() for char in text[:400]):
             continue
-        for pattern_, program in _INLINE:
-            match = pattern_.search(text)
+        for pattern, program in _INLINE:
+            match = pattern.search(text)
             if match:
                 add(program, match[1], event)
         driver = _DRIVER_CUDA.search(text)
@@ -71,6 +69,12 @@ def collect_versions(case: Case) -> Found:
 
 def environment(case: Case) -> Found:
     """Return variable -> [(value, event)], distinct values only."""
+    found: Found = case.value("job.environment", {})
+    return found
+
+
+def collect_environment(case: Case) -> Found:
+    """Collect the variables of one case (use ``environment``, which does it once)."""
     found: Found = {}
     for event in case.of(*_ENV_SIGNATURES):
         name = event.fields.get("var") or event.fields.get("name")

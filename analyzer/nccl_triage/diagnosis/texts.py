@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
 
@@ -32,13 +33,9 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
         if kind == "fact:":
             value = case.value(name)
         elif kind == "version:":
-            from nccl_triage.diagnosis import software
-
             found = software.versions(case).get(name)
             value = found[0][0] if found else None
         elif kind == "env:":
-            from nccl_triage.diagnosis import software
-
             found = software.environment(case).get(name)
             value = found[0][0] if found else None
         elif kind == "f:":

@@ -68,12 +68,15 @@ def _fatal(case: Case, best: Weighed | None) -> bool:
     """Tell whether a process is reported dead, or decisive evidence stands, although the job seemed to go on."""
     if case.value("process.exits"):
         return True
-    return best is not None and any(c.evidence.weight == "decisive" and not c.explained_by for c in best.for_items)
+    return best is not None and _decisive(best)
+
+
+def _decisive(item: Weighed) -> bool:
+    return any(c.evidence.weight == "decisive" and c.explained_by is None for c in item.for_items)
 
 
 def _status(item: Weighed, rival: float) -> Status:
-    decisive = any(c.evidence.weight == "decisive" and c.explained_by is None and c.applied > 0 for c in item.for_items)
-    if decisive and item.confidence >= ESTABLISHED:
+    if _decisive(item) and item.confidence >= ESTABLISHED:
         return "established"
     if item.confidence >= SUPPORTED and item.confidence - rival >= MARGIN:
         return "supported"

@@ -18,7 +18,6 @@ from nccl_triage.parsers.wrappers import peel
 
 Severity = Literal["error", "warning"]
 
-_SHORT_WORD = re.compile(r"(?<![\\\w\[])[A-Za-z]{2,4}(?![\w\]])")
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
 
 

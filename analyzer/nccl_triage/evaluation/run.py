@@ -39,7 +39,7 @@ def run(cases: Sequence[Case], rules: RuleSet) -> tuple[list[Outcome], dict[str,
         started = time.monotonic()
         diagnosis = diagnose(case.log, rules=rules)
         outcomes.append(outcome_of(case, diagnosis, time.monotonic() - started))
-        bad = [event for event in diagnosis.case.events if event.role in ("root", "cascade")]
+        bad = [event for event in diagnosis.case.events if event.is_failure]
         for name, event in zip(baselines, (bad[:1], bad[-1:]), strict=True):
             cause = causes.get(event[0].signature) if event else None
             verdict = "diagnosed" if cause else ("unknown" if event else "healthy")

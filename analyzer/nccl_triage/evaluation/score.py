@@ -14,8 +14,6 @@ from typing import Any
 
 from nccl_triage.evaluation.cases import Case
 
-VERDICTS = ("unknown", "healthy")
-
 
 @dataclass(slots=True)
 class Outcome:

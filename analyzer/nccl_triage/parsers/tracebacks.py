@@ -23,10 +23,6 @@ _EXCEPTION = re.compile(
     r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
 )
 _CUSTOM = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
-_RAY_TASK = re.compile(
-    r"(?:ray\.exceptions\.)?(?P<outer>RayTaskError|ActorDiedError|RayActorError)(?:\((?P<inner>[\w.]+)\))?: .{0,160}?"
-    r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)"
-)
 _RAY_HEADER = re.compile(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
@@ -64,6 +60,11 @@ class _Block:
     seen: int = 0
     task: str | None = None
     user_frames: list[str] = field(default_factory=list)
+
+    def of_ray_task(self, header: re.Match[str]) -> None:
+        """Take the process that Ray's header names for the one that raised."""
+        self.task = header["task"]
+        self.context.pid, self.context.address = int(header["pid"]), header["ip"]
 
 
 class TracebackParser:
@@ -125,8 +126,7 @@ class TracebackParser:
         self._open[key] = block
         header = _RAY_HEADER.search(line.text)
         if header is not None:
-            block.task = header["task"]
-            block.context.pid, block.context.address = int(header["pid"]), header["ip"]
+            block.of_ray_task(header)
         return block
 
     def _take(self, block: _Block, line: PeeledLine) -> bool:
@@ -140,8 +140,7 @@ class TracebackParser:
             return True
         header = _RAY_HEADER.search(text) if stripped.startswith(("ray::", "ray.exceptions.")) else None
         if header is not None:
-            block.task = header["task"]
-            block.context.pid, block.context.address = int(header["pid"]), header["ip"]
+            block.of_ray_task(header)
             return True
         frame = _FRAME.match(text)
         if frame is not None:

@@ -317,7 +317,7 @@ def _complaining(case: Case) -> dict[int, Event]:
     found: dict[int, Event] = {}
     for event in case.of(*WATCHDOG, *GLOO_TIMEOUT, "gloo.*", "torch.collective_mismatch", "nccl.sock_*"):
         rank = case.rank(event)
-        if event.role in ("root", "cascade") and rank is not None:
+        if event.is_failure and rank is not None:
             found.setdefault(rank, event)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
@@ -16,35 +17,6 @@ def _world(case: Case) -> Fact | None:
 @fact("job.ranks_seen", "how many different ranks printed something")
 def _seen(case: Case) -> Fact | None:
     return Fact(len(case.identity.ranks), [])
-
-
-@fact("job.zero3", "parameters are sharded: DeepSpeed ZeRO-3 or FSDP is in use")
-def _sharded(case: Case) -> Fact | None:
-    frames = case.value("exception.frames") or ""
-    found = [
-        e for e in case.events
-        if e.signature in ("deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error", "deepspeed.zero_init",
-                           "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules")
-        or (e.signature == "deepspeed.config_value" and "stage=3" in e.text.replace(" ", ""))
-        or (e.signature == "python.traceback" and any(w in e.fields.get("user_frames", "") for w in ("zero/", "fsdp")))
-    ]  # fmt: skip
-    if found:
-        return Fact(True, found[:2])
-    return Fact(True, []) if any(w in frames for w in ("partition_param", "fully_sharded", "zero3", "stage3")) else None
-
-
-@fact("job.generating", "the job was generating or evaluating with a model when it stopped")
-def _generating(case: Case) -> Fact | None:
-    found = case.of("huggingface.generate_*", "huggingface.pad_token", "training.phase_start")
-    frames = case.value("exception.frames") or ""
-    if not found and not any(w in frames for w in ("generate", "evaluat")):
-        return None
-    return Fact(True, found[-2:])
-
-
-@fact("job.lines", "the number of lines of all inputs")
-def _lines(case: Case) -> Fact | None:
-    return Fact(sum(info.lines for info in case.observations.sources.values()), [])
 
 
 @fact("job.filtered", "the input looks filtered by grep: tracebacks and other programs' lines are missing")
@@ -134,14 +106,15 @@ def _world_is_one(case: Case) -> Fact | None:
 
 @fact("job.versions", "program -> versions that the log shows")
 def _versions(case: Case) -> Fact | None:
-    from nccl_triage.diagnosis import software
-
     return Fact(software.collect_versions(case), [])
+
+
+@fact("job.environment", "environment variable -> values that the log shows")
+def _environment(case: Case) -> Fact | None:
+    return Fact(software.collect_environment(case), [])
 
 
 @fact("job.nccl_versions", "the distinct NCCL versions of the processes")
 def _nccl_versions(case: Case) -> Fact | None:
-    from nccl_triage.diagnosis import software
-
     found = software.versions(case).get("nccl", [])
     return Fact([version for version, _ in found], [event for _, event in found][:3]) if found else None

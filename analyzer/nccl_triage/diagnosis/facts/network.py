@@ -68,12 +68,6 @@ def _multi(case: Case) -> Fact | None:
     return Fact(bool(nnodes), nnodes[:1])
 
 
-@fact("network.interfaces", "the interfaces that processes chose")
-def _interfaces(case: Case) -> Fact | None:
-    found = announced(case)
-    return Fact(sorted({iface for _, iface, _, _ in found}), [e for *_, e in found][:3]) if found else None
-
-
 @fact("network.virtual_interface", "a process chose a container or bridge interface (docker0, virbr0, br-.., veth..)")
 def _virtual(case: Case) -> Fact | None:
     found = [
@@ -206,31 +200,10 @@ def _in_own(case: Case) -> Fact | None:
     return None
 
 
-@fact("network.data_reached_before", "connections worked before they broke: training or communicators had come up")
-def _worked(case: Case) -> Fact | None:
-    return case.fact("progress.before_failure")
-
-
 @fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")
 def _refused(case: Case) -> Fact | None:
     found = [e for e in case.of(*CONNECT_FAILED) if "refused" in e.text.lower()]
     return Fact(True, found[:3]) if found else None
-
-
-@fact("network.unreachable", "the system had no route: 'Network is unreachable' or 'No route to host'")
-def _unreachable(case: Case) -> Fact | None:
-    found = [
-        e for e in case.events
-        if e.role in ("root", "cascade") and ("Network is unreachable" in e.text or "No route to host" in e.text)
-    ]  # fmt: skip
-    return Fact(found[0].text[:200], found[:3]) if found else None
-
-
-@fact("network.hosts_in_errors", "the hosts that printed network errors")
-def _hosts_in_errors(case: Case) -> Fact | None:
-    found = [e for e in case.of("nccl.sock_*", "gloo.*", "nccl.ib_*") if e.role in ("root", "cascade")]
-    hosts = sorted({h for e in found if (h := case.host(e)) is not None})
-    return Fact(hosts, found[:2]) if hosts else None
 
 
 @fact("rendezvous.odd_world_ranks", "ranks that believe in another number of ranks than the majority")

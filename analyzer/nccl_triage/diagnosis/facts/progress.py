@@ -34,7 +34,7 @@ def _progress(case: Case) -> list[Event]:
 
 def failures(case: Case) -> list[Event]:
     """Return the events that speak of a failure."""
-    return [e for e in case.events if e.role in ("root", "cascade")]
+    return [e for e in case.events if e.is_failure]
 
 
 @fact("progress.steps", "how many lines showed that training or serving advanced")
@@ -50,7 +50,7 @@ def _before(case: Case) -> Fact | None:
     if not failures(case):
         return None
     for events in case.scopes():
-        first = next((i for i, e in enumerate(events) if e.role in ("root", "cascade")), None)
+        first = next((i for i, e in enumerate(events) if e.is_failure), None)
         before += [e for e in events[: first or 0] if e.role == "progress"]
     return Fact(bool(before), before[-1:]) if _progress(case) else None
 
@@ -63,7 +63,7 @@ def _resumed(case: Case) -> Fact | None:
     after: list[Event] = []
     for events in case.scopes():
         # Without a common order every source that shows a failure must have gone on by itself.
-        last = max((i for i, e in enumerate(events) if e.role in ("root", "cascade")), default=None)
+        last = max((i for i, e in enumerate(events) if e.is_failure), default=None)
         if last is not None:
             went_on = [e for e in events[last + 1 :] if e.role == "progress"]
             if not went_on:
@@ -428,12 +428,6 @@ def _p2p_off(case: Case) -> Fact | None:
     if not failed or max(bad) > case.position(off[0]):
         return None
     return Fact(True, [over[0], off[0]])
-
-
-@fact("progress.loss_nan", "a loss or gradient norm became NaN or infinite")
-def _nan(case: Case) -> Fact | None:
-    found = case.of("training.loss_nan*", "huggingface.loss_nan", "megatron.nan_*", "training.nan_detected*")
-    return Fact(True, found[:3]) if found else None
 
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
