@@ -165,6 +165,7 @@ def _by_fact(facts: tuple[str, ...], en: str, zh: str) -> Method:
     def find_ranks(case: Case, weighed: Weighed) -> list[Culprit]:
         return next((found for name in facts if (found := _ranks(case, name, en, zh))), [])
 
+    find_ranks.__doc__ = f"The ranks of {' or else '.join(f'`{name}`' for name in facts)}: {en}."
     return find_ranks
 
 
