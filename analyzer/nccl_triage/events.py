@@ -191,26 +191,30 @@ class Observations:
 
     def merge(self, other: Observations) -> Observations:
         """Return the union of two observations; associative, and commutative up to the order of notes."""
-        merged = Observations(sources={**self.sources}, notes=[*self.notes])
+        merged = Observations()
+        merged.absorb(self)
+        merged.absorb(other)
+        return merged
+
+    def absorb(self, other: Observations) -> None:
+        """Take over what another holds, in time of its size alone: thousands of files are put together so."""
         for path, info in other.sources.items():
-            mine = merged.sources.get(path)
+            mine = self.sources.get(path)
             if mine is None:
-                merged.sources[path] = info
+                self.sources[path] = info
             else:
                 problems = [*mine.problems, *(p for p in info.problems if p not in mine.problems)]
-                merged.sources[path] = replace(
+                self.sources[path] = replace(
                     mine, bytes=mine.bytes + info.bytes, lines=mine.lines + info.lines, problems=problems
                 )
-        merged.notes.extend(note for note in other.notes if note not in merged.notes)
-        for part in (self, other):
-            for signature, number in part.counts.items():
-                merged.counts[signature] = merged.counts.get(signature, 0) + number
-            for signature, by_key in part.buckets.items():
-                target = merged.buckets.setdefault(signature, {})
-                for key, bucket in by_key.items():
-                    present = target.get(key)
-                    if present is not None:
-                        target[key] = _merge_buckets(present, bucket)
-                    elif len(target) < MAX_KEYS:
-                        target[key] = bucket
-        return merged
+        self.notes.extend(note for note in other.notes if note not in self.notes)
+        for signature, number in other.counts.items():
+            self.counts[signature] = self.counts.get(signature, 0) + number
+        for signature, by_key in other.buckets.items():
+            target = self.buckets.setdefault(signature, {})
+            for key, bucket in by_key.items():
+                present = target.get(key)
+                if present is not None:
+                    target[key] = _merge_buckets(present, bucket)
+                elif len(target) < MAX_KEYS:
+                    target[key] = bucket

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from itertools import chain, islice
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
@@ -18,24 +18,18 @@ _FILTER_SAMPLE = 400
 
 def scan_source(source: Source, scanner: Scanner) -> Observations:
     """Scan one source; reading problems end up in its ``SourceInfo``."""
-    sample: list[str] = []
-
-    def watched(lines: LineReader) -> object:
-        for line in lines:
-            if len(sample) < _FILTER_SAMPLE:
-                sample.append(line.text)
-            yield line
-
+    head: list[TextLine] = []
     try:
         with source.open() as stream:
-            reader = LineReader(stream, source.info)
-            found = scanner.scan(watched(reader), source.info)  # type: ignore[arg-type]
+            lines = iter(LineReader(stream, source.info))
+            head.extend(islice(lines, _FILTER_SAMPLE))
+            found = scanner.scan(chain(head, lines), source.info)
     except OSError as error:
         source.info.problems.append(f"cannot be read: {error.strerror or error}")
         found = Observations()
         found.add_source(source.info)
     # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
-    if source.info.layout != "nccl-debug-file" and looks_filtered(sample):
+    if source.info.layout != "nccl-debug-file" and looks_filtered([line.text for line in head]):
         found.notes.append(f"{source.path} looks filtered by grep")
     return found
 
@@ -51,14 +45,13 @@ def scan_sources(
     if jobs > 1 and len(sources) > 1 and all(source.path != "<stdin>" for source in sources):
         return _parallel(sources, rules, jobs, progress)
     scanner = Scanner(rules)
-    parts = []
-    done = 0
+    total, done = Observations(), 0
     for source in sources:
-        parts.append(scan_source(source, scanner))
+        total.absorb(scan_source(source, scanner))
         done += source.info.bytes
         if progress is not None:
             progress(done)
-    return reduce(Observations.merge, parts, Observations())
+    return total
 
 
 _scanner: Scanner | None = None
@@ -83,11 +76,8 @@ def _parallel(
     total, done = Observations(), 0
     with ProcessPoolExecutor(max_workers=min(jobs, len(sources)), initializer=_start, initargs=(rules,)) as pool:
         for part in pool.map(_work, sources):
-            total = total.merge(part)
+            total.absorb(part)
             done += sum(info.bytes for info in part.sources.values())
             if progress is not None:
                 progress(done)
     return total
-
-
-__all__ = ["TextLine", "scan_source", "scan_sources"]
