@@ -69,3 +69,12 @@ def test_characters_outside_ascii_do_not_shift_lines(prefilter: Prefilter) -> No
     ]
     assert 1 in prefilter.candidates(lines)
     assert set(prefilter.candidates(lines)) == {1}
+
+
+@pytest.mark.parametrize("kind", ["hyperscan", "literal"])
+def test_a_line_with_only_a_further_literal_is_a_candidate_without_signatures(kind: str, rules: RuleSet) -> None:
+    if kind == "hyperscan":
+        pytest.importorskip("hyperscan")
+    make = HyperscanPrefilter if kind == "hyperscan" else LiteralPrefilter
+    prefilter = make(list(rules.signatures.values())[:1], ["quux::"])
+    assert prefilter.candidates(["nothing here", "a quux:: b"]) == {1: []}

@@ -2,7 +2,8 @@
 
 With the ``hyperscan`` wheel (Vectorscan inside) the whole batch is scanned in one call; without it each literal is
 searched with ``str.find``, which is slower and finds the same. Both return, for each line of the batch, the
-signatures whose patterns are worth running.
+signatures whose patterns are worth running; a line that only holds a further literal (one that opens a block for a
+stateful parser) has none, but is returned.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class Prefilter(Protocol):
     """What the scanner needs: candidates by line of a batch."""
 
     def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
-        """Return line index -> signatures whose literals the line contains."""
+        """Return line index -> signatures whose literals the line contains; no entry for a line without literals."""
         ...
 
 
-def _by_literal(signatures: Iterable[Signature]) -> dict[tuple[str, bool], list[Signature]]:
-    table: dict[tuple[str, bool], list[Signature]] = defaultdict(list)
+def _by_literal(signatures: Iterable[Signature], further: Iterable[str]) -> dict[tuple[str, bool], list[Signature]]:
+    table: dict[tuple[str, bool], list[Signature]] = defaultdict(list, {(text, False): [] for text in further})
     for signature in signatures:
         if signature.anchors is None:
             raise ValueError(f"signature {signature.id} has no anchors")
@@ -41,8 +42,8 @@ def _by_literal(signatures: Iterable[Signature]) -> dict[tuple[str, bool], list[
 class LiteralPrefilter:
     """The fallback: one ``find`` loop per literal over the joined batch."""
 
-    def __init__(self, signatures: Iterable[Signature]) -> None:
-        self._table = _by_literal(signatures)
+    def __init__(self, signatures: Iterable[Signature], further: Iterable[str] = ()) -> None:
+        self._table = _by_literal(signatures, further)
 
     def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
         """See ``Prefilter``."""
@@ -57,8 +58,9 @@ class LiteralPrefilter:
             position = haystack.find(literal)
             while position >= 0:
                 index = bisect_right(offsets, position) - 1
+                owners = found[index]
                 for signature in signatures:
-                    found[index].add(id(signature))
+                    owners.add(id(signature))
                     by_id[id(signature)] = signature
                 end = offsets[index + 1] if index + 1 < len(offsets) else len(haystack)
                 position = haystack.find(literal, end)
@@ -68,10 +70,10 @@ class LiteralPrefilter:
 class HyperscanPrefilter:
     """All literals in one Hyperscan database, block mode."""
 
-    def __init__(self, signatures: Iterable[Signature]) -> None:
+    def __init__(self, signatures: Iterable[Signature], further: Iterable[str] = ()) -> None:
         import hyperscan
 
-        table = _by_literal(signatures)
+        table = _by_literal(signatures, further)
         self._owners = list(table.values())
         expressions = [_escaped(literal) for literal, _ in table]
         flags = [(hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in table]
@@ -134,12 +136,12 @@ def _ordered(signatures: Iterable[Signature]) -> list[Signature]:
     return sorted(signatures, key=lambda signature: signature.id)
 
 
-def make_prefilter(signatures: Iterable[Signature]) -> Prefilter:
+def make_prefilter(signatures: Iterable[Signature], further: Iterable[str] = ()) -> Prefilter:
     """Return the fastest prefilter that this machine has."""
-    known = list(signatures)
+    known, further = list(signatures), tuple(further)
     if os.environ.get(NO_HYPERSCAN) != "1":
         try:
-            return HyperscanPrefilter(known)
+            return HyperscanPrefilter(known, further)
         except ImportError:
             pass
-    return LiteralPrefilter(known)
+    return LiteralPrefilter(known, further)

@@ -49,14 +49,13 @@ Progress = Callable[[int], None]
 class Scanner:
     """Scan sources with one set of rules; the prefilter is built once."""
 
-    def __init__(self, rules: RuleSet, prefilter: Prefilter | None = None) -> None:
-        self._rules = rules
-        self._prefilter = prefilter or make_prefilter(rules.signatures.values())
-        self._openers = tuple({text for parser in STATEFUL for text in parser.OPENERS})
+    def __init__(self, rules: RuleSet) -> None:
+        openers = sorted({text for parser in STATEFUL for text in parser.OPENERS})
+        self._prefilter = make_prefilter(rules.signatures.values(), openers)
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan one source; ``info`` is completed by whoever yields the lines."""
-        run = _SourceScan(self._rules, self._prefilter, self._openers, info)
+        run = _SourceScan(self._prefilter, info)
         for batch in _batches(lines):
             run.take(batch)
         return run.finish()
@@ -78,10 +77,8 @@ def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:
 class _SourceScan:
     """The state of scanning one source."""
 
-    def __init__(self, rules: RuleSet, prefilter: Prefilter, openers: tuple[str, ...], info: SourceInfo) -> None:
-        self._rules = rules
+    def __init__(self, prefilter: Prefilter, info: SourceInfo) -> None:
         self._prefilter = prefilter
-        self._openers = openers
         self._info = info
         self._profile: WrapperProfile | None = None
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
@@ -96,7 +93,7 @@ class _SourceScan:
         candidates = self._prefilter.candidates(texts)
         for index, line in enumerate(batch):
             signatures = candidates.get(index)
-            if signatures is None and not self._needs_parsers(line.text):
+            if signatures is None and not line.text.startswith("{") and not self._block_open():
                 if index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES:
                     self._speaker(line)
                 continue
@@ -111,12 +108,8 @@ class _SourceScan:
         self._result.add_source(self._info)
         return self._result
 
-    def _needs_parsers(self, text: str) -> bool:
-        return (
-            text.startswith("{")
-            or any(parser.is_open() for parser in self._parsers)
-            or any(opener in text for opener in self._openers)
-        )
+    def _block_open(self) -> bool:
+        return any(parser.is_open() for parser in self._parsers)
 
     def _speaker(self, line: TextLine) -> None:
         """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
@@ -133,19 +126,20 @@ class _SourceScan:
             # Escapes inside JSON hide literals from the prefilter.
             signatures = self._prefilter.candidates([peeled.text]).get(0, [])
         parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
-        for parser in self._parsers:
-            if parser.is_open() or any(opener in peeled.text for opener in parser.OPENERS):
-                self._record(parser.feed(parsed))
+        self._feed(parsed)
         for signature, fields in match.matches(signatures, peeled.text, line.text):
             self._add(signature, fields, peeled, line.number)
         for extra in peeled.extra:
             inner = Peeled(text=extra, context=peeled.context.copy())
             follow = PeeledLine(self._info.path, line.number, extra, inner.context)
-            for parser in self._parsers:
-                if parser.is_open() or any(opener in extra for opener in parser.OPENERS):
-                    self._record(parser.feed(follow))
+            self._feed(follow)
             for signature, fields in match.matches(self._prefilter.candidates([extra]).get(0, []), extra, extra):
                 self._add(signature, fields, inner, line.number)
+
+    def _feed(self, line: PeeledLine) -> None:
+        for parser in self._parsers:
+            if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
+                self._record(parser.feed(line))
 
     def _joined(self, line: TextLine, joined: str, signatures: list[Signature]) -> None:
         peeled = peel(joined, self._profile or WrapperProfile())
