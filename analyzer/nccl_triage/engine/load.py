@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 from collections.abc import Iterator
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_triage import resources
-from nccl_triage.engine import cache, expression, nodes
+from nccl_triage.engine import expression
+from nccl_triage.engine.derived import AnchorTable, trees
 from nccl_triage.engine.functions import FUNCTIONS
-from nccl_triage.engine.literals import Anchors, required_literals
+from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import (
     FAMILIES,
@@ -38,6 +38,9 @@ _ID = re.compile(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
 
 
+Part = dict[str, Node]
+
+
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield (display path, text) of every YAML file below a folder, in a fixed order."""
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
@@ -58,6 +61,18 @@ def _identifier(node: Node) -> str:
     return text
 
 
+def _text(part: Part, key: str) -> str | None:
+    return part[key].text() if key in part else None
+
+
+def _texts(part: Part, key: str) -> tuple[str, ...]:
+    return tuple(part[key].texts()) if key in part else ()
+
+
+def _mapping(part: Part, key: str) -> dict[str, str]:
+    return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
+
+
 def _bilingual(node: Node) -> Text:
     parts = node.keys(LANGUAGES)
     return {language: parts[language].text() for language in LANGUAGES}
@@ -76,34 +91,7 @@ def _pattern(node: Node, user: bool) -> Pattern:
     return pattern
 
 
-class _AnchorTable:
-    """Literals of patterns: derived once per set of rules, then read from the cache."""
-
-    def __init__(self, digest: str) -> None:
-        self._entry = cache.name("anchors", digest)
-        self._known = cache.read_table(self._entry) or {}
-        self._changed = False
-
-    def of(self, node: Node) -> Anchors | None:
-        source = node.text().strip("\n")
-        found = self._known.get(source)
-        if isinstance(found, list) and len(found) == 2 and isinstance(found[0], list):
-            return Anchors(frozenset(map(str, found[0])), bool(found[1]))
-        try:
-            anchors = required_literals(source)
-        except re.error as error:
-            raise node.fail(f"not a valid regular expression: {error}") from None
-        if anchors is not None:
-            self._known[source] = [sorted(anchors.texts), anchors.caseless]
-            self._changed = True
-        return anchors
-
-    def save(self) -> None:
-        if self._changed:
-            cache.write_table(self._entry, self._known)
-
-
-def _signature(node: Node, program: str, user: bool, table: _AnchorTable | None = None) -> Signature:
+def _signature(node: Node, program: str, user: bool, table: AnchorTable | None = None) -> Signature:
     part = node.keys(
         ("id", "role", "pattern", "meaning", "match", "not"),
         ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
@@ -113,13 +101,13 @@ def _signature(node: Node, program: str, user: bool, table: _AnchorTable | None 
     if "anchors" in part:
         anchors = Anchors(frozenset(part["anchors"].texts()))
     else:
-        anchors = (table or _AnchorTable("")).of(part["pattern"])
+        anchors = (table or AnchorTable("")).of(part["pattern"])
     if anchors is None:
         raise part["pattern"].fail(
             "no literal text of three characters or more is required by this pattern",
             "rewrite it, or name literals under 'anchors'",
         )
-    keep_by = tuple(part["keep_by"].texts()) if "keep_by" in part else ()
+    keep_by = _texts(part, "keep_by")
     for name in keep_by:
         if f"(?P<{name}>" not in pattern.source:
             raise part["keep_by"].fail(f"{name!r} is no named group of the pattern")
@@ -131,20 +119,20 @@ def _signature(node: Node, program: str, user: bool, table: _AnchorTable | None 
         meaning=part["meaning"].text(),
         where=node.where,
         level=part["level"].text() if "level" in part else "info",
-        source=part["source"].text() if "source" in part else None,
-        since=part["since"].text() if "since" in part else None,
-        until=part["until"].text() if "until" in part else None,
+        source=_text(part, "source"),
+        since=_text(part, "since"),
+        until=_text(part, "until"),
         raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
         anchors=anchors,
         keep_by=keep_by,
-        overlaps=tuple(part["overlaps"].texts()) if "overlaps" in part else (),
+        overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),
     )
 
 
-def _condition(node: Node) -> expression.Expression:
-    return expression.parse(node.text(), node.where, FUNCTIONS)
+def _condition(part: Part, key: str) -> expression.Expression | None:
+    return expression.parse(part[key].text(), part[key].where, FUNCTIONS) if key in part else None
 
 
 def _evidence(node: Node) -> Evidence:
@@ -158,9 +146,9 @@ def _evidence(node: Node) -> Evidence:
         weight=part["weight"].choice(WEIGHTS),
         says=_bilingual(part["says"]),
         where_defined=node.where,
-        signatures=tuple(part["signature"].texts()) if "signature" in part else (),
-        where=_condition(part["where"]) if "where" in part else None,
-        when=_condition(part["when"]) if "when" in part else None,
+        signatures=_texts(part, "signature"),
+        where=_condition(part, "where"),
+        when=_condition(part, "when"),
         unless_explained="unless_explained" in part and part["unless_explained"].flag(),
     )
 
@@ -169,12 +157,12 @@ def _fix(node: Node) -> Fix:
     part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
     return Fix(
         title=_bilingual(part["title"]),
-        commands=tuple(part["commands"].texts()) if "commands" in part else (),
-        env={k: v.text() for k, v in part["env"].mapping().items()} if "env" in part else {},
+        commands=_texts(part, "commands"),
+        env=_mapping(part, "env"),
         caution=_bilingual(part["caution"]) if "caution" in part else None,
-        applies_to=part["applies_to"].text() if "applies_to" in part else None,
-        when=_condition(part["when"]) if "when" in part else None,
-        references=tuple(part["references"].texts()) if "references" in part else (),
+        applies_to=_text(part, "applies_to"),
+        when=_condition(part, "when"),
+        references=_texts(part, "references"),
     )
 
 
@@ -182,10 +170,10 @@ def _next_check(node: Node) -> NextCheck:
     part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
     return NextCheck(
         what=_bilingual(part["what"]),
-        command=part["command"].text() if "command" in part else None,
+        command=_text(part, "command"),
         if_yes=_bilingual(part["if_yes"]),
         if_no=_bilingual(part["if_no"]),
-        rivals=tuple(part["rivals"].texts()) if "rivals" in part else (),
+        rivals=_texts(part, "rivals"),
     )
 
 
@@ -196,11 +184,11 @@ def _experiment(node: Node) -> Experiment:
         raise node.fail("an experiment of kind none says why_not")
     return Experiment(
         kind=kind,
-        control=part["control"].text() if "control" in part else None,
-        treatment={k: v.text() for k, v in part["treatment"].mapping().items()} if "treatment" in part else {},
-        confirmed_if=part["confirmed_if"].text() if "confirmed_if" in part else None,
-        refuted_if=part["refuted_if"].text() if "refuted_if" in part else None,
-        needs=part["needs"].text() if "needs" in part else None,
+        control=_text(part, "control"),
+        treatment=_mapping(part, "treatment"),
+        confirmed_if=_text(part, "confirmed_if"),
+        refuted_if=_text(part, "refuted_if"),
+        needs=_text(part, "needs"),
         why_not=_bilingual(part["why_not"]) if "why_not" in part else None,
     )
 
@@ -225,12 +213,12 @@ def _cause(root: Node) -> Cause:
         where=root.where,
         evidence=evidence,
         against=against,
-        explains=tuple(part["explains"].texts()) if "explains" in part else (),
+        explains=_texts(part, "explains"),
         culprit=tuple(part["culprit"].texts()),
         fixes=tuple(_fix(item) for item in part["fixes"].items()),
         next_check=_next_check(part["next_check"]),
         experiment=_experiment(part["experiment"]),
-        aliases=tuple(part["aliases"].texts()) if "aliases" in part else (),
+        aliases=_texts(part, "aliases"),
     )
 
 
@@ -244,26 +232,14 @@ def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def _trees(files: list[tuple[str, str, str]], digest: str) -> list[Node]:
-    """Return the parsed files: parsing YAML takes longer than all else at the start, so it is kept on disk."""
-    entry = cache.name("trees", digest)
-    known = cache.read_table(entry)
-    if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
-        with contextlib.suppress(ValueError):
-            return [nodes.unpacked(tree, path) for tree, (_, path, _) in zip(known["files"], files, strict=True)]
-    found = [nodes.parse(text, path) for _, path, text in files]
-    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
-    return found
-
-
 def _read_folder(
     folder: Traversable, label: str, user: bool, signatures: dict[str, Signature], causes: dict[str, Cause]
 ) -> list[str]:
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
     digest = _digest(texts)
-    table = _AnchorTable(digest)
-    for (kind, path, _), root in zip(files, _trees(files, digest), strict=True):
+    table = AnchorTable(digest)
+    for (kind, path, _), root in zip(files, trees(files, digest), strict=True):
         if kind == "causes":
             cause = _cause(root)
             if cause.id in causes:

@@ -1,0 +1,51 @@
+"""What is worked out of rule texts once and read from the cache afterwards: parsed files, literals of patterns."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from nccl_triage.engine import cache, nodes
+from nccl_triage.engine.literals import Anchors, required_literals
+from nccl_triage.engine.nodes import Node
+
+
+class AnchorTable:
+    """Literals of patterns: derived once per set of rules, then read from the cache."""
+
+    def __init__(self, digest: str) -> None:
+        self._entry = cache.name("anchors", digest)
+        self._known = cache.read_table(self._entry) or {}
+        self._changed = False
+
+    def of(self, node: Node) -> Anchors | None:
+        """Return the literals of a pattern, or None when it requires none; raises RuleError for an invalid one."""
+        source = node.text().strip("\n")
+        found = self._known.get(source)
+        if isinstance(found, list) and len(found) == 2 and isinstance(found[0], list):
+            return Anchors(frozenset(map(str, found[0])), bool(found[1]))
+        try:
+            anchors = required_literals(source)
+        except re.error as error:
+            raise node.fail(f"not a valid regular expression: {error}") from None
+        if anchors is not None:
+            self._known[source] = [sorted(anchors.texts), anchors.caseless]
+            self._changed = True
+        return anchors
+
+    def save(self) -> None:
+        """Store what was not known yet."""
+        if self._changed:
+            cache.write_table(self._entry, self._known)
+
+
+def trees(files: list[tuple[str, str, str]], digest: str) -> list[Node]:
+    """Return the parsed files: parsing YAML takes longer than all else at the start, so it is kept on disk."""
+    entry = cache.name("trees", digest)
+    known = cache.read_table(entry)
+    if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
+        with contextlib.suppress(ValueError):
+            return [nodes.unpacked(tree, path) for tree, (_, path, _) in zip(known["files"], files, strict=True)]
+    found = [nodes.parse(text, path) for _, path, text in files]
+    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
+    return found
