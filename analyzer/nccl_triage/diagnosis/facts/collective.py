@@ -34,11 +34,6 @@ ID_WAIT = ("torch.uniqueid_get_failed",)
 _MILLISECONDS = re.compile(r"after (\d+) ?ms")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
-#: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
-ABSENT = (
-    "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
-    "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
-)  # fmt: skip
 #: Lines that only ZeRO-3 and FSDP print.
 SHARDED = (
     "deepspeed.zero_init", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
@@ -120,7 +115,8 @@ def stuck_ranks(case: Case) -> list[Stuck]:
     return list(found.values())
 
 
-def _shape(record: Stuck) -> tuple[object, ...]:
+def shape_of(record: Stuck) -> tuple[object, ...]:
+    """Return what must be equal on all ranks of a collective: operation and sizes."""
     return (record.op, record.numel_in, record.numel_out)
 
 
@@ -227,10 +223,10 @@ def _same_place(records: list[Stuck]) -> dict[tuple[str | None, int], list[Stuck
 @fact("collective.shape_mismatch", "at one sequence number ranks run different operations or sizes: the minority ranks")
 def _shape_mismatch(case: Case) -> Fact | None:
     for records in _same_place(case.value("collective.stuck") or []).values():
-        shapes = Counter(_shape(record) for record in records)
+        shapes = Counter(shape_of(record) for record in records)
         if len(shapes) > 1:
             common, number = shapes.most_common(1)[0]
-            odd = [r for r in records if _shape(r) != common] if number * 2 > len(records) else records
+            odd = [r for r in records if shape_of(r) != common] if number * 2 > len(records) else records
             ranks = sorted({r.rank for r in odd if r.rank is not None})
             return Fact(ranks or [-1], [r.event for r in odd][:3] + [r.event for r in records][:2])
     return None
@@ -291,63 +287,6 @@ def _behind(case: Case) -> Fact | None:
     return None
 
 
-def _named(event: Event) -> list[int]:
-    """Return the ranks that a witness of absence names."""
-    text = event.fields.get("ranks")
-    if text:
-        return [int(part) for part in re.findall(r"\d+", text)]
-    number = event.number("peer_rank")
-    if number is None:
-        number = event.number("rank")
-    return [int(number)] if number is not None else []
-
-
-@fact(
-    "collective.absent_ranks",
-    "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
-)
-def _absent(case: Case) -> Fact | None:
-    events = case.of(*ABSENT)
-    ranks = sorted({rank for event in events for rank in _named(event)})
-    return Fact(ranks, events[:4]) if ranks else None
-
-
-def _complaining(case: Case) -> dict[int, Event]:
-    """Return the ranks that report broken or late communication of their own, with the first such line."""
-    found: dict[int, Event] = {}
-    for event in case.of(*WATCHDOG, *GLOO_TIMEOUT, "gloo.*", "torch.collective_mismatch", "nccl.sock_*"):
-        rank = case.rank(event)
-        if event.is_failure and rank is not None:
-            found.setdefault(rank, event)
-    return found
-
-
-@fact(
-    "collective.absent_elsewhere_ranks",
-    "ranks named as absent that report an error of another operation: they went another way",
-)
-def _elsewhere(case: Case) -> Fact | None:
-    absent = case.fact("collective.absent_ranks")
-    if absent is None:
-        return None
-    complaining = _complaining(case)
-    ranks = [rank for rank in absent.value if rank in complaining]
-    return Fact(ranks, [*absent.events[:2], *(complaining[rank] for rank in ranks)][:4]) if ranks else None
-
-
-@fact(
-    "collective.absent_silent_ranks",
-    "ranks named as absent that report no error themselves: still busy, asleep or late",
-)
-def _absent_silent(case: Case) -> Fact | None:
-    absent = case.fact("collective.absent_ranks")
-    if absent is None:
-        return None
-    complaining = _complaining(case)
-    ranks = [rank for rank in absent.value if rank not in complaining]
-    return Fact(ranks, absent.events[:3]) if ranks else None
-
-
 @fact(
     "collective.parameters_sharded",
     "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines",
@@ -363,32 +302,6 @@ def _parameters_sharded(case: Case) -> Fact | None:
         return Fact(True, events[:3])
     gather = case.fact("collective.is_parameter_gather")
     return Fact(True, gather.events) if gather is not None and gather.value else None
-
-
-@fact("collective.all_entered", "every rank of the group entered the stuck operation with the same shape")
-def _all_entered(case: Case) -> Fact | None:
-    records = [r for r in case.value("collective.stuck") or [] if r.rank is not None and r.seq is not None]
-    size = case.value("collective.group_size") or case.identity.world_size
-    if not records or not size or size < 2:
-        return None
-    same = {(r.seq, _shape(r)) for r in records}
-    if len(same) == 1 and len({r.rank for r in records}) >= size:
-        return Fact(True, [r.event for r in records][:3])
-    return None
-
-
-@fact("collective.late_ranks", "ranks that arrived at the stuck operation much later than the rest")
-def _late(case: Case) -> Fact | None:
-    records = [r for r in case.value("collective.stuck") or [] if r.arrival is not None and r.rank is not None]
-    if len(records) < 3:
-        return case.fact("progress.entered_late_ranks")
-    arrivals = sorted(r.arrival for r in records if r.arrival is not None)
-    middle = arrivals[len(arrivals) // 2]
-    limit = max(30.0, 0.1 * (records[0].timeout_ms or 600_000) / 1000)
-    late = [r for r in records if r.arrival is not None and r.arrival - middle > limit]
-    if not late or len(late) * 2 > len(records):
-        return None
-    return Fact(sorted({r.rank for r in late if r.rank is not None}), [r.event for r in late][:3])
 
 
 @fact("collective.is_barrier", "the stuck operation is a barrier or a single scalar (one element)")

@@ -1,0 +1,98 @@
+"""Who arrived at the stuck collective, who is named as absent, and who came late."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
+from nccl_triage.events import Event
+
+#: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
+ABSENT = (
+    "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
+    "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
+)  # fmt: skip
+
+
+def _named(event: Event) -> list[int]:
+    """Return the ranks that a witness of absence names."""
+    text = event.fields.get("ranks")
+    if text:
+        return [int(part) for part in re.findall(r"\d+", text)]
+    number = event.number("peer_rank")
+    if number is None:
+        number = event.number("rank")
+    return [int(number)] if number is not None else []
+
+
+@fact(
+    "collective.absent_ranks",
+    "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
+)
+def _absent(case: Case) -> Fact | None:
+    events = case.of(*ABSENT)
+    ranks = sorted({rank for event in events for rank in _named(event)})
+    return Fact(ranks, events[:4]) if ranks else None
+
+
+def _complaining(case: Case) -> dict[int, Event]:
+    """Return the ranks that report broken or late communication of their own, with the first such line."""
+    found: dict[int, Event] = {}
+    for event in case.of(*WATCHDOG, *GLOO_TIMEOUT, "gloo.*", "torch.collective_mismatch", "nccl.sock_*"):
+        rank = case.rank(event)
+        if event.is_failure and rank is not None:
+            found.setdefault(rank, event)
+    return found
+
+
+@fact(
+    "collective.absent_elsewhere_ranks",
+    "ranks named as absent that report an error of another operation: they went another way",
+)
+def _elsewhere(case: Case) -> Fact | None:
+    absent = case.fact("collective.absent_ranks")
+    if absent is None:
+        return None
+    complaining = _complaining(case)
+    ranks = [rank for rank in absent.value if rank in complaining]
+    return Fact(ranks, [*absent.events[:2], *(complaining[rank] for rank in ranks)][:4]) if ranks else None
+
+
+@fact(
+    "collective.absent_silent_ranks",
+    "ranks named as absent that report no error themselves: still busy, asleep or late",
+)
+def _absent_silent(case: Case) -> Fact | None:
+    absent = case.fact("collective.absent_ranks")
+    if absent is None:
+        return None
+    complaining = _complaining(case)
+    ranks = [rank for rank in absent.value if rank not in complaining]
+    return Fact(ranks, absent.events[:3]) if ranks else None
+
+
+@fact("collective.all_entered", "every rank of the group entered the stuck operation with the same shape")
+def _all_entered(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.rank is not None and r.seq is not None]
+    size = case.value("collective.group_size") or case.identity.world_size
+    if not records or not size or size < 2:
+        return None
+    same = {(r.seq, shape_of(r)) for r in records}
+    if len(same) == 1 and len({r.rank for r in records}) >= size:
+        return Fact(True, [r.event for r in records][:3])
+    return None
+
+
+@fact("collective.late_ranks", "ranks that arrived at the stuck operation much later than the rest")
+def _late(case: Case) -> Fact | None:
+    records = [r for r in case.value("collective.stuck") or [] if r.arrival is not None and r.rank is not None]
+    if len(records) < 3:
+        return case.fact("progress.entered_late_ranks")
+    arrivals = sorted(r.arrival for r in records if r.arrival is not None)
+    middle = arrivals[len(arrivals) // 2]
+    limit = max(30.0, 0.1 * (records[0].timeout_ms or 600_000) / 1000)
+    late = [r for r in records if r.arrival is not None and r.arrival - middle > limit]
+    if not late or len(late) * 2 > len(records):
+        return None
+    return Fact(sorted({r.rank for r in late if r.rank is not None}), [r.event for r in late][:3])

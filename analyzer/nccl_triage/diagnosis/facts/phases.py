@@ -1,0 +1,176 @@
+"""What the job was doing when it stopped: long work, unfinished bars, generation, evaluation, loading."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.progress import failures, progress_of
+from nccl_triage.events import Event
+
+LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
+             "sglang.load_weight_begin")  # fmt: skip
+TASK_DONE = ("training.phase_done", "training.checkpoint_saved", "deepspeed.checkpoint_saved", "sglang.load_weight_end")
+_LONG_BAR = re.compile(
+    r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
+    r"eval|valid|predict|inference|generat|shard|merge|init",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"^(?:(?:(?P<d>\d+)d,? ?)?(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)$")
+
+
+def _first_complaint(case: Case) -> dict[int | None, int]:
+    """Return where each rank's own first error line stands; under None the first of all."""
+    first: dict[int | None, int] = {}
+    for event in failures(case):
+        position = case.position(event)
+        for key in {None, case.rank(event)}:
+            first[key] = min(position, first.get(key, position))
+    return first
+
+
+@fact(
+    "progress.long_task_ranks",
+    "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
+)
+def _long_task(case: Case) -> Fact | None:
+    first = _first_complaint(case)
+    tasks = {n for p in LONG_TASK for n in case.signatures(p)}
+    done = {n for p in TASK_DONE for n in case.signatures(p)}
+    last: dict[int | None, Event] = {}
+    for event in case.events:
+        rank = case.rank(event)
+        speaks = event.signature in tasks or (event.role == "progress" and event.signature not in done)
+        if speaks and case.position(event) < first.get(rank, len(case.events)):
+            last[rank] = event
+    busy = {rank: event for rank, event in last.items() if event.signature in tasks}
+    if not busy:
+        return None
+    named = sorted(rank for rank in busy if rank is not None)
+    if len(named) > 1 and len(named) == len(case.identity.ranks):
+        # All do it: those that did not complain while others waited are the late ones, otherwise nobody stands out.
+        named = [rank for rank in named if rank not in first]
+        through = set(case.ranks(case.of(*TASK_DONE)))
+        named = [rank for rank in named if rank not in through] or named
+    return Fact(named or [-1], list(busy.values())[:3])
+
+
+def seconds(clock: str | None) -> int | None:
+    """Return the seconds of a tqdm clock such as 29:02 or 3:40:16."""
+    found = _CLOCK.match((clock or "").strip())
+    if found is None:
+        return None
+    part = {name: int(value or 0) for name, value in found.groupdict().items()}
+    return ((part["d"] * 24 + part["h"]) * 60 + part["m"]) * 60 + part["s"]
+
+
+@fact(
+    "progress.long_bar",
+    "an unfinished progress bar of preparatory work ran about as long as the collective's time-out: its seconds",
+)
+def _long_bar(case: Case) -> Fact | None:
+    timeout, seq = case.value("collective.timeout_ms"), case.value("collective.seq")
+    if not timeout or timeout < 60_000:
+        return None
+    for event in reversed(case.of("huggingface.tqdm", "huggingface.ckpt_shards")):
+        elapsed = seconds(event.fields.get("elapsed"))
+        named = _LONG_BAR.search(event.text.split("%|")[0])
+        if elapsed is None or event.fields.get("pct") == "100" or not 0.7 <= elapsed * 1000 / timeout <= 1.5:
+            continue
+        if named or seq is None or seq <= _BEFORE_TRAINING:
+            return Fact(elapsed, [event])
+    return None
+
+
+@fact(
+    "progress.unfinished_bar", "the last progress before the failure is an unfinished bar of preparatory work: its text"
+)
+def _unfinished_bar(case: Case) -> Fact | None:
+    first = _first_complaint(case).get(None, len(case.events))
+    before = [e for e in progress_of(case) if case.position(e) < first]
+    if not before or before[-1].signature not in ("huggingface.tqdm", "huggingface.ckpt_shards"):
+        return None
+    what = before[-1].text.split("%|")[0]
+    if before[-1].fields.get("pct") == "100" or not _LONG_BAR.search(what):
+        return None
+    return Fact(what.rsplit(":", 1)[0].strip()[:80], before[-1:])
+
+
+#: Sequence numbers up to this belong to set-up (barriers, broadcasts of the model), not to training steps.
+_BEFORE_TRAINING = 10
+
+
+@fact("progress.phase", "what the job was doing when it stopped: generate, evaluate, load or none of them")
+def _phase(case: Case) -> Fact | None:
+    first = _first_complaint(case).get(None, len(case.events))
+    for event in case.of("huggingface.generate_frame", "python.frame"):
+        name = event.fields.get("name", "")
+        if "generate" in name or "rollout" in name:
+            return Fact("generate", [event])
+        if name.startswith(("evaluat", "validat", "eval_", "prediction_step", "predict_step", "validation_step")):
+            return Fact("evaluate", [event])
+    words = case.of("training.phase_start", "huggingface.pad_token", "huggingface.running_training", "training.iteration_line",
+                    "sglang.load_weight_begin")  # fmt: skip
+    trained = [
+        case.position(e)
+        for e in progress_of(case)
+        if e.signature in ("training.step_loss", "huggingface.loss_dict", "megatron.iteration")
+    ]
+    for event in reversed(words):
+        position = case.position(event)
+        if position > first:
+            continue
+        rank = case.rank(event)
+        if event.signature == "training.iteration_line" and not event.fields.get("step2"):
+            continue
+        later = [p for p in trained if position < p < first and case.rank(case.events[p]) == rank]
+        if later:
+            continue
+        text = event.text.lower()
+        if event.signature == "huggingface.pad_token" or "generat" in text or "rollout" in text or "inference" in text:
+            return Fact("generate", [event])
+        if "eval" in text or "validat" in text or "prediction" in text:
+            return Fact("evaluate", [event])
+        if "load weight" in text or "loading" in text:
+            return Fact("load", [event])
+    return None
+
+
+_RETURNED = re.compile(
+    r"\b(?:collective|broadcast|all_?reduce|all_?gather|reduce_?scatter|barrier)\b.{0,20}\b(?:returned|ok|done|finished)\b",
+    re.IGNORECASE,
+)
+
+
+@fact("progress.came_out_ranks", "ranks that say a collective returned which others, who time out now, never say")
+def _came_out(case: Case) -> Fact | None:
+    told: dict[str, dict[int, Event]] = {}
+    for event in case.of("training.phase_done"):
+        rank = case.rank(event)
+        if rank is not None and _RETURNED.search(event.text):
+            told.setdefault(re.sub(r"\d+", "#", event.text), {})[rank] = event
+    timed_out = set(case.value("collective.timed_out_ranks") or [])
+    for ranks in told.values():
+        if set(ranks) < timed_out:
+            return Fact(sorted(ranks), list(ranks.values())[:3])
+    return None
+
+
+@fact(
+    "progress.unequal_work",
+    "ranks begin the same phase with different amounts (as: generating 4 tokens, generating 12 tokens)",
+)
+def _unequal(case: Case) -> Fact | None:
+    told: dict[str, dict[str, Event]] = {}
+    ranks: dict[str, set[int]] = {}
+    for event in case.of("training.phase_start"):
+        rank, text = case.rank(event), event.text
+        if rank is None or not re.search(r"\d", text):
+            continue
+        shape = re.sub(r"\d+", "#", text)
+        told.setdefault(shape, {}).setdefault(text, event)
+        ranks.setdefault(shape, set()).add(rank)
+    for shape, texts in told.items():
+        if len(texts) > 1 and len(ranks[shape]) > 1:
+            return Fact(True, list(texts.values())[:3])
+    return None

@@ -1,0 +1,121 @@
+"""Which ranks were there, which are silent, missing or late, by what they print and do not print."""
+
+from __future__ import annotations
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.progress import failures, progress_of
+from nccl_triage.events import Event
+
+ENTERED = ("training.collective_entered",)
+
+
+@fact("progress.stalled_ranks", "ranks that were alive, had not finished and reported no error while others timed out")
+def _stalled(case: Case) -> Fact | None:
+    timed_out = case.fact("collective.timed_out_ranks")
+    silent = case.value("progress.silent_ranks")
+    if timed_out is None or not silent:
+        return None
+    gone: set[int] = set()
+    for name in ("process.clean_exit_ranks", "progress.finished_early_ranks", "process.killed_ranks", "process.crashed_ranks",
+                 "process.aborted_ranks", "exception.ranks"):  # fmt: skip
+        gone |= set(case.value(name) or [])
+    ranks = [r for r in silent if r not in gone and r in case.identity.ranks]
+    return (
+        Fact(ranks, [*timed_out.events[:2], *[e for e in case.events if case.rank(e) in ranks][-1:]]) if ranks else None
+    )
+
+
+@fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
+def _entered_late(case: Case) -> Fact | None:
+    gave_up = [
+        e
+        for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
+        if case.rank(e) is not None
+    ]
+    if not gave_up or not case.order_known:
+        return None
+    first = case.position(gave_up[0])
+    late: dict[int, Event] = {}
+    early: set[int] = set()
+    for event in case.of(*ENTERED):
+        rank = case.rank(event)
+        if rank is None:
+            continue
+        if case.position(event) < first:
+            early.add(rank)
+        elif rank != case.rank(gave_up[0]):
+            late.setdefault(rank, event)
+    ranks = sorted(set(late) - early)
+    return Fact(ranks, [gave_up[0], *late.values()][:3]) if ranks and early else None
+
+
+@fact(
+    "progress.vanished_ranks",
+    "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it",
+)
+def _vanished(case: Case) -> Fact | None:
+    up = set(case.ranks(case.of("nccl.init_complete")))
+    ended = set(case.ranks(case.of("nccl.comm_teardown", "nccl.comm_destroyed")))
+    closed = case.of("nccl.sock_closed_by_peer", "nccl.sock_sendrecv_failed")
+    ranks = sorted(up - ended)
+    if not closed or not ended or not ranks or len(ranks) >= len(ended):
+        return None
+    return Fact(ranks, [*[e for e in case.events if case.rank(e) in ranks][-1:], *closed[:2]])
+
+
+@fact("progress.entered_ranks", "ranks that say they entered the collective, where others do not")
+def _entered(case: Case) -> Fact | None:
+    found = case.of(*ENTERED)
+    return Fact(case.ranks(found), found[:3]) if found else None
+
+
+@fact("progress.not_entered_ranks", "ranks that were ready and never entered the collective that others entered")
+def _not_entered(case: Case) -> Fact | None:
+    # A rank that gave up waiting had entered, whether or not its own line was seen.
+    entered = set(case.value("progress.entered_ranks") or [])
+    if entered:
+        entered |= set(case.value("collective.timed_out_ranks") or [])
+    ready = {r for e in progress_of(case) if (r := case.rank(e)) is not None} | set(case.identity.ranks)
+    absent = sorted(ready - entered)
+    if not entered or not absent or len(absent) > len(entered):
+        return None
+    events = [e for e in case.events if case.rank(e) in absent]
+    return Fact(absent, events[-2:])
+
+
+@fact("progress.silent_ranks", "ranks without any error line of their own while others report errors")
+def _silent(case: Case) -> Fact | None:
+    world = case.identity.world_size
+    known = set(case.identity.ranks) | (set(range(world)) if world and world <= 4096 else set())
+    own = [e for e in failures(case) if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
+    loud = {r for e in own if (r := case.rank(e)) is not None}
+    silent = sorted(known - loud)
+    if not loud or not silent or len(silent) > max(1, len(known) // 2):
+        return None
+    return Fact(silent, [e for e in case.events if case.rank(e) in silent][-2:])
+
+
+@fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
+def _missing(case: Case) -> Fact | None:
+    world = case.identity.world_size
+    if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2:
+        return None
+    missing = sorted(set(range(world)) - set(case.identity.ranks))
+    if not missing or len(missing) > world // 2:
+        return None
+    return Fact(missing, [])
+
+
+@fact("progress.init_missing_ranks", "ranks of the communicator that never printed Init START while others did")
+def _init_missing(case: Case) -> Fact | None:
+    started = case.of("nccl.init_start")
+    ranks = set(case.ranks(started))
+    sizes = [int(n) for e in started if (n := e.number("nranks")) is not None]
+    if not ranks or not sizes or case.of("nccl.init_complete"):
+        return None
+    size = max(sizes)
+    missing = sorted(set(range(size)) - ranks)
+    # A log of a few ranks of many is a part of the job's output, and says nothing about the others.
+    if not missing or len(missing) > 2 * len(ranks) or size > 65_536:
+        return None
+    return Fact(missing, started[:2])
