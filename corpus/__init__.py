@@ -1,0 +1,1 @@
+"""The labelled corpus: recordings, re-enactments, and the scripts that made them."""

@@ -1,0 +1,1 @@
+"""Scripts that really provoke failures of distributed training and record what the processes print."""
