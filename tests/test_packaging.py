@@ -60,7 +60,7 @@ def test_every_package_is_listed(wheel: Path) -> None:
 def test_unpacked_wheel_diagnoses(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     log = tmp_path / "x.log"
-    log.write_bytes((ROOT / "corpus" / "logs" / "S004-openrlhf-batch-size.log").read_bytes())
+    log.write_bytes((ROOT / "corpus" / "written" / "logs" / "S004-openrlhf-batch-size.log").read_bytes())
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
         f"from nccl_triage import diagnose\nimport nccl_triage\nassert nccl_triage.__file__.startswith({str(tmp_path)!r})\n"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOG = ROOT / "corpus" / "logs" / "S004-openrlhf-batch-size.log"
+LOG = ROOT / "corpus" / "written" / "logs" / "S004-openrlhf-batch-size.log"
 
 
 def _modules(code: str) -> set[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
+from nccl_triage.classifier import model as models
+from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
@@ -25,8 +27,11 @@ def diagnose(
     jobs: int = 1,
     stdin: BinaryIO | None = None,
     progress: Callable[[int], None] | None = None,
+    model: Model | Literal["shipped"] | None = "shipped",
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
+
+    ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
@@ -36,7 +41,7 @@ def diagnose(
     sources, notes = find_sources([str(path) for path in given], stdin)
     observations = local.scan_sources(sources, ruleset, jobs=jobs, progress=progress)
     observations.notes.extend(note for note in notes if note not in observations.notes)
-    diagnosis = diagnose_observations(observations, ruleset)
+    diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
     diagnosis.excerpts = excerpts.collect(diagnosis, sources)
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis

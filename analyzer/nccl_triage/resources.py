@@ -1,4 +1,4 @@
-"""Where the packaged data lies: rules, report templates and schemas.
+"""Where the packaged data lies: rules, report templates, schemas and the model.
 
 In an installed distribution the folders are ``nccl_triage/rules`` and ``nccl_triage/reports``; in a checkout
 they are ``rules/`` and ``reports/`` at the top level (setup.cfg maps them). Only this module knows.
@@ -29,3 +29,13 @@ def rules_dir() -> Traversable:
 def reports_dir() -> Traversable:
     """Return the folder that holds ``templates/`` and ``schema/``."""
     return _folder("reports")
+
+
+def model_file() -> Traversable:
+    """Return the shipped model; it may be missing in a checkout where ``make model`` never ran."""
+    return importlib.resources.files("nccl_triage.classifier") / "model.json"
+
+
+def examples_file() -> Traversable:
+    """Return what the shipped model learnt from, as features: users' own incidents are added to it."""
+    return importlib.resources.files("nccl_triage.classifier") / "examples.json.gz"

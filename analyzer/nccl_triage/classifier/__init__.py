@@ -1,1 +1,1 @@
-"""The place of the trained classifier: features, prediction, training. Nothing is built yet."""
+"""A small linear model over the whole log: its vote is one weighed, explained piece of evidence among others."""

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "Explain a cause, a signature or an NCCL/PyTorch variable."),
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
+    "model": ("model", "Train and evaluate the classifier on labelled incidents."),
 }
 
 

@@ -56,6 +56,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @options.rules_options
+@options.model_option
 @options.language_option
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Files scanned at once.")
 @click.option("--exit-code", "want_code", is_flag=True, help="Exit 0 healthy, 1 cause found, 3 cause unknown.")
@@ -71,6 +72,7 @@ def command(
     output: Path | None,
     force: bool,
     rules_dirs: tuple[Path, ...],
+    model_name: str | None,
     lang: str,
     jobs: int,
     want_code: bool,
@@ -95,7 +97,14 @@ def command(
     from nccl_triage.render import render
 
     with Progress(quiet) as progress:
-        diagnosis = diagnose(paths, rules_dirs=rules_dirs, jobs=jobs, stdin=_stdin(paths), progress=progress.bytes)
+        diagnosis = diagnose(
+            paths,
+            rules_dirs=options.all_rules(rules_dirs),
+            jobs=jobs,
+            stdin=_stdin(paths),
+            progress=progress.bytes,
+            model=options.chosen_model(model_name),
+        )
     document = diagnosis.to_dict()
     language = options.language(lang)
     kind = _format(chosen, output)

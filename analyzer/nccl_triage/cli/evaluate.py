@@ -15,16 +15,24 @@ from nccl_triage.cli import options
 @click.option("--format", "chosen", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 @click.option("--misses/--no-misses", default=True, help="List the cases that were wrong.")
 @options.rules_options
+@options.model_option
 @options.debug_option
-def command(folders: tuple[Path, ...], chosen: str, misses: bool, rules_dirs: tuple[Path, ...], debug: bool) -> None:
+def command(
+    folders: tuple[Path, ...],
+    chosen: str,
+    misses: bool,
+    rules_dirs: tuple[Path, ...],
+    model_name: str | None,
+    debug: bool,
+) -> None:
     """Score the diagnoses of labelled cases (folders with cases.jsonl) beside two naive baselines."""
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, table
 
-    rules = load.load(rules_dirs)
+    rules, model = load.load(options.all_rules(rules_dirs)), options.chosen_model(model_name)
     results: list[tuple[str, Any, Any]] = []
     for folder in folders:
-        outcomes, baselines = run.run(cases.read(folder), rules)
+        outcomes, baselines = run.run(cases.read(folder), rules, model)
         results.append((folder.name, outcomes, baselines))
     if chosen == "json":
         import orjson

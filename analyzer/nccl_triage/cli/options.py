@@ -23,6 +23,37 @@ def rules_options(function: Any) -> Any:
     )(function)
 
 
+def model_option(function: Any) -> Any:
+    """Add ``--model``."""
+    return click.option(
+        "--model",
+        "model_name",
+        metavar="FILE|none",
+        help="Model whose vote is weighed beside the rules; none leaves the rules alone. Without it: the model that "
+        "config.yaml (below ~/.config/nccl-triage) names, else the shipped one.",
+    )(function)
+
+
+def chosen_model(name: str | None) -> Any:
+    """Return what ``--model`` or the configuration chooses: a Model, ``shipped`` or None."""
+    from nccl_triage.classifier import model as models
+    from nccl_triage.cli import configuration
+
+    if name == "none":
+        return None
+    if name is not None:
+        return models.load(Path(name))
+    configured = configuration.read().model
+    return models.load(configured) if configured is not None else "shipped"
+
+
+def all_rules(given: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the folders of the configuration and of ``--rules``."""
+    from nccl_triage.cli import configuration
+
+    return tuple(dict.fromkeys([*configuration.read().rules, *given]))
+
+
 def language_option(function: Any) -> Any:
     """Add ``--lang``."""
     return click.option(
@@ -71,13 +102,13 @@ def width_of(stream: Any = None) -> int | None:
         return 80
 
 
-def write_file(path: Path, data: bytes, force: bool) -> None:
-    """Write a result atomically and privately; an existing file needs ``--force``."""
+def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
+    """Write a result atomically, readable by its owner alone unless ``mode`` says more; an existing file needs ``--force``."""
     if path.exists() and not force:
         raise OutputError(f"{path} exists already", remedy="add --force to overwrite it")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
         temporary.replace(path)

@@ -67,10 +67,19 @@ def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
 @command.command("test")
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--healthy", type=click.Path(path_type=Path), multiple=True, help="Also run over these healthy logs.")
+@click.option(
+    "--corpus",
+    "corpora",
+    type=click.Path(path_type=Path, file_okay=False),
+    multiple=True,
+    help="Also run over the labelled cases of this folder.",
+)
 @options.debug_option
 @click.pass_context
-def test(ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...], debug: bool) -> None:
-    """Test rules by their samples, lint them, and run them over healthy logs.
+def test(
+    ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...], corpora: tuple[Path, ...], debug: bool
+) -> None:
+    """Test rules by their samples, lint them, and run them over healthy logs and labelled cases.
 
     FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
     """
@@ -82,7 +91,7 @@ def test(ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...
     except RuleError as error:
         click.echo("\n".join(error.lines()))
         ctx.exit(1)
-    findings = check_all(rules, [*healthy])
+    findings = check_all(rules, healthy, corpora)
     for finding in findings:
         click.echo(finding.show())
     errors_ = sum(finding.severity == "error" for finding in findings)

@@ -113,7 +113,7 @@ def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:
 
 
 def _strongest(weighed: Weighed) -> list[Event]:
-    items = sorted(weighed.for_items, key=lambda c: -WEIGHTS[c.evidence.weight])
+    items = sorted(weighed.rule_items, key=lambda c: -WEIGHTS[c.evidence.weight])
     return [event for item in items for event in item.events]
 
 
@@ -140,6 +140,21 @@ _BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("progress.not_entered_ranks",),
         "was ready and never entered the collective",
         "已就绪但从未进入集合操作",
+    ),
+    "odd-amount": (
+        ("progress.odd_amount_ranks",),
+        "announced another amount of work than the rest",
+        "宣布的工作量与其他 rank 不同",
+    ),
+    "unserved": (
+        ("progress.unserved_ranks",),
+        "expects the data from another rank than the one that sends it",
+        "等待的发送方与实际发送方不同",
+    ),
+    "slow-work": (
+        ("progress.slow_work_ranks",),
+        "its own work took as long as the others' time-out",
+        "自身工作耗时达到其他 rank 的超时",
     ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
     "finished-early": (
@@ -249,6 +264,13 @@ def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
     found = _ranks(case, "exception.ranks", "raised the first exception", "最先抛出异常")
     if found and case.value("exception.all_ranks"):
         return []
+    if not found and case.value("exception.application") is not None:
+        # The traceback carries no rank; the launcher says which one ended first, and by itself.
+        first = case.value("process.first_exit_ranks") or []
+        if len(first) == 1 and case.value("process.first_exit_code") == 1:
+            return [
+                _of_rank(case, first[0], "ended first, as after an uncaught exception", "最先退出，与未捕获异常相符")
+            ]
     return found[:1]
 
 
@@ -256,7 +278,7 @@ def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
 def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host that most error lines name as their peer."""
     counted: Counter[str] = Counter()
-    for item in weighed.for_items:
+    for item in weighed.rule_items:
         for event in item.events:
             peer = event.fields.get("peer") or event.fields.get("remote") or event.fields.get("address")
             if peer:
@@ -283,7 +305,7 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     # The side that could not connect first: it is the one that needs another way.
     complaining = {
-        host for item in weighed.for_items for e in item.events if e.role != "context" and (host := case.host(e))
+        host for item in weighed.rule_items for e in item.events if e.role != "context" and (host := case.host(e))
     }
     ordered = sorted(seen.items(), key=lambda pair: (pair[0] not in complaining, pair[0]))
     return [Culprit(None, host, ip, None, None, why) for host, ip in ordered][:4]
@@ -292,7 +314,7 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("lone-host")
 def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The one host among several whose ranks print the evidence."""
-    hosts = Counter(host for item in weighed.for_items for e in item.events if (host := case.host(e)) is not None)
+    hosts = Counter(host for item in weighed.rule_items for e in item.events if (host := case.host(e)) is not None)
     if len(hosts) != 1 or len(case.identity.hosts) < 2:
         return []
     host = next(iter(hosts))
@@ -332,7 +354,7 @@ def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
 def _named_most(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank that the evidence names most often, on either side of a pair."""
     counted: Counter[int] = Counter()
-    for item in weighed.for_items:
+    for item in weighed.rule_items:
         for event in item.events:
             for name in ("rank", "peer_rank", "other_rank"):
                 number = event.number(name)

@@ -9,12 +9,12 @@ from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.diagnosis import job, software, texts
+from nccl_triage.diagnosis import job, programs, software, texts
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
 from nccl_triage.diagnosis.model import Candidate, Findings
-from nccl_triage.diagnosis.weigh import Contribution, Weighed
+from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
 from nccl_triage.parsers import produced_signatures, times
@@ -33,12 +33,19 @@ def ordered_evidence(weighed: Weighed) -> list[tuple[Contribution, Event]]:
     """Return the lines that speak for a cause, the most telling first, each line once."""
     items = sorted(
         enumerate(weighed.for_items),
-        key=lambda pair: (-abs(pair[1].applied), -WEIGHTS[pair[1].evidence.weight], pair[0]),
+        key=lambda pair: (
+            pair[1].evidence.id == VOTE_ID,
+            -abs(pair[1].applied),
+            -WEIGHTS[pair[1].evidence.weight],
+            pair[0],
+        ),
     )
     found: list[tuple[Contribution, Event]] = []
     seen: set[tuple[str, int]] = set()
     for depth in range(PER_ITEM):
         for _, item in items:
+            if depth and item.evidence.id == VOTE_ID:
+                continue  # one line is enough to show what the log as a whole resembles
             events = sorted(item.events, key=lambda e: e.role != "root") if depth == 0 else item.events
             fresh = [e for e in events if (e.source, e.line) not in seen]
             if fresh:
@@ -243,8 +250,8 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
         "world_size": case.identity.world_size,
         "ranks": job.rank_states(diagnosis),
         "hosts": list(hosts.values()),
-        "launcher": job.launcher(case),
-        "frameworks": job.frameworks(case),
+        "launcher": programs.launcher(case),
+        "frameworks": programs.frameworks(case),
         "software": {name: found[0][0] for name, found in sorted(software.versions(case).items())},
         "env": variables,
     }

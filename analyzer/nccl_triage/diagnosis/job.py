@@ -10,31 +10,6 @@ from nccl_triage.events import Event
 
 #: Ranks listed at most; a report says what it cut.
 MAX_RANKS = 4096
-_LAUNCHERS = (
-    ("torchrun", ("torchelastic.*",)),
-    ("ray", ("ray.*",)),
-    (
-        "deepspeed",
-        ("deepspeed.killing_subprocess", "deepspeed.launch_world", "deepspeed.spawned", "deepspeed.exits_return_code"),
-    ),
-    ("slurm", ("slurm.*",)),
-    ("mpirun", ("mpi.*",)),
-    ("kubernetes", ("kubernetes.*",)),
-)
-_FRAMEWORKS = ("vllm", "sglang", "deepspeed", "megatron", "openrlhf", "verl", "lightning", "huggingface", "ray")
-
-
-def launcher(case: Case) -> str | None:
-    """Return the launcher that the log shows, or None."""
-    for name, patterns in _LAUNCHERS:
-        if case.of(*patterns):
-            return name
-    return None
-
-
-def frameworks(case: Case) -> list[str]:
-    """Return the frameworks whose lines the log holds."""
-    return [name for name in _FRAMEWORKS if case.signatures(f"{name}.*")]
 
 
 def _first_errors(case: Case) -> dict[int, Event]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from nccl_triage.classifier.features import extract
+from nccl_triage.classifier.model import Model
+from nccl_triage.classifier.vote import Ballot, cast
 from nccl_triage.diagnosis import culprit, document
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
-from nccl_triage.diagnosis.weigh import Weighed, rank_causes
+from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
+from nccl_triage.parsers.salient import SALIENT
 
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
@@ -30,12 +34,13 @@ class Diagnosis(Findings):
         return document.build(self)
 
 
-def diagnose_observations(observations: Observations, rules: RuleSet) -> Diagnosis:
-    """Return the diagnosis of a job from everything observed."""
+def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
+    """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
     case = Case(observations, rules)
-    weighed, unknown = rank_causes(case)
+    ballot = cast(model, extract(case), bool(failures(case))) if model is not None else Ballot()
+    weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
-    verdict = _verdict(case, shown)
+    verdict = _verdict(case, shown, ballot)
     candidates: list[Candidate] = []
     if verdict != "healthy":
         for index, item in enumerate(shown):
@@ -45,23 +50,33 @@ def diagnose_observations(observations: Observations, rules: RuleSet) -> Diagnos
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
 
 
-def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
+def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     best = shown[0] if shown else None
     bad = failures(case)
     resumed = bool(case.value("progress.resumed"))
     strong = best is not None and best.confidence >= 0.5
-    if not bad and case.value("progress.finished"):
+    if (not bad and case.value("progress.finished")) or case.value("progress.ended_well"):
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
         looked_into = case.value("stacks.dumped") or case.value("exception.without_end")
-        if case.events and not looked_into and not (best is not None and best.confidence >= NAMED):
+        life = any(event.signature != SALIENT for event in case.events)
+        trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
+        suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)
+        if life and not trouble and not looked_into and not suspected:
             return "healthy"
     elif resumed and not _fatal(case, best):
         return "healthy"
     if best is not None and best.confidence >= NAMED:
         return "diagnosed"
     return "unknown"
+
+
+def _overtaken(case: Case, best: Weighed) -> bool:
+    """Tell whether the job advanced after every line that speaks for a cause, none of which is a failure."""
+    lines = [event for item in best.rule_items for event in item.events]
+    last = max((case.position(e) for e in case.events if e.role == "progress"), default=-1)
+    return bool(lines) and case.order_known and all(case.position(event) < last for event in lines)
 
 
 def _fatal(case: Case, best: Weighed | None) -> bool:
@@ -76,6 +91,8 @@ def _decisive(item: Weighed) -> bool:
 
 
 def _status(item: Weighed, rival: float) -> Status:
+    if all(c.evidence.id == VOTE_ID for c in item.for_items):
+        return "possible"  # resemblance alone establishes nothing
     if _decisive(item) and item.confidence >= ESTABLISHED:
         return "established"
     if item.confidence >= SUPPORTED and item.confidence - rival >= MARGIN:

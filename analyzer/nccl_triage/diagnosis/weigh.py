@@ -8,10 +8,12 @@ with a temperature fitted on labelled cases.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import exp
 
+from nccl_triage.classifier.vote import Vote
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.engine.schema import Cause, Evidence
@@ -20,7 +22,7 @@ from nccl_triage.events import Event
 #: Score of "none of the known causes": what evidence has to beat.
 UNKNOWN_SCORE = 1.8
 #: Softmax temperature, fitted on labelled cases (``make evaluate`` prints the calibration error).
-TEMPERATURE = 0.65
+TEMPERATURE = 0.55
 #: How much the n-th strongest item of a cause counts.
 _DIMINISH = (1.0, 0.6, 0.4, 0.25, 0.15)
 #: What is left of evidence that another cause's cascade explains.
@@ -29,6 +31,14 @@ EXPLAINED_SHARE = 0.15
 EXPLAINER_SCORE = 3.0
 #: Bonus of the cause whose root event comes first when several have one.
 FIRST_FAULT = 1.0
+#: Share of the classifier's vote that counts where the rules are in doubt, and where they are sure.
+VOTE_SHARE, VOTE_SHARE_SURE = 0.7, 0.3
+#: Lead of the rules' first cause over the next (or over ``unknown``) from which on they are sure.
+SURE_LEAD = 1.5
+#: A cause that rests on its vote alone stays below even odds against ``unknown``.
+VOTE_ALONE = UNKNOWN_SCORE - 0.05
+#: Id of the evidence that is the classifier's vote.
+VOTE_ID = "classifier-vote"
 
 
 @dataclass(slots=True)
@@ -56,9 +66,14 @@ class Weighed:
         """The contributions that speak for the cause, strongest first."""
         return [item for item in self.contributions if not item.against]
 
+    @property
+    def rule_items(self) -> list[Contribution]:
+        """The contributions of rules that speak for the cause: those that can name somebody."""
+        return [item for item in self.for_items if item.evidence.id != VOTE_ID]
+
     def root_position(self, case: Case) -> int | None:
         """Return the place of the cause's earliest event of role root."""
-        positions = [case.position(e) for item in self.for_items for e in item.events if e.role == "root"]
+        positions = [case.position(e) for item in self.rule_items for e in item.events if e.role == "root"]
         return min(positions) if positions else None
 
 
@@ -143,13 +158,56 @@ def _first_fault(case: Case, everything: list[Weighed]) -> None:
             weighed.score += FIRST_FAULT
 
 
-def rank_causes(case: Case) -> tuple[list[Weighed], float]:
+def _share_of_vote(everything: Sequence[Weighed]) -> float:
+    """Return how much the classifier counts: the more, the less the rules' first cause leads."""
+    first, second = sorted((UNKNOWN_SCORE, UNKNOWN_SCORE, *(w.score for w in everything)), reverse=True)[:2]
+    best = max((w.score for w in everything), default=0.0)
+    lead = first - second if best > UNKNOWN_SCORE else 0.0
+    return VOTE_SHARE + (VOTE_SHARE_SURE - VOTE_SHARE) * min(1.0, lead / SURE_LEAD)
+
+
+def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> None:
+    """Add the classifier's votes as one more item of evidence each; a cause may rest on its vote alone."""
+    share = _share_of_vote(everything)
+    by_id = {weighed.cause.id: weighed for weighed in everything}
+    for vote in votes:
+        cause = case.rules.causes.get(vote.cause)
+        if cause is None:
+            continue
+        weighed = by_id.get(vote.cause)
+        if weighed is None:
+            weighed = Weighed(cause)
+            everything.append(weighed)
+        applied = share * vote.log_odds
+        if weighed.score <= 0 or not weighed.for_items:
+            applied = min(applied, max(0.0, VOTE_ALONE - weighed.score))
+        weighed.contributions.append(Contribution(_evidence_of(vote, applied), list(vote.events), applied))
+        weighed.score += applied
+
+
+def _evidence_of(vote: Vote, applied: float) -> Evidence:
+    spoke = ", ".join(reason.split(":", 1)[1] for reason in vote.reasons)
+    weight = "strong" if applied >= 2.4 else ("moderate" if applied >= 1.15 else "weak")
+    return Evidence(
+        id=VOTE_ID,
+        weight=weight,
+        says={
+            "en": f"The log as a whole resembles the {vote.incidents} known incidents of this cause "
+            f"(of {vote.learnt_from} learnt from). What spoke: {spoke or 'nothing in particular'}.",
+            "zh": f"整份日志与已知的 {vote.incidents} 起同类事故相似（共学习 {vote.learnt_from} 起）。依据：{spoke or '无突出特征'}。",
+        },
+        where_defined="the classifier's model",
+    )
+
+
+def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], float]:
     """Return the causes, best first, with confidences, and the confidence of ``unknown``."""
     everything = gather(case)
     for weighed in everything:
         weighed.score = _sum(weighed)
     _explain_away(case, everything)
     _first_fault(case, everything)
+    _add_votes(case, everything, votes)
     everything.sort(key=lambda w: (-w.score, w.cause.id))
     scores = [UNKNOWN_SCORE, *(w.score for w in everything)]
     top = max(scores)

@@ -13,7 +13,11 @@ from nccl_triage.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One labelled log."""
+    """One labelled log.
+
+    Cases of one ``group`` (a family of scenarios, a public thread) resemble each other and never stand on both sides
+    of a split; ``source`` is recorded, written, generated or, unsaid, labelled.
+    """
 
     id: str
     log: Path
@@ -24,6 +28,7 @@ class Case:
     hosts: tuple[str, ...]
     evidence_line: int | None
     group: str
+    source: str = "labelled"
 
     @property
     def acceptable(self) -> tuple[str, ...]:
@@ -44,7 +49,8 @@ def _case(record: dict[str, Any], folder: Path) -> Case:
         ranks=tuple(dict.fromkeys(ranks)),
         hosts=tuple(dict.fromkeys(hosts)),
         evidence_line=record.get("evidence_line"),
-        group=folder.name,
+        group=str(record.get("family") or record.get("url") or record["id"]),
+        source=str(record.get("source") or "labelled"),
     )
 
 

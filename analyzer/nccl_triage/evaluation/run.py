@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 from nccl_triage.api import diagnose
+from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis.document import ordered_evidence
 from nccl_triage.diagnosis.verdict import Diagnosis
 from nccl_triage.engine.check import expand
@@ -30,14 +32,16 @@ def outcome_of(case: Case, diagnosis: Diagnosis, seconds: float = 0.0) -> Outcom
     )
 
 
-def run(cases: Sequence[Case], rules: RuleSet) -> tuple[list[Outcome], dict[str, list[Outcome]]]:
+def run(
+    cases: Sequence[Case], rules: RuleSet, model: Model | Literal["shipped"] | None = "shipped"
+) -> tuple[list[Outcome], dict[str, list[Outcome]]]:
     """Return the outcomes of nccl-triage and of the baselines "first error line" and "last error line"."""
     outcomes: list[Outcome] = []
     baselines: dict[str, list[Outcome]] = {"first error line": [], "last error line": []}
     causes = _cause_of_signature(rules)
     for case in cases:
         started = time.monotonic()
-        diagnosis = diagnose(case.log, rules=rules)
+        diagnosis = diagnose(case.log, rules=rules, model=model)
         outcomes.append(outcome_of(case, diagnosis, time.monotonic() - started))
         bad = [event for event in diagnosis.case.events if event.is_failure]
         for name, event in zip(baselines, (bad[:1], bad[-1:]), strict=True):

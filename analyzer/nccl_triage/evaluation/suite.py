@@ -11,23 +11,46 @@ from nccl_triage.diagnosis.culprit import METHODS
 from nccl_triage.engine import check
 from nccl_triage.engine.check import Finding
 from nccl_triage.engine.schema import RuleSet, Signature
+from nccl_triage.evaluation import cases
+from nccl_triage.evaluation.run import outcome_of
 from nccl_triage.parsers import produced_signatures
 
 
-def check_all(rules: RuleSet, healthy: Sequence[Path] = ()) -> list[Finding]:
-    """Return the findings of all checks over the rules, and over healthy logs."""
+def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[Finding]:
+    """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
     findings = [*check.check_samples(rules), *check.check_traps(rules)]
     findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
     for log in healthy:
         findings += check_healthy(rules, log)
+    for folder in corpora:
+        findings += check_corpus(rules, folder)
     return findings
 
 
-def check_healthy(rules: RuleSet, log: Path) -> list[Finding]:
-    """Return a finding for every root-role signature that a healthy log matches."""
-    diagnosis = diagnose(log, rules=rules)
+def check_corpus(rules: RuleSet, folder: Path) -> list[Finding]:
+    """Return what the rules alone (no classifier) get wrong of the labelled cases of a folder.
+
+    A healthy log that is not called so is an error. A determinable failure that is not named is a warning: rules are
+    general, and one that is bent until the last case fits is worse than a miss that is known.
+    """
     findings = []
-    for signature in diagnosis.case.observations.signatures():
+    for case in cases.read(folder):
+        if case.cause == "healthy":
+            findings += check_healthy(rules, case.log, roots=False)
+        elif case.determinable == "yes":
+            said = outcome_of(case, diagnose(case.log, rules=rules, model=None))
+            if not said.right():
+                findings.append(
+                    Finding("warning", str(case.log), case.id, f"labelled {case.cause}, the rules say {said.answer}")
+                )
+    return findings
+
+
+def check_healthy(rules: RuleSet, log: Path, *, roots: bool = True) -> list[Finding]:
+    """Return a finding for a healthy log that is not called so and, with ``roots``, for every signature of role root."""
+    diagnosis = diagnose(log, rules=rules, model=None)
+    findings = []
+    for signature in diagnosis.case.observations.signatures() if roots else ():
         known: Signature | None = rules.signatures.get(signature)
         if known is not None and known.role == "root":
             event = diagnosis.case.of(signature)[0]

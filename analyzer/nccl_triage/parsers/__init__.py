@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
@@ -14,4 +15,5 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 
 def produced_signatures() -> dict[str, str]:
     """Return the signature ids that parsers make themselves, with their meaning."""
-    return {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
+    made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
+    return {**made, salient.SALIENT: salient.MEANING}

@@ -12,7 +12,7 @@ from typing import Protocol
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.events import MAX_TEXT, Event, Observations, SourceInfo
-from nccl_triage.parsers import STATEFUL, headers, times
+from nccl_triage.parsers import STATEFUL, headers, salient, times
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan.prefilter import Prefilter, make_prefilter
@@ -50,8 +50,8 @@ class Scanner:
     """Scan sources with one set of rules; the prefilter is built once."""
 
     def __init__(self, rules: RuleSet) -> None:
-        openers = sorted({text for parser in STATEFUL for text in parser.OPENERS})
-        self._prefilter = make_prefilter(rules.signatures.values(), openers)
+        further = {text for parser in STATEFUL for text in parser.OPENERS} | set(salient.LITERALS)
+        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further))
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan one source; ``info`` is completed by whoever yields the lines."""
@@ -82,6 +82,7 @@ class _SourceScan:
         self._info = info
         self._profile: WrapperProfile | None = None
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
+        self._salient = salient.SalientLines()
         self._result = Observations()
         self._year: float | None = None
 
@@ -127,14 +128,27 @@ class _SourceScan:
             signatures = self._prefilter.candidates([peeled.text]).get(0, [])
         parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
         self._feed(parsed)
+        known = False
         for signature, fields in match.matches(signatures, peeled.text, line.text):
+            known = True
             self._add(signature, fields, peeled, line.number)
+        if not known:
+            self._unknown(peeled, line.number)
         for extra in peeled.extra:
             inner = Peeled(text=extra, context=peeled.context.copy())
             follow = PeeledLine(self._info.path, line.number, extra, inner.context)
             self._feed(follow)
             for signature, fields in match.matches(self._prefilter.candidates([extra]).get(0, []), extra, extra):
                 self._add(signature, fields, inner, line.number)
+
+    def _unknown(self, peeled: Peeled, number: int) -> None:
+        """Keep a line that no signature knows when it sounds like trouble."""
+        folded = self._salient.fresh(peeled.text)
+        if folded is not None:
+            fields = {"template": folded}
+            text = peeled.text[:MAX_TEXT]
+            event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
+            self._result.add(event, ("template",))
 
     def _feed(self, line: PeeledLine) -> None:
         for parser in self._parsers:

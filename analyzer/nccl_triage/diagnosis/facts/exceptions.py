@@ -19,7 +19,8 @@ _COMMUNICATION_TYPES = {
 _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
 _COMMUNICATION = re.compile(
-    r"gloo/|NCCL (?:error|communicator)|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
+    r"gloo/|NCCL (?:error|communicator)|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
+    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import failures, progress_of
@@ -53,6 +54,22 @@ def _long_task(case: Case) -> Fact | None:
         through = set(case.ranks(case.of(*TASK_DONE)))
         named = [rank for rank in named if rank not in through] or named
     return Fact(named or [-1], list(busy.values())[:3])
+
+
+@fact("progress.slow_work_ranks", "ranks whose own piece of work took as long as the time-out of the others, or longer")
+def _slow_work(case: Case) -> Fact | None:
+    limit = case.value("collective.timeout_ms")
+    if not limit:
+        return None
+    slow: dict[int, Event] = {}
+    usual: dict[int, Event] = {}
+    for event in case.of("training.work_took"):
+        rank, took = case.rank(event), event.number("seconds")
+        if rank is not None and took is not None:
+            (slow if took * 1000 >= 0.9 * limit else usual)[rank] = event
+    if not slow or len(slow) >= max(2, len(case.identity.ranks)):
+        return None
+    return Fact(sorted(slow), list(slow.values())[:3])
 
 
 def seconds(clock: str | None) -> int | None:
@@ -153,6 +170,45 @@ def _came_out(case: Case) -> Fact | None:
     for ranks in told.values():
         if set(ranks) < timed_out:
             return Fact(sorted(ranks), list(ranks.values())[:3])
+    return None
+
+
+@fact(
+    "progress.unserved_ranks",
+    "ranks that wait to receive in a collective whose sender still waits for somebody, while the others came out of it",
+)
+def _unserved(case: Case) -> Fact | None:
+    through = set(case.value("progress.came_out_ranks") or [])
+    if not through:
+        return None
+    sending = set(
+        case.ranks(e for e in case.of("gloo.recv_timeout") if "send operation" in e.text)
+    )
+    waiting = [e for e in case.of("gloo.recv_timeout") if "recv operation" in e.text and case.rank(e) not in through]
+    if not sending - through or not waiting:
+        return None
+    # The root of a broadcast cannot send to a rank that expects the data from somebody else.
+    return Fact(case.ranks(waiting), waiting[:2])
+
+
+def _amounts(case: Case) -> dict[str, dict[int, Event]]:
+    """Return, for each announcement of a phase with numbers folded, what each rank said."""
+    told: dict[str, dict[int, Event]] = {}
+    for event in case.of("training.phase_start"):
+        rank = case.rank(event)
+        if rank is not None and re.search(r"\d", event.text):
+            told.setdefault(re.sub(r"\d+", "#", event.text), {})[rank] = event
+    return told
+
+
+@fact("progress.odd_amount_ranks", "the minority among ranks that begin the same phase with different amounts")
+def _odd_amount(case: Case) -> Fact | None:
+    for said in _amounts(case).values():
+        texts = Counter(event.text for event in said.values())
+        if len(texts) == 2 and len(said) > 2:
+            (_, most), (text, least) = texts.most_common(2)
+            if least < most:
+                return Fact(sorted(r for r, e in said.items() if e.text == text), list(said.values())[:3])
     return None
 
 

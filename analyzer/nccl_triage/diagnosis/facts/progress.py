@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.exceptions import is_communication
 from nccl_triage.events import Event
 
 FINISHED = ("training.finished", "lightning.fit_stopped", "huggingface.train_completed", "deepspeed.process_exits_ok")
@@ -14,6 +15,16 @@ SKIPPED = ("training.skip_step",)
 #: After these a process group is taken down: progress of other ranks that comes later is no recovery.
 FATAL = ("torch.watchdog_timeout", "torch.blocking_wait_timeout", "torch.taking_process_down", "torch.watchdog_terminated*",
          "torch.terminate_called", "torch.terminating_after_dump")  # fmt: skip
+#: Somebody asked the process to stop.
+STOPPED = ("os.sig_sigterm_handler", "lightning.sigterm", "megatron.exit_signal", "torchelastic.death_signal")
+#: Consequences of processes that end at slightly different times, after the work.
+TEARDOWN = (
+    "torch.store_*",
+    "torchelastic.exit_barrier_error",
+    "python.traceback",
+    "python.exception_line",
+    "torch.socket_*",
+)
 RESTARTED = ("torchelastic.worker_group_restart", "torchelastic.rendezvous_complete")
 
 
@@ -32,6 +43,12 @@ def _steps(case: Case) -> Fact | None:
     found = progress_of(case)
     names = {e.signature for e in found}
     return Fact(sum(case.observations.count(name) for name in names), found[-2:]) if found else None
+
+
+@fact("job.failed", "how many lines speak of a failure, as its cause or as a consequence")
+def _failed(case: Case) -> Fact | None:
+    found = failures(case)
+    return Fact(len(found), found[:1]) if found else None
 
 
 @fact("progress.before_failure", "training steps (or their like) stand before the first sign of failure")
@@ -60,6 +77,8 @@ def _resumed(case: Case) -> Fact | None:
                 return Fact(False, [])
             after += went_on
     finished = any(e in after for e in case.of(*FINISHED))
+    if not finished and max(bad, key=case.position).signature in STOPPED:
+        return Fact(False, after[:2])  # what comes after a stop signal is the way out
     if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
         return Fact(False, after[:2])
     return Fact(len(after) >= 2 or finished, after[:2])
@@ -69,6 +88,34 @@ def _resumed(case: Case) -> Fact | None:
 def _finished(case: Case) -> Fact | None:
     found = case.of(*FINISHED)
     return Fact(True, found[-2:]) if found else None
+
+
+@fact(
+    "progress.ended_well",
+    "every rank says that it finished, after its last failure or with nothing but farewells after it",
+)
+def _ended_well(case: Case) -> Fact | None:
+    found = case.of(*FINISHED)
+    if not found or not case.order_known:
+        return None
+    if any(ended.code not in (0, None) for ended in case.value("process.exits") or []):
+        return Fact(False)
+    finished: dict[int | None, int] = {}
+    for event in found:
+        finished[case.rank(event)] = case.position(event)
+    if not set(case.identity.ranks) <= set(finished):
+        return Fact(False)
+    last = max(finished.values())
+    if None not in finished and any(case.rank(e) is None for e in case.of("python.traceback", "python.exception_line")
+                                    if case.position(e) < last):  # fmt: skip
+        return Fact(False)  # a process that nobody knows died of an exception; it did not say that it finished
+    farewells = {name for pattern in TEARDOWN for name in case.signatures(pattern)}
+    for event in failures(case):
+        end = finished.get(case.rank(event), last)
+        farewell = event.signature in farewells and (event.signature[:6] != "python" or is_communication(event))
+        if case.position(event) > end and not farewell:
+            return Fact(False)
+    return Fact(True, found[-2:])
 
 
 @fact(

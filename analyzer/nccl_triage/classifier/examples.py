@@ -1,0 +1,105 @@
+"""What a model learns from: labelled incidents as features, in the form that ships with the distribution.
+
+Each incident is seen twice: as it is, and with the decisive signatures of its cause withheld, so that the model also
+learns from the words of messages that no rule would know.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from nccl_triage import resources
+from nccl_triage.errors import InputError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled incident. Examples of one ``group`` (a thread, a scenario family) are never split between folds."""
+
+    id: str
+    label: str
+    also: tuple[str, ...]
+    group: str
+    source: str
+    full: frozenset[str]
+    withheld: frozenset[str]
+
+    @property
+    def acceptable(self) -> tuple[str, ...]:
+        """Every answer that an expert would accept."""
+        return (self.label, *self.also)
+
+
+def to_bytes(examples: Iterable[Example]) -> bytes:
+    """Return the examples as compressed JSON, byte for byte the same for the same examples."""
+    ordered = sorted(examples, key=lambda e: (e.source, e.id))
+    names = sorted({name for e in ordered for view in (e.full, e.withheld) for name in view})
+    index = {name: number for number, name in enumerate(names)}
+    raw = {
+        "format": FORMAT,
+        "features": names,
+        "examples": [
+            {
+                "id": e.id,
+                "label": e.label,
+                "also": list(e.also),
+                "group": e.group,
+                "source": e.source,
+                "full": sorted(index[name] for name in e.full),
+                **({} if e.withheld == e.full else {"withheld": sorted(index[name] for name in e.withheld)}),
+            }
+            for e in ordered
+        ],
+    }
+    return gzip.compress(orjson.dumps(raw), 9, mtime=0)
+
+
+def from_bytes(data: bytes, name: str) -> list[Example]:
+    """Return the examples of a file's content; raises InputError when it holds none."""
+    try:
+        raw = orjson.loads(gzip.decompress(data))
+        names = raw["features"]
+        found = []
+        for entry in raw["examples"]:
+            full = frozenset(names[number] for number in entry["full"])
+            found.append(
+                Example(
+                    id=entry["id"],
+                    label=entry["label"],
+                    also=tuple(entry["also"]),
+                    group=entry["group"],
+                    source=entry["source"],
+                    full=full,
+                    withheld=frozenset(names[n] for n in entry["withheld"]) if "withheld" in entry else full,
+                )
+            )
+        return found
+    except (OSError, EOFError, orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
+        raise InputError(f"{name} holds no training examples", cause=str(error)) from None
+
+
+def shipped() -> list[Example]:
+    """Return the examples that the shipped model learnt from; none in a checkout where they were not made yet."""
+    path = resources.examples_file()
+    return from_bytes(path.read_bytes(), "the shipped examples") if path.is_file() else []
+
+
+def digest(data: bytes) -> str:
+    """Return the hash by which a model names what it learnt from."""
+    return hashlib.sha256(gzip.decompress(data)).hexdigest()
+
+
+def read(path: Path) -> list[Example]:
+    """Return the examples of a file; raises InputError when it cannot be read."""
+    try:
+        return from_bytes(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}", cause=error.strerror or str(error)) from None

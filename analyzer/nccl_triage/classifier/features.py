@@ -1,0 +1,167 @@
+"""What the classifier sees of a case: words of its salient lines, signatures with their order, shapes of the facts.
+
+A feature is a string; its first part tells the kind:
+
+- ``w:`` a word of a salient line (failure lines, exceptions, unknown lines that sound like trouble), normalised by
+  ``parsers.templates``;
+- ``p:`` a word of a salient line that stands before the first line of a cascade;
+- ``s:`` a signature seen, ``r:`` the first signature of role root, ``q:`` a signature of a failure before the cascade;
+- ``e:`` the type of the first exception, ``l:`` that of the last one;
+- ``f:`` a derived fact with the coarse shape of its value (none, some, one, few, many), never a value of this one job;
+- ``j:`` launcher and framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_triage.diagnosis import programs
+from nccl_triage.diagnosis.case import Case, fact_names
+from nccl_triage.events import Event
+from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.parsers.templates import template, words
+
+#: Distinct lines (by template) whose words count, and of those how many at each end.
+MAX_LINES = 120
+#: Facts whose value says what kind of failure it was in itself, so that the value may be a feature.
+_NAMED_VALUES = ("collective.op", "progress.phase", "process.first_exit_code", "exception.application")
+#: Facts that hold texts or numbers of one job alone.
+_LEFT_OUT = (
+    "batch.numbers", "batch.valid_sizes", "collective.numel", "collective.seq", "collective.stuck", "collective.timeout_ms",
+    "exception.frames", "exception.message", "exception.user_frame", "job.environment", "job.filtered", "job.launch_world",
+    "job.nccl_versions", "job.ranks_seen", "job.versions", "job.world_size", "network.target", "progress.last_bar",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Features:
+    """The features of one case, and the events that made each of them (for the explanation of a vote)."""
+
+    names: set[str] = field(default_factory=set)
+    spoke: dict[str, Event] = field(default_factory=dict)
+
+    def add(self, name: str, event: Event | None = None) -> None:
+        """Note a feature and the first event that made it."""
+        self.names.add(name)
+        if event is not None:
+            self.spoke.setdefault(name, event)
+
+
+def extract(case: Case) -> Features:
+    """Return the features of a case."""
+    found = Features()
+    _lines(case, found)
+    _signatures(case, found)
+    _facts(case, found)
+    launcher = programs.launcher(case)
+    if launcher is not None:
+        found.add(f"j:{launcher}")
+    for name in programs.frameworks(case):
+        found.add(f"j:{name}")
+    return found
+
+
+def _message(event: Event) -> str:
+    if event.signature == SALIENT:
+        return event.fields["template"]
+    return template(event.text)
+
+
+def _salient(case: Case) -> list[tuple[Event, str]]:
+    """Return the distinct salient lines in order, the middle of very many left out."""
+    seen: set[str] = set()
+    lines: list[tuple[Event, str]] = []
+    for event in case.events:
+        if event.is_failure or event.signature == SALIENT:
+            folded = _message(event)
+            if folded not in seen:
+                seen.add(folded)
+                lines.append((event, folded))
+    if len(lines) <= MAX_LINES:
+        return lines
+    half = MAX_LINES // 2
+    return [*lines[:half], *lines[-half:]]
+
+
+def _first_cascade(case: Case, events: Iterable[Event]) -> int | None:
+    return next(
+        (case.position(e) for e in events if e.role == "cascade" and not e.signature.startswith("python.")), None
+    )
+
+
+def _lines(case: Case, found: Features) -> None:
+    cascade = _first_cascade(case, case.events)
+    for event, folded in _salient(case):
+        spoken = words(folded)
+        before = cascade is None or case.position(event) < cascade
+        for word in spoken:
+            found.add(f"w:{word}", event)
+            if before:
+                found.add(f"p:{word}", event)
+
+
+def _signatures(case: Case, found: Features) -> None:
+    cascade = _first_cascade(case, case.events)
+    root_seen = False
+    for event in case.events:
+        name = event.signature
+        if name.startswith("line."):
+            continue
+        if event.role == "root" and not root_seen:
+            root_seen = True
+            found.add(f"r:{name}", event)
+        found.add(f"s:{name}", event)
+        if event.is_failure and cascade is not None and case.position(event) < cascade:
+            found.add(f"q:{name}", event)
+    exceptions = case.of("python.traceback")
+    if exceptions:
+        found.add(f"e:{exceptions[0].fields.get('type')}", exceptions[0])
+        found.add(f"l:{exceptions[-1].fields.get('last_type')}", exceptions[-1])
+
+
+def _facts(case: Case, found: Features) -> None:
+    for name in fact_names():
+        if name in _LEFT_OUT:
+            continue
+        fact = case.fact(name)
+        if fact is None:
+            continue
+        event = fact.events[0] if fact.events else None
+        if name in _NAMED_VALUES:
+            found.add(f"f:{name}={fact.value}", event)
+        shape = _shape(fact.value)
+        if shape is not None:
+            found.add(f"f:{name}:{shape}", event)
+
+
+def _shape(value: Any) -> str | None:
+    """Return the coarse shape of a fact's value, or None for one that says nothing."""
+    if value is None or value is False or value == 0 or value == "":
+        return None
+    if value is True or isinstance(value, str):
+        return "yes"
+    if isinstance(value, (int, float)):
+        return _amount(value)
+    if isinstance(value, (list, tuple, set, dict)):
+        return _amount(len(value)) if value else None
+    return "yes"
+
+
+def _amount(number: float) -> str:
+    if number < 0:
+        return "negative"
+    return "one" if number <= 1 else ("few" if number <= 8 else "many")
+
+
+def top_lines(found: Features, names: Sequence[str], limit: int = 3) -> list[Event]:
+    """Return the distinct events behind the named features, in the order of the names."""
+    lines: dict[int, Event] = {}
+    for name in names:
+        event = found.spoke.get(name)
+        if event is not None:
+            lines.setdefault(id(event), event)
+        if len(lines) >= limit:
+            break
+    return list(lines.values())

@@ -1,0 +1,137 @@
+"""The linear model as plain data, applied without scikit-learn or numpy.
+
+``model.json``: ``labels``, ``features`` (name -> inverse document frequency), ``weights`` (name -> {label index: weight},
+weights too small to matter left out), ``intercepts``, ``temperature``, and how it came about: ``training`` (versions,
+number of incidents of each label, hash of the examples) and ``metrics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import exp, sqrt
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nccl_triage import resources
+from nccl_triage.errors import InputError
+
+FORMAT = 1
+#: Kinds of features that are words; they and the others are brought to length one apart from each other.
+WORD_KINDS = ("w:", "p:")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What was learnt: the probability of each label given the features of a log."""
+
+    labels: tuple[str, ...]
+    idf: Mapping[str, float]
+    weights: Mapping[str, Mapping[int, float]]
+    intercepts: tuple[float, ...]
+    temperature: float
+    training: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def vector(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the known features with their values; unknown ones are left out."""
+        return vector(names, self.idf)
+
+    def probabilities(self, names: Iterable[str]) -> dict[str, float]:
+        """Return label -> calibrated probability."""
+        scores = list(self.intercepts)
+        for name, value in self.vector(names).items():
+            for index, weight in self.weights.get(name, {}).items():
+                scores[index] += value * weight
+        return dict(zip(self.labels, softmax(scores, self.temperature), strict=True))
+
+    def reasons(self, names: Iterable[str], label: str, limit: int = 6) -> list[str]:
+        """Return the features that speak most for a label against the average label, the strongest first."""
+        index = self.labels.index(label)
+        found = []
+        for name, value in self.vector(names).items():
+            weights = self.weights.get(name, {})
+            excess = value * (weights.get(index, 0.0) - sum(weights.values()) / len(self.labels))
+            if excess > 0.05:
+                found.append((-excess, name))
+        return [name for _, name in sorted(found)[:limit]]
+
+    def incidents(self, label: str) -> int:
+        """Return how many incidents of a label the model learnt from."""
+        return int(self.training.get("incidents", {}).get(label, 0))
+
+
+def vector(names: Iterable[str], idf: Mapping[str, float]) -> dict[str, float]:
+    """Return the features that have a frequency, words and others each scaled to length one."""
+    known = {name: idf[name] for name in sorted(names) if name in idf}
+    lengths = [0.0, 0.0]
+    for name, value in known.items():
+        lengths[name.startswith(WORD_KINDS)] += value * value
+    scales = [1 / sqrt(length) if length else 0.0 for length in lengths]
+    return {name: value * scales[name.startswith(WORD_KINDS)] for name, value in known.items()}
+
+
+def softmax(scores: list[float], temperature: float) -> list[float]:
+    """Return probabilities that add up to one."""
+    top = max(scores)
+    powers = [exp((score - top) / temperature) for score in scores]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+def from_json(data: bytes, name: str) -> Model:
+    """Return the model of a file's content; raises InputError when it is none or of a format not known here."""
+    remedy = "make it again with: nccl-triage model train"
+    try:
+        raw = orjson.loads(data)
+        if raw["format"] != FORMAT:
+            raise InputError(f"{name} has model format {raw['format']}; this version reads {FORMAT}", remedy=remedy)
+        labels = tuple(map(str, raw["labels"]))
+        weights = {key: {int(i): float(w) for i, w in row.items()} for key, row in raw["weights"].items()}
+        if len(raw["intercepts"]) != len(labels) or any(i >= len(labels) for row in weights.values() for i in row):
+            raise ValueError("labels and weights do not fit each other")
+        return Model(
+            labels=labels,
+            idf={key: float(value) for key, value in raw["features"].items()},
+            weights=weights,
+            intercepts=tuple(map(float, raw["intercepts"])),
+            temperature=float(raw["temperature"]),
+            training=dict(raw.get("training", {})),
+            metrics=dict(raw.get("metrics", {})),
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{name} is no model", cause=str(error), remedy=remedy) from None
+
+
+def to_json(model: Model) -> bytes:
+    """Return the content of a model file, byte for byte the same for the same model."""
+    raw = {
+        "format": FORMAT,
+        "labels": list(model.labels),
+        "temperature": model.temperature,
+        "intercepts": list(model.intercepts),
+        "training": dict(model.training),
+        "metrics": dict(model.metrics),
+        "features": dict(sorted(model.idf.items())),
+        "weights": {name: {str(i): w for i, w in sorted(row.items())} for name, row in sorted(model.weights.items())},
+    }
+    return orjson.dumps(raw) + b"\n"
+
+
+def load(path: Path) -> Model:
+    """Return the model of a user's file; raises InputError when it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the model {path}", cause=error.strerror or str(error)) from None
+    return from_json(data, str(path))
+
+
+@cache
+def shipped() -> Model | None:
+    """Return the model that is part of the distribution, or None in a checkout where it was not made yet."""
+    path = resources.model_file()
+    return from_json(path.read_bytes(), "the shipped model") if path.is_file() else None

@@ -1,0 +1,106 @@
+"""``nccl-triage model``: train and evaluate the classifier on labelled incidents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nccl_triage.cli import options
+from nccl_triage.errors import UsageError
+
+if TYPE_CHECKING:
+    from nccl_triage.classifier.examples import Example
+    from nccl_triage.evaluation.incidents import Incident
+
+_FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[list[Incident], list[Example]]:
+    from nccl_triage.engine import load
+    from nccl_triage.evaluation import cases, incidents
+
+    found = [case for folder in folders for case in cases.read(folder)]
+    names = [(case.source, case.id) for case in found]
+    twice = sorted({case_id for source, case_id in names if names.count((source, case_id)) > 1})
+    if twice:
+        raise UsageError(f"two labelled cases are called {twice[0]}", remedy="give every case an id of its own")
+    scanned = incidents.scan(found, load.load(rules_dirs))
+    return scanned, [incident.example() for incident in scanned]
+
+
+def _merged(own: list[Example], shipped: list[Example]) -> list[Example]:
+    """Return both; a case that is in both (same source and id) counts once, as it is now."""
+    names = {(example.source, example.id) for example in own}
+    return [*own, *(example for example in shipped if (example.source, example.id) not in names)]
+
+
+@click.group("model")
+def command() -> None:
+    """Train and evaluate the classifier that votes beside the rules.
+
+    Labelled incidents are folders with a cases.jsonl, as corpus/README.md describes them.
+    """
+
+
+@command.command("train", epilog="\b\nExample:\n  nccl-triage model train incidents/ --output team-model.json")
+@_FOLDERS
+@click.option("--output", "-o", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Model file.")
+@click.option("--alone", is_flag=True, help="Do not add the incidents that the shipped model learnt from.")
+@click.option(
+    "--examples", type=click.Path(path_type=Path, dir_okay=False), help="Also write what was learnt from, as features."
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@options.rules_options
+@options.debug_option
+def train(
+    folders: tuple[Path, ...],
+    output: Path,
+    alone: bool,
+    examples: Path | None,
+    force: bool,
+    rules_dirs: tuple[Path, ...],
+    debug: bool,
+) -> None:
+    """Train a model on labelled incidents, together with those of the shipped model.
+
+    The result is used with --model FILE, or when the configuration names it (nccl-triage diagnose --help).
+    """
+    from nccl_triage.classifier import examples as example_files
+    from nccl_triage.classifier import train as training
+    from nccl_triage.classifier.model import to_json
+
+    for path in (output, examples):
+        if path is not None and path.exists() and not force:
+            raise UsageError(f"{path} exists already", remedy="add --force to overwrite it")
+    _, own = _scanned(folders, rules_dirs)
+    learnt = own if alone else _merged(own, example_files.shipped())
+    data = example_files.to_bytes(learnt)
+    model = training.train(learnt, example_files.digest(data), training.cross_fitted(learnt))
+    options.write_file(output, to_json(model), force, 0o644)
+    if examples is not None:
+        options.write_file(examples, data, force, 0o644)
+    right = model.metrics["held_out_top1"]
+    click.echo(f"{output}: {len(model.labels)} labels, {len(model.weights)} features, {len(learnt)} incidents")
+    click.echo(f"alone, on incidents of groups that it did not see: {100 * right:.1f} % right")
+
+
+@command.command("evaluate", epilog="\b\nExample:\n  nccl-triage model evaluate incidents/")
+@_FOLDERS
+@click.option("--alone", is_flag=True, help="Train without the incidents that the shipped model learnt from.")
+@options.rules_options
+@options.debug_option
+def evaluate(folders: tuple[Path, ...], alone: bool, rules_dirs: tuple[Path, ...], debug: bool) -> None:
+    """Compare rules alone, classifier alone and both, by cross-validation over groups of labelled incidents."""
+    from nccl_triage.classifier import examples as example_files
+    from nccl_triage.evaluation import ablation
+
+    scanned, own = _scanned(folders, rules_dirs)
+    judged = [(i, e) for i, e in zip(scanned, own, strict=True) if e.source != "generated"]
+    further = [e for e in own if e.source == "generated"]
+    if not alone:
+        names = {(example.source, example.id) for example in own}
+        further += [e for e in example_files.shipped() if (e.source, e.id) not in names]
+    found = ablation.outcomes([i for i, _ in judged], [e for _, e in judged], further)
+    click.echo(ablation.markdown(ablation.table(found)))

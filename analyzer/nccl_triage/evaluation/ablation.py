@@ -1,0 +1,111 @@
+"""Does the classifier earn its place? Rules alone, classifier alone and both, by grouped cross-validation.
+
+Every case is judged by a model that saw no case of its group (thread or scenario family). The same is done with the
+decisive signatures of the case's cause withheld from the rules: messages that no rule knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nccl_triage.classifier.examples import Example
+from nccl_triage.classifier.model import Model
+from nccl_triage.classifier.train import FOLDS, fit, folds, temperature
+from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.evaluation.incidents import Incident
+from nccl_triage.evaluation.run import outcome_of
+from nccl_triage.evaluation.score import Outcome, Scores, score
+
+METHODS = ("rules alone", "classifier alone", "both")
+VIEWS = ("all signatures", "decisive withheld")
+Table = dict[tuple[str, str, str], Scores]
+
+
+def _alone(incident: Incident, example: frozenset[str], model: Model) -> Outcome:
+    probabilities = model.probabilities(example)
+    ranked = sorted(probabilities, key=lambda label: (-probabilities[label], label))
+    verdict = ranked[0] if ranked[0] in ("healthy", "unknown") else "diagnosed"
+    causes = [label for label in ranked if label not in ("healthy", "unknown")][:5]
+    return Outcome(
+        case=incident.case, verdict=verdict, causes=causes, confidence=probabilities[causes[0]] if causes else 0.0
+    )
+
+
+def _judge(incident: Incident, example: Example, model: Model, found: dict[tuple[str, str], list[Outcome]]) -> None:
+    seen = {
+        VIEWS[0]: (incident.observations, incident.rules, example.full),
+        VIEWS[1]: (incident.withheld, incident.fewer_rules, example.withheld),
+    }
+    for view, (observations, rules, features) in seen.items():
+        for method in METHODS:
+            if method == "classifier alone":
+                outcome = _alone(incident, features, model)
+            else:
+                used = model if method == "both" else None
+                outcome = outcome_of(incident.case, diagnose_observations(observations, rules, used))
+            found.setdefault((view, method), []).append(outcome)
+
+
+def _calibrated(training: Sequence[Example]) -> Model:
+    """Return a model of the training part whose temperature was fitted inside that part."""
+    generated = [example for example in training if example.source == "generated"]
+    inner = folds([example for example in training if example.source != "generated"], 3)
+    rest = [example for part in inner[1:] for example in part]
+    probe, _ = fit([*rest, *generated])
+    model, _ = fit(training)
+    return replace(model, temperature=temperature([(probe, example) for example in inner[0]]))
+
+
+def outcomes(
+    incidents: Sequence[Incident], examples: Sequence[Example], further: Sequence[Example] = ()
+) -> dict[tuple[str, str], list[Outcome]]:
+    """Return (view, method) -> outcomes; ``further`` examples only train, where no case of their group is judged."""
+    by_id = {(e.source, e.id): (i, e) for i, e in zip(incidents, examples, strict=True)}
+    parts = folds(examples, FOLDS)
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for index, part in enumerate(parts):
+        groups = {example.group for example in part}
+        training = [e for other, members in enumerate(parts) if other != index for e in members]
+        training += [e for e in further if e.group not in groups]
+        model = _calibrated(training)
+        for example in part:
+            incident, _ = by_id[(example.source, example.id)]
+            _judge(incident, example, model, found)
+    return found
+
+
+def table(found: dict[tuple[str, str], list[Outcome]]) -> Table:
+    """Return (cases, view, method) -> scores, for every source of cases and for all together."""
+    sources = sorted({outcome.case.source for members in found.values() for outcome in members})
+    scores: Table = {}
+    for (view, method), members in found.items():
+        for source in (*sources, "all"):
+            chosen = [o for o in members if source in ("all", o.case.source)]
+            scores[(source, view, method)] = score(chosen)
+    return scores
+
+
+def markdown(scores: Table) -> str:
+    """Return the comparison in Markdown."""
+    lines = [
+        "| cases | n | signatures | method | top-1 | top-3 | macro-F1 | healthy | unknown | calib. error |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f} %"
+
+    for source in dict.fromkeys(key[0] for key in scores):
+        for view in VIEWS:
+            for method in METHODS:
+                found = scores.get((source, view, method))
+                if found is None:
+                    continue
+                error = "-" if found.calibration_error is None else f"{found.calibration_error:.3f}"
+                f1 = "-" if found.macro_f1 is None else f"{found.macro_f1:.2f}"
+                lines.append(
+                    f"| {source} | {found.cases} | {view} | {method} | {percent(found.top1)} "
+                    f"| {percent(found.top3)} | {f1} | {percent(found.healthy)} | {percent(found.unknown)} | {error} |"
+                )
+    return "\n".join(lines)

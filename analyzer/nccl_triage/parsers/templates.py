@@ -1,0 +1,55 @@
+"""Fold a message into its template: numbers, addresses, paths and pointers give way to place-holders.
+
+Two lines that one statement of a program printed have one template. Small numbers that name a kind of error
+(``status=12``, ``error 802``, ``exitcode: -9``) stay: they are words of the message, not values.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Characters of a message that are folded; what tells messages apart stands at their beginning.
+MAX_MESSAGE = 400
+
+_CODE = re.compile(
+    r"\b(?P<word>status|error|errno|code|exitcode|exit code|return code|signal|xid|sxid|vendor err|err|version)"
+    r"(?P<between>[ =:(]{1,3})(?P<number>-?\d{1,4})\b(?!\.\d)"
+)
+_FOLDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>)\]]+"), " <url> "),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), " <id> "),
+    (re.compile(r"\[?\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{0,4}\b\]?|\bfe80::[0-9a-f:%\w]*"), " <address> "),
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:<\d+>|:\d+)?"), " <address> "),
+    (re.compile(r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(?:[.,]\d+)?z?"), " <time> "),
+    (re.compile(r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"), " <time> "),
+    (re.compile(r"(?:\.{0,2}/)(?:[\w.@+-]+/)*(?P<name>[\w.@+-]+)"), r" \g<name> "),
+    (re.compile(r"\b0x[0-9a-f]+\b"), " <pointer> "),
+    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b"), " <id> "),
+    (re.compile(r"(?<![a-z_<])[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"), "#"),
+)
+_SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
+
+
+def template(message: str) -> str:
+    """Return the message in lower case with everything folded that varies from run to run."""
+    text = message[:MAX_MESSAGE].lower()
+    text = _CODE.sub(_keep_code, text)
+    for pattern, replacement in _FOLDS:
+        text = pattern.sub(replacement, text)
+    return _SPACE.sub(" ", text).strip()
+
+
+def _keep_code(found: re.Match[str]) -> str:
+    number = found["number"].replace("-", "minus")
+    return f"{found['word'].replace(' ', '_')}={_spelt(number)}"
+
+
+def _spelt(number: str) -> str:
+    """Return a number as letters, which no later fold takes for a value."""
+    return "".join("abcdefghij"[int(char)] if char.isdigit() else char for char in number)
+
+
+def words(folded: str) -> list[str]:
+    """Return the words of a template; Chinese characters stand for themselves."""
+    return [word for word in _WORD.findall(folded) if len(word) > 1 or not word.isascii()]

@@ -1,0 +1,83 @@
+"""A vote is one explained, capped piece of evidence: it can tip the scales, never establish a cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nccl_triage.classifier.features import extract
+from nccl_triage.classifier.model import Model
+from nccl_triage.classifier.vote import CAP, cast
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.diagnosis.weigh import VOTE_ID, VOTE_SHARE
+from nccl_triage.engine.schema import RuleSet
+from scan_helpers import scan_text
+
+UNSEEN = "step 3 loss 2.1\nfrobnicator: the flux capacitor of this board is not supported\n"
+
+
+def model(strength: float, label: str = "gpu-hardware-fault") -> Model:
+    labels = (label, "healthy", "unknown")
+    return Model(
+        labels=labels,
+        idf={"w:flux": 1.0, "w:capacitor": 1.0},
+        weights={"w:flux": {0: strength}, "w:capacitor": {0: strength}},
+        intercepts=(0.0, 0.0, 0.0),
+        temperature=1.0,
+        training={"incidents": {label: 7, "unknown": 3}},
+    )
+
+
+def test_unknown_trouble_alone_is_not_called_healthy_when_the_model_doubts_it(rules: RuleSet) -> None:
+    observed = scan_text(UNSEEN, rules)
+    assert diagnose_observations(observed, rules, None).verdict == "healthy"
+    assert diagnose_observations(observed, rules, model(8.0)).verdict == "diagnosed"
+
+
+def test_a_cause_that_rests_on_its_vote_alone_is_only_possible(rules: RuleSet) -> None:
+    diagnosis = diagnose_observations(scan_text(UNSEEN, rules), rules, model(8.0))
+    first = diagnosis.candidates[0]
+    assert (first.id, first.status) == ("gpu-hardware-fault", "possible")
+    item = first.weighed.contributions[0]
+    assert item.evidence.id == VOTE_ID
+    assert item.applied <= CAP * VOTE_SHARE
+    assert "7 known incidents" in item.evidence.says["en"]
+    assert "flux" in item.evidence.says["en"]
+    assert "flux" in item.evidence.says["zh"]
+    assert [event.line for event in item.events] == [2]
+
+
+def test_the_model_abstains_when_nothing_stands_out(rules: RuleSet) -> None:
+    features = extract(Case(scan_text(UNSEEN, rules), rules))
+    flat = model(0.0)
+    assert cast(replace(flat, labels=(*flat.labels, "a", "b"), intercepts=(0.0,) * 5), features, failed=True).abstained
+    assert cast(model(0.0), features, failed=True).votes == ()
+
+
+def test_a_log_without_failures_that_looks_healthy_gets_no_vote(rules: RuleSet) -> None:
+    features = extract(Case(scan_text(UNSEEN, rules), rules))
+    healthy = replace(model(2.0), intercepts=(0.0, 2.0, 0.0))
+    assert cast(healthy, features, failed=False).abstained
+    assert cast(healthy, features, failed=True).votes
+
+
+def test_decisive_rules_outweigh_a_contrary_vote(rules: RuleSet) -> None:
+    log = (
+        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of "
+        "79.11 GiB of which 1.02 GiB is free.\nthe flux capacitor is not supported\n"
+    )
+    diagnosis = diagnose_observations(scan_text(log, rules), rules, model(12.0, "port-in-use"))
+    assert diagnosis.cause == "gpu-out-of-memory"
+
+
+def test_a_vote_for_a_cause_that_the_rules_do_not_have_is_ignored(rules: RuleSet) -> None:
+    diagnosis = diagnose_observations(scan_text(UNSEEN, rules), rules, model(8.0, "a-cause-of-yours"))
+    assert all(candidate.id != "a-cause-of-yours" for candidate in diagnosis.candidates)
+
+
+def test_what_a_rule_names_as_culprit_does_not_change_by_a_vote(rules: RuleSet) -> None:
+    log = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n[rank1]: flux capacitor error\n"
+    observed = scan_text(log, rules)
+    alone = diagnose_observations(observed, rules, None).candidates[0].culprits
+    both = diagnose_observations(observed, rules, model(9.0, "gpu-out-of-memory")).candidates[0].culprits
+    assert [(c.rank, c.host) for c in alone] == [(c.rank, c.host) for c in both]
