@@ -2,10 +2,10 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus
+CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types check rules evaluate bench docs dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy bench docs dist clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,10 +32,28 @@ format: setup  ## Rewrite the code in the project's style
 types: setup  ## Check types
 	$(BIN)/mypy
 
-rules: setup  ## Test every rule by its samples and over healthy logs
-	$(BIN)/nccl-triage rules test --healthy corpus/healthy
+rules: setup  ## Test every rule by its samples and over the corpus
+	$(BIN)/nccl-triage rules test --corpus corpus/recorded --corpus corpus/written
 
 check: lint types rules test  ## Everything that must pass before a commit
+
+CORPUS_VENV ?= .venv-corpus
+$(CORPUS_VENV)/bin/torchrun: corpus/scenarios/requirements.txt
+	$(PYTHON) -m venv $(CORPUS_VENV)
+	$(CORPUS_VENV)/bin/pip install --quiet --upgrade pip
+	$(CORPUS_VENV)/bin/pip install --quiet --requirement $<
+
+corpus: $(CORPUS_VENV)/bin/torchrun  ## Record the scenarios that this machine allows (root for namespaces; hours), WHAT='ids'
+	$(CORPUS_VENV)/bin/python -m corpus.scenarios $(WHAT)
+
+model: setup  ## Train the shipped classifier again: the same corpus gives the same bytes
+	rm -rf build/generated
+	$(BIN)/python -m corpus.generate set build/generated --count 300 --seed 1
+	$(BIN)/nccl-triage model train corpus/recorded corpus/written build/generated --alone --force \
+		--output analyzer/nccl_triage/classifier/model.json --examples analyzer/nccl_triage/classifier/examples.json.gz
+
+accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/accuracy.md
+	$(BIN)/python docs/build.py --ablation
 
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
 	$(BIN)/nccl-triage evaluate $(CASES)

@@ -106,11 +106,26 @@ def accuracy() -> str:
 
     rules = load.load()
     results = []
-    for folder in (*(CASES / name for name in ("seeds", "dev", "injected")), ROOT / "corpus"):
+    shared = [CASES / name for name in ("seeds", "dev", "injected")]
+    for folder in (*shared, ROOT / "corpus" / "recorded", ROOT / "corpus" / "written"):
         if folder.is_dir():
             results.append((folder.name, *run.run(cases.read(folder), rules)))
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return _between(text, "accuracy", table.markdown(results))
+
+
+def ablation_page() -> str:
+    """Return docs/accuracy.md with a freshly measured comparison of rules, classifier and both."""
+    from nccl_triage.classifier import examples as files
+    from nccl_triage.engine import load
+    from nccl_triage.evaluation import ablation, cases, incidents
+
+    found = [case for name in ("recorded", "written") for case in cases.read(ROOT / "corpus" / name)]
+    scanned = incidents.scan(found, load.load())
+    generated = [example for example in files.shipped() if example.source == "generated"]
+    outcomes = ablation.outcomes(scanned, [incident.example() for incident in scanned], generated)
+    page = ROOT / "docs" / "accuracy.md"
+    return _between(page.read_text(encoding="utf-8"), "ablation", ablation.markdown(ablation.table(outcomes)))
 
 
 def main() -> int:
@@ -118,10 +133,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--ablation", action="store_true")
     arguments = parser.parse_args()
     made = {"rules/README.md": rules_readme(), "docs/causes.md": causes(), "docs/cli.md": cli()}
     if arguments.accuracy:
         made["README.md"] = accuracy()
+    if arguments.ablation:
+        made["docs/accuracy.md"] = ablation_page()
     stale = []
     for name, text in made.items():
         path = ROOT / name
