@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from corpus.scenarios.network import Lab
-    from corpus.scenarios.recorder import Run
+from corpus.scenarios.network import Lab
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,11 @@ Trigger = float | str
 class Action:
     """Something done while the job runs: after seconds (float) or once a line with a text (str) was printed.
 
-    ``do`` gets the run and returns what it did, in words. ``count`` lines must have held the text.
+    ``do`` gets the ``recorder.Run`` and returns what it did, in words. ``count`` lines must have held the text.
     """
 
     when: Trigger
-    do: Callable[[Run], str]
+    do: Callable[..., str]
     count: int = 1
 
 

@@ -1,7 +1,7 @@
 """The linear model as plain data, applied without scikit-learn or numpy.
 
 ``model.json``: ``labels``, ``features`` (name -> inverse document frequency), ``weights`` (name -> {label index: weight},
-weights too small to matter left out), ``intercepts``, ``temperature``, and how it came about: ``training`` (versions,
+kept as they are read: a log needs few of the many; weights too small to matter left out), ``intercepts``, ``temperature``, and how it came about: ``training`` (versions,
 number of incidents of each label, hash of the examples) and ``metrics``.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from math import exp, sqrt
+from math import exp, isfinite, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Model:
 
     labels: tuple[str, ...]
     idf: Mapping[str, float]
-    weights: Mapping[str, Mapping[int, float]]
+    weights: Mapping[str, Mapping[str, float]]
     intercepts: tuple[float, ...]
     temperature: float
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Model:
         scores = list(self.intercepts)
         for name, value in self.vector(names).items():
             for index, weight in self.weights.get(name, {}).items():
-                scores[index] += value * weight
+                scores[int(index)] += value * weight
         return dict(zip(self.labels, softmax(scores, self.temperature), strict=True))
 
     def reasons(self, names: Iterable[str], label: str, limit: int = 6) -> list[str]:
         """Return the features that speak most for a label against the average label, the strongest first."""
-        index = self.labels.index(label)
+        index = str(self.labels.index(label))
         found = []
         for name, value in self.vector(names).items():
             weights = self.weights.get(name, {})
@@ -82,20 +82,25 @@ def softmax(scores: list[float], temperature: float) -> list[float]:
     return [power / total for power in powers]
 
 
-def from_json(data: bytes, name: str) -> Model:
-    """Return the model of a file's content; raises InputError when it is none or of a format not known here."""
+def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
+    """Return the model of a file's content; raises InputError when it is none or of a format not known here.
+
+    ``trusted`` leaves out the check of every single weight, which takes longer than the rest.
+    """
     remedy = "make it again with: nccl-triage model train"
     try:
         raw = orjson.loads(data)
         if raw["format"] != FORMAT:
             raise InputError(f"{name} has model format {raw['format']}; this version reads {FORMAT}", remedy=remedy)
         labels = tuple(map(str, raw["labels"]))
-        weights = {key: {int(i): float(w) for i, w in row.items()} for key, row in raw["weights"].items()}
-        if len(raw["intercepts"]) != len(labels) or any(i >= len(labels) for row in weights.values() for i in row):
+        weights, idf = dict(raw["weights"]), dict(raw["features"])
+        if len(raw["intercepts"]) != len(labels):
             raise ValueError("labels and weights do not fit each other")
+        if not trusted:
+            _check(weights, idf, len(labels))
         return Model(
             labels=labels,
-            idf={key: float(value) for key, value in raw["features"].items()},
+            idf=idf,
             weights=weights,
             intercepts=tuple(map(float, raw["intercepts"])),
             temperature=float(raw["temperature"]),
@@ -104,6 +109,16 @@ def from_json(data: bytes, name: str) -> Model:
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{name} is no model", cause=str(error), remedy=remedy) from None
+
+
+def _check(weights: dict[str, Any], idf: dict[str, Any], labels: int) -> None:
+    """Raise ValueError or TypeError unless all weights and frequencies are numbers of known labels."""
+    for row in weights.values():
+        for index, weight in row.items():
+            if not 0 <= int(index) < labels or not isfinite(weight):
+                raise ValueError("a weight of no label, or no number")
+    if not all(isfinite(value) for value in idf.values()):
+        raise ValueError("a frequency is no number")
 
 
 def to_json(model: Model) -> bytes:
@@ -116,7 +131,10 @@ def to_json(model: Model) -> bytes:
         "training": dict(model.training),
         "metrics": dict(model.metrics),
         "features": dict(sorted(model.idf.items())),
-        "weights": {name: {str(i): w for i, w in sorted(row.items())} for name, row in sorted(model.weights.items())},
+        "weights": {
+            name: dict(sorted(row.items(), key=lambda item: int(item[0])))
+            for name, row in sorted(model.weights.items())
+        },
     }
     return orjson.dumps(raw) + b"\n"
 
@@ -134,4 +152,4 @@ def load(path: Path) -> Model:
 def shipped() -> Model | None:
     """Return the model that is part of the distribution, or None in a checkout where it was not made yet."""
     path = resources.model_file()
-    return from_json(path.read_bytes(), "the shipped model") if path.is_file() else None
+    return from_json(path.read_bytes(), "the shipped model", trusted=True) if path.is_file() else None

@@ -94,10 +94,10 @@ def fit(examples: Sequence[Example]) -> tuple[Model, Any]:
     # Two classes give one row of weights, for the second of them.
     weights = learner.coef_ if len(labels) > 2 else [-learner.coef_[0] / 2, learner.coef_[0] / 2]
     intercepts = learner.intercept_ if len(labels) > 2 else [-learner.intercept_[0] / 2, learner.intercept_[0] / 2]
-    table: dict[str, dict[int, float]] = {}
+    table: dict[str, dict[str, float]] = {}
     for number, name in enumerate(sorted(idf)):
         row = {i: round(float(weights[i][number]), WEIGHT_DIGITS) for i in range(len(labels))}
-        kept = {i: weight for i, weight in row.items() if abs(weight) >= NEGLIGIBLE}
+        kept = {str(i): weight for i, weight in row.items() if abs(weight) >= NEGLIGIBLE}
         if kept:
             table[name] = kept
     model = Model(

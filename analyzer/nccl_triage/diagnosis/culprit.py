@@ -1,7 +1,7 @@
 """Who did it: methods by which a cause finds its rank, host or pair of hosts.
 
 A cause lists method names; the first that finds somebody wins. A new method is one function here, or one row of
-``_BY_FACT`` where a fact already names the ranks.
+``culprit_facts.BY_FACT`` where a fact already names the ranks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.facts.network import announced
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.weigh import Weighed
@@ -117,65 +118,6 @@ def _strongest(weighed: Weighed) -> list[Event]:
     return [event for item in items for event in item.events]
 
 
-#: Methods that take the ranks of the first of these facts that has any: name -> (facts, why in English, in Chinese).
-_BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "exit": (
-        ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks"),
-        "its process died first",
-        "它的进程最先退出",
-    ),
-    "aborted": (("process.aborted_ranks",), "aborted on its own", "自行中止"),
-    "behind": (
-        ("collective.behind_ranks",),
-        "never entered the collective that the others wait in",
-        "从未进入其他 rank 正在等待的集合操作",
-    ),
-    "silent": (
-        ("progress.silent_ranks",),
-        "reported no error while the others timed out",
-        "其他 rank 超时，它没有任何报错",
-    ),
-    "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
-    "not-entered": (
-        ("progress.not_entered_ranks",),
-        "was ready and never entered the collective",
-        "已就绪但从未进入集合操作",
-    ),
-    "odd-amount": (
-        ("progress.odd_amount_ranks",),
-        "announced another amount of work than the rest",
-        "宣布的工作量与其他 rank 不同",
-    ),
-    "unserved": (
-        ("progress.unserved_ranks",),
-        "expects the data from another rank than the one that sends it",
-        "等待的发送方与实际发送方不同",
-    ),
-    "slow-work": (
-        ("progress.slow_work_ranks",),
-        "its own work took as long as the others' time-out",
-        "自身工作耗时达到其他 rank 的超时",
-    ),
-    "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
-    "finished-early": (
-        ("progress.finished_early_ranks", "process.clean_exit_ranks"),
-        "left while the others went on",
-        "其他 rank 仍在运行时它已离开",
-    ),
-    "busy": (("progress.long_task_ranks",), "was busy with long work", "当时正忙于耗时的工作"),
-    "minority": (
-        ("mismatch.culprit_ranks", "collective.shape_mismatch", "collective.odd_ranks"),
-        "runs another collective than the majority",
-        "执行的集合操作与多数 rank 不同",
-    ),
-    "absent": (("collective.absent_ranks",), "named as the rank that did not arrive", "被点名为未到达的 rank"),
-    "odd-world": (("rendezvous.odd_world_ranks",), "was told another number of ranks", "被告知的 rank 总数与其他不同"),
-    "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
-    "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
-    "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
-}
-
-
 def _by_fact(facts: tuple[str, ...], en: str, zh: str) -> Method:
     def find_ranks(case: Case, weighed: Weighed) -> list[Culprit]:
         return next((found for name in facts if (found := _ranks(case, name, en, zh))), [])
@@ -184,7 +126,7 @@ def _by_fact(facts: tuple[str, ...], en: str, zh: str) -> Method:
     return find_ranks
 
 
-METHODS.update((name, _by_fact(*row)) for name, row in _BY_FACT.items())
+METHODS.update((name, _by_fact(*row)) for name, row in BY_FACT.items())
 
 
 @method("none")

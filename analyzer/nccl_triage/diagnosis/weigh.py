@@ -32,9 +32,9 @@ EXPLAINER_SCORE = 3.0
 #: Bonus of the cause whose root event comes first when several have one.
 FIRST_FAULT = 1.0
 #: Share of the classifier's vote that counts where the rules are in doubt, and where they are sure.
-VOTE_SHARE, VOTE_SHARE_SURE = 0.7, 0.3
+VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
 #: Lead of the rules' first cause over the next (or over ``unknown``) from which on they are sure.
-SURE_LEAD = 1.5
+SURE_LEAD = 0.8
 #: A cause that rests on its vote alone stays below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
 #: Id of the evidence that is the classifier's vote.

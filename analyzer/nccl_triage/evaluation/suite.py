@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.case import fact_names
@@ -35,22 +36,22 @@ def check_corpus(rules: RuleSet, folder: Path) -> list[Finding]:
     """
     findings = []
     for case in cases.read(folder):
-        if case.cause == "healthy":
-            findings += check_healthy(rules, case.log, roots=False)
-        elif case.determinable == "yes":
-            said = outcome_of(case, diagnose(case.log, rules=rules, model=None))
-            if not said.right():
-                findings.append(
-                    Finding("warning", str(case.log), case.id, f"labelled {case.cause}, the rules say {said.answer}")
-                )
+        if case.cause != "healthy" and case.determinable != "yes":
+            continue
+        said = outcome_of(case, diagnose(case.log, rules=rules, model=None))
+        if not said.right():
+            severity: Literal["error", "warning"] = "error" if case.cause == "healthy" else "warning"
+            findings.append(
+                Finding(severity, str(case.log), case.id, f"labelled {case.cause}, the rules say {said.answer}")
+            )
     return findings
 
 
-def check_healthy(rules: RuleSet, log: Path, *, roots: bool = True) -> list[Finding]:
-    """Return a finding for a healthy log that is not called so and, with ``roots``, for every signature of role root."""
+def check_healthy(rules: RuleSet, log: Path) -> list[Finding]:
+    """Return a finding for a healthy log that is not called so, and for every signature of role root in it."""
     diagnosis = diagnose(log, rules=rules, model=None)
     findings = []
-    for signature in diagnosis.case.observations.signatures() if roots else ():
+    for signature in diagnosis.case.observations.signatures():
         known: Signature | None = rules.signatures.get(signature)
         if known is not None and known.role == "root":
             event = diagnosis.case.of(signature)[0]

@@ -181,9 +181,7 @@ def _unserved(case: Case) -> Fact | None:
     through = set(case.value("progress.came_out_ranks") or [])
     if not through:
         return None
-    sending = set(
-        case.ranks(e for e in case.of("gloo.recv_timeout") if "send operation" in e.text)
-    )
+    sending = set(case.ranks(e for e in case.of("gloo.recv_timeout") if "send operation" in e.text))
     waiting = [e for e in case.of("gloo.recv_timeout") if "recv operation" in e.text and case.rank(e) not in through]
     if not sending - through or not waiting:
         return None

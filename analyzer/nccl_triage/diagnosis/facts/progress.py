@@ -90,6 +90,14 @@ def _finished(case: Case) -> Fact | None:
     return Fact(True, found[-2:]) if found else None
 
 
+def _unknown_end(case: Case, event: Event) -> bool:
+    """Tell whether a line may be the end of a process that the log does not name: an uncaught exception or a root cause."""
+    if case.rank(event) is not None or event.context.level in ("I", "INFO"):
+        return False
+    raised = event.signature in ("python.traceback", "python.exception_line")
+    return event.role == "root" or (raised and not is_communication(event))
+
+
 @fact(
     "progress.ended_well",
     "every rank says that it finished, after its last failure or with nothing but farewells after it",
@@ -106,9 +114,8 @@ def _ended_well(case: Case) -> Fact | None:
     if not set(case.identity.ranks) <= set(finished):
         return Fact(False)
     last = max(finished.values())
-    if None not in finished and any(case.rank(e) is None for e in case.of("python.traceback", "python.exception_line")
-                                    if case.position(e) < last):  # fmt: skip
-        return Fact(False)  # a process that nobody knows died of an exception; it did not say that it finished
+    if None not in finished and any(_unknown_end(case, event) for event in failures(case)):
+        return Fact(False)  # a process that nobody knows failed; it did not say that it finished
     farewells = {name for pattern in TEARDOWN for name in case.signatures(pattern)}
     for event in failures(case):
         end = finished.get(case.rank(event), last)
