@@ -47,7 +47,11 @@ def test_wheel_holds_every_data_file(wheel: Path) -> None:
             assert files, pattern
             for path in files:
                 assert f"nccl_triage/{path.relative_to(ROOT).as_posix()}" in names
-    assert "nccl_triage/py.typed" in names
+    assert {
+        "nccl_triage/py.typed",
+        "nccl_triage/classifier/model.json",
+        "nccl_triage/classifier/examples.json.gz",
+    } <= names
     assert not [name for name in names if name.startswith(("tests/", "corpus/"))]
 
 

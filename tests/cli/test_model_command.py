@@ -93,6 +93,7 @@ def test_existing_files_and_missing_models_are_refused(
     taken.write_text("mine")
     for arguments in (
         ["model", "train", str(incidents), "--alone", "--output", str(taken)],
+        ["model", "train", str(incidents), "--alone", "--output", str(tmp_path / "no" / "folder.json")],
         ["diagnose", str(incidents / "logs" / "oom1.log"), "--model", str(taken)],
         ["diagnose", str(incidents / "logs" / "oom1.log"), "--model", str(tmp_path / "absent.json")],
     ):
