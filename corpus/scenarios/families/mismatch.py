@@ -137,12 +137,13 @@ WITH_DETAIL = (
     _mismatch("dtype_detail", "dtype", 1, 3, "rank 1 reduces float64, DETAIL", env=DETAIL, tee=False),
     _mismatch("op_detail", "op", 4, 6, "rank 4 broadcasts while the others all_reduce, DETAIL", env=DETAIL),
     _mismatch("order_detail", "order", 1, 2, "rank 1 reduces two buckets in the other order, DETAIL", env=DETAIL),
-    _mismatch("root_detail", "root", 2, 4, "rank 2 broadcasts from rank 1, DETAIL", env=DETAIL, tee=False),
+    _mismatch("root_detail", "root", 2, 4, "rank 2 broadcasts from rank 1, DETAIL", env=DETAIL, tee=False,
+              also=(*BRANCH, "straggler"), determinable="partly"),
     _mismatch("gather_detail", "gather", 6, 8, "rank 6 gathers 100 rows, DETAIL", env=DETAIL),
     _mismatch("broadcast_shape_detail", "broadcast_shape", 2, 3, "rank 2 receives 10 elements, DETAIL", env=DETAIL),
     _mismatch("reduce_scatter_detail", "scatter", 0, 4, "rank 0 reduce-scatters 1000 rows, DETAIL", env=DETAIL),
     _mismatch(
-        "membership_detail", "membership", 2, 6, "rank 2 makes a group of ranks 0 to 2, DETAIL", env=DETAIL,
+        "membership_detail", "membership", 2, 6, "rank 2 makes a group of ranks 0 to 2, DETAIL", env=DETAIL, also=(*BRANCH, "straggler", "unknown"), determinable="partly",
     ),
     _mismatch(
         "shape_detail_bare", "shape", 1, 2, "rank 1 reduces 1000 elements, DETAIL; no launcher", env=DETAIL, bare=True,
