@@ -10,7 +10,6 @@ import gzip
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 
@@ -95,11 +94,3 @@ def shipped() -> list[Example]:
 def digest(data: bytes) -> str:
     """Return the hash by which a model names what it learnt from."""
     return hashlib.sha256(gzip.decompress(data)).hexdigest()
-
-
-def read(path: Path) -> list[Example]:
-    """Return the examples of a file; raises InputError when it cannot be read."""
-    try:
-        return from_bytes(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InputError(f"cannot read {path}", cause=error.strerror or str(error)) from None

@@ -13,7 +13,7 @@ A feature is a string; its first part tells the kind:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from nccl_triage.events import Event
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.parsers.templates import template, words
 
-#: Distinct lines (by template) whose words count, and of those how many at each end.
+#: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
 #: Facts whose value says what kind of failure it was in itself, so that the value may be a feature.
 _NAMED_VALUES = ("collective.op", "progress.phase", "process.first_exit_code", "exception.application")
@@ -31,7 +31,7 @@ _NAMED_VALUES = ("collective.op", "progress.phase", "process.first_exit_code", "
 _LEFT_OUT = (
     "batch.numbers", "batch.valid_sizes", "collective.numel", "collective.seq", "collective.stuck", "collective.timeout_ms",
     "exception.frames", "exception.message", "exception.user_frame", "job.environment", "job.filtered", "job.launch_world",
-    "job.nccl_versions", "job.ranks_seen", "job.versions", "job.world_size", "network.target", "progress.last_bar",
+    "job.nccl_versions", "job.ranks_seen", "job.versions", "job.world_size", "network.target",
 )  # fmt: skip
 
 
@@ -52,8 +52,9 @@ class Features:
 def extract(case: Case) -> Features:
     """Return the features of a case."""
     found = Features()
-    _lines(case, found)
-    _signatures(case, found)
+    cascade = _first_cascade(case)
+    _lines(case, cascade, found)
+    _signatures(case, cascade, found)
     _facts(case, found)
     launcher = programs.launcher(case)
     if launcher is not None:
@@ -85,14 +86,13 @@ def _salient(case: Case) -> list[tuple[Event, str]]:
     return [*lines[:half], *lines[-half:]]
 
 
-def _first_cascade(case: Case, events: Iterable[Event]) -> int | None:
+def _first_cascade(case: Case) -> int | None:
     return next(
-        (case.position(e) for e in events if e.role == "cascade" and not e.signature.startswith("python.")), None
+        (case.position(e) for e in case.events if e.role == "cascade" and not e.signature.startswith("python.")), None
     )
 
 
-def _lines(case: Case, found: Features) -> None:
-    cascade = _first_cascade(case, case.events)
+def _lines(case: Case, cascade: int | None, found: Features) -> None:
     for event, folded in _salient(case):
         spoken = words(folded)
         before = cascade is None or case.position(event) < cascade
@@ -102,8 +102,7 @@ def _lines(case: Case, found: Features) -> None:
                 found.add(f"p:{word}", event)
 
 
-def _signatures(case: Case, found: Features) -> None:
-    cascade = _first_cascade(case, case.events)
+def _signatures(case: Case, cascade: int | None, found: Features) -> None:
     root_seen = False
     for event in case.events:
         name = event.signature

@@ -1,8 +1,9 @@
 """The linear model as plain data, applied without scikit-learn or numpy.
 
 ``model.json``: ``labels``, ``features`` (name -> inverse document frequency), ``weights`` (name -> {label index: weight},
-kept as they are read: a log needs few of the many; weights too small to matter left out), ``intercepts``, ``temperature``, and how it came about: ``training`` (versions,
-number of incidents of each label, hash of the examples) and ``metrics``.
+kept as they are read, since a log needs few of the many; weights too small to matter are left out), ``intercepts``,
+``temperature``, and how it came about: ``training`` (versions, number of incidents of each label, hash of the examples)
+and ``metrics``.
 """
 
 from __future__ import annotations
@@ -36,14 +37,10 @@ class Model:
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
-    def vector(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the known features with their values; unknown ones are left out."""
-        return vector(names, self.idf)
-
     def probabilities(self, names: Iterable[str]) -> dict[str, float]:
         """Return label -> calibrated probability."""
         scores = list(self.intercepts)
-        for name, value in self.vector(names).items():
+        for name, value in vector(names, self.idf).items():
             for index, weight in self.weights.get(name, {}).items():
                 scores[int(index)] += value * weight
         return dict(zip(self.labels, softmax(scores, self.temperature), strict=True))
@@ -52,7 +49,7 @@ class Model:
         """Return the features that speak most for a label against the average label, the strongest first."""
         index = str(self.labels.index(label))
         found = []
-        for name, value in self.vector(names).items():
+        for name, value in vector(names, self.idf).items():
             weights = self.weights.get(name, {})
             excess = value * (weights.get(index, 0.0) - sum(weights.values()) / len(self.labels))
             if excess > 0.05:

@@ -10,7 +10,6 @@ import click
 
 from nccl_triage import errors
 from nccl_triage.cli import options
-from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
     from nccl_triage.diagnosis.verdict import Diagnosis
@@ -89,9 +88,7 @@ def command(
             click.echo(ctx.get_help(), err=True)
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
-    for path in (report, output):
-        if path is not None and path.exists() and not force:
-            raise UsageError(f"{path} exists already", remedy="add --force to overwrite it")
+    options.refuse_existing((report, output), force)
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
     from nccl_triage.render import render

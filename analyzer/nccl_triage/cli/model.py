@@ -71,9 +71,8 @@ def train(
     from nccl_triage.classifier import train as training
     from nccl_triage.classifier.model import to_json
 
+    options.refuse_existing((output, examples), force)
     for path in (output, examples):
-        if path is not None and path.exists() and not force:
-            raise UsageError(f"{path} exists already", remedy="add --force to overwrite it")
         if path is not None and not path.parent.is_dir():  # said now, not after minutes of training
             raise UsageError(f"the folder {path.parent} does not exist", remedy=f"mkdir -p {path.parent}")
     _, own = _scanned(folders, rules_dirs)

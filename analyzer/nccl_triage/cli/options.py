@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from nccl_triage.errors import OutputError
+from nccl_triage.errors import OutputError, UsageError
 
 
 def rules_options(function: Any) -> Any:
@@ -100,6 +101,13 @@ def width_of(stream: Any = None) -> int | None:
         return os.get_terminal_size(target.fileno()).columns
     except OSError:
         return 80
+
+
+def refuse_existing(paths: Iterable[Path | None], force: bool) -> None:
+    """Raise UsageError for an existing output before any work is done; ``write_file`` checks again when it writes."""
+    for path in paths:
+        if path is not None and path.exists() and not force:
+            raise UsageError(f"{path} exists already", remedy="add --force to overwrite it")
 
 
 def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from nccl_triage.classifier.examples import Example
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.train import FOLDS, fit, folds, temperature
+from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.evaluation.incidents import Incident
 from nccl_triage.evaluation.run import outcome_of
@@ -25,8 +26,8 @@ Table = dict[tuple[str, str, str], Scores]
 def _alone(incident: Incident, example: frozenset[str], model: Model) -> Outcome:
     probabilities = model.probabilities(example)
     ranked = sorted(probabilities, key=lambda label: (-probabilities[label], label))
-    verdict = ranked[0] if ranked[0] in ("healthy", "unknown") else "diagnosed"
-    causes = [label for label in ranked if label not in ("healthy", "unknown")][:5]
+    verdict = ranked[0] if ranked[0] in VERDICTS else "diagnosed"
+    causes = [label for label in ranked if label not in VERDICTS][:5]
     return Outcome(
         case=incident.case, verdict=verdict, causes=causes, confidence=probabilities[causes[0]] if causes else 0.0
     )
@@ -61,7 +62,7 @@ def outcomes(
     incidents: Sequence[Incident], examples: Sequence[Example], further: Sequence[Example] = ()
 ) -> dict[tuple[str, str], list[Outcome]]:
     """Return (view, method) -> outcomes; ``further`` examples only train, where no case of their group is judged."""
-    by_id = {(e.source, e.id): (i, e) for i, e in zip(incidents, examples, strict=True)}
+    by_id = {(e.source, e.id): i for i, e in zip(incidents, examples, strict=True)}
     parts = folds(examples, FOLDS)
     found: dict[tuple[str, str], list[Outcome]] = {}
     for index, part in enumerate(parts):
@@ -70,8 +71,7 @@ def outcomes(
         training += [e for e in further if e.group not in groups]
         model = _calibrated(training)
         for example in part:
-            incident, _ = by_id[(example.source, example.id)]
-            _judge(incident, example, model, found)
+            _judge(by_id[(example.source, example.id)], example, model, found)
     return found
 
 
