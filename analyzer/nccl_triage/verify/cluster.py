@@ -1,0 +1,126 @@
+"""The agents of a session together: ask all of them something, and hand their answers to a run."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nccl_triage.errors import UsageError
+from nccl_triage.verify.launchers import Launcher, Link
+from nccl_triage.verify.model import Place
+
+#: Seconds between two looks at links that have no descriptor.
+POLL = 0.05
+
+
+class Cluster:
+    """Open agents, one a place; a context manager that ends them all."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._links: list[Link] = []
+        self._selector = selectors.DefaultSelector()
+        self._waiting: list[tuple[int, dict[str, Any]]] = []
+        self.gone: dict[int, str] = {}
+        self.facts: list[dict[str, Any]] = []
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """The hosts."""
+        return self._launcher.places
+
+    def name(self, place: int) -> str:
+        """Return a host's name as people know it."""
+        return self._launcher.places[place].name
+
+    def __enter__(self) -> Cluster:
+        self._links = self._launcher.open()
+        for index, link in enumerate(self._links):
+            descriptor = link.descriptor()
+            if descriptor is not None:
+                self._selector.register(descriptor, selectors.EVENT_READ, index)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+        self._launcher.close()
+
+    def send(self, place: int, **command: Any) -> None:
+        """Send a command to one agent."""
+        self._links[place].send(command)
+
+    def receive(self, patience: float) -> list[tuple[int, dict[str, Any]]]:
+        """Return (place, answer) pairs, waiting at most ``patience`` seconds for the first."""
+        found, self._waiting = self._waiting, []
+        if found:
+            return found
+        polled = [index for index, link in enumerate(self._links) if link.descriptor() is None]
+        deadline = time.monotonic() + patience
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            ready = [key.data for key, _ in self._selector.select(min(left, POLL) if polled else left)]
+            for index in [*ready, *polled]:
+                for answer in self._links[index].receive():
+                    if answer.get("answer") == "gone":
+                        self._lost(index, str(answer.get("error", "")))
+                    found.append((index, answer))
+            if found or time.monotonic() >= deadline:
+                return found
+
+    def _lost(self, place: int, error: str) -> None:
+        self.gone[place] = error
+        descriptor = self._links[place].descriptor()
+        if descriptor is not None:
+            self._selector.unregister(descriptor)
+
+    def ask(
+        self,
+        what: str,
+        places: Sequence[int],
+        patience: float,
+        per_place: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> dict[int, dict[str, Any]]:
+        """Send one command to several agents and return their answers; the lost and the late are missing."""
+        for place in places:
+            self.send(place, do=what, **(per_place or {}).get(place, {}))
+        missing = {place for place in places if place not in self.gone}
+        answers: dict[int, dict[str, Any]] = {}
+        deadline = time.monotonic() + patience
+        kept: list[tuple[int, dict[str, Any]]] = []
+        while missing and time.monotonic() < deadline:
+            for place, answer in self.receive(deadline - time.monotonic()):
+                kind = answer.get("answer")
+                if kind == "gone" or (kind == "error" and answer.get("do") == what):
+                    missing.discard(place)
+                elif kind == what and place in missing:
+                    answers[place] = answer
+                    missing.discard(place)
+                else:
+                    kept.append((place, answer))
+        self._waiting.extend(kept)
+        return answers
+
+    def greet(self, patience: float) -> None:
+        """Wait for every agent's facts; raises UsageError when one cannot be reached."""
+        everywhere = range(len(self._links))
+        answers = self.ask("facts", everywhere, patience)
+        for place in everywhere:
+            if place not in answers:
+                raise UsageError(
+                    f"no answer from {self.name(place)}",
+                    cause=self.gone.get(place) or f"nothing within {patience:.0f} s",
+                    remedy="check that the host can be reached and that --python exists there",
+                )
+        self._waiting.clear()
+        self.facts = [answers[place]["facts"] for place in everywhere]
+
+    def preload(self, patience: float) -> dict[int, str | None]:
+        """Import torch in every agent; returns the error of each place that has none."""
+        answers = self.ask("preload", range(len(self._links)), patience)
+        return {
+            place: (answers[place].get("error") if place in answers else f"no answer within {patience:.0f} s")
+            for place in range(len(self._links))
+            if place not in answers or answers[place].get("error")
+        }

@@ -1,0 +1,36 @@
+"""How agents are reached: one module a way. A launcher yields links; the runner does not know what carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from nccl_triage.verify.model import Place
+
+
+class Link(Protocol):
+    """A line to one host's agent."""
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Send one command; a dead agent is noticed by ``receive``."""
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Return what the agent has said since the last call, without waiting; ``{"answer": "gone"}`` at its end."""
+
+    def descriptor(self) -> int | None:
+        """Return a file descriptor that becomes readable with the next answer, or None when it must be polled."""
+
+    def close(self) -> None:
+        """End the agent and everything it started."""
+
+
+class Launcher(Protocol):
+    """A way to reach hosts."""
+
+    places: Sequence[Place]
+
+    def open(self) -> list[Link]:
+        """Start one agent a place and return the links in the places' order; raises TriageError when it cannot."""
+
+    def close(self) -> None:
+        """End all agents, and what the launcher itself reserved."""

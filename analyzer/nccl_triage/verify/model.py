@@ -1,0 +1,173 @@
+"""The verifier's nouns: places, runs, what ranks told, and what follows from it. No torch, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where ranks can run: a host, the command that reaches it (empty: here), and how many ranks it takes."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    slots: int = 1
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One rank of the whole job: its number there and the index of its place."""
+
+    number: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds that a rank may spend before each mark; the parent keeps them, the library's own limit is half.
+
+    Values of ``reference`` experience: a cold import from NFS takes a minute, NCCL retries a connection for about 60 s.
+    """
+
+    start: float = 60.0
+    store: float = 15.0
+    group: float = 30.0
+    entered: float = 20.0
+    first: float = 30.0
+    timed: float = 45.0
+    grace: float = 5.0
+
+    def scaled(self, factor: float) -> Deadlines:
+        """Return all limits times a factor, the start's left alone: importing takes what it takes."""
+        return Deadlines(
+            self.start,
+            *(value * factor for value in (self.store, self.group, self.entered, self.first, self.timed, self.grace)),
+        )
+
+    def before(self, stage: str) -> float:
+        """Return the limit until the mark ``stage``."""
+        limits = {
+            "start": self.start,
+            "imported": self.start,
+            "device": self.start,
+            "store": self.store,
+            "group": self.group,
+            "entered": self.entered,
+            "warm": self.first,
+            "done": self.timed,
+        }
+        return limits[stage]
+
+    def longest(self) -> float:
+        """Return the most that one run can take."""
+        return self.start + self.store + self.group + self.entered + self.first + self.timed + self.grace
+
+
+#: Several hosts: slower imports, and connections that are tried again for a minute.
+SEVERAL_HOSTS = Deadlines(start=120.0, store=45.0, group=90.0, entered=30.0, first=90.0, timed=60.0, grace=8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The collective as the log names it, or as it is scaled: elements of one rank's input."""
+
+    op: str = "ALLREDUCE"
+    numel: int = 1 << 20
+    dtype: str = "float32"
+    root: int = 0
+    pair: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one collective on some slots with one setting; ``label`` says what it stands for."""
+
+    label: str
+    slots: tuple[Slot, ...]
+    message: Message
+    backend: str = "gloo"
+    device: str = "cpu"
+    env: dict[str, str] = field(default_factory=dict)
+    per_rank_env: dict[int, dict[str, str]] = field(default_factory=dict)
+    iterations: int = 3
+    timeout: float | None = None
+    port: int | None = None
+    store_address: str | None = None
+    changed: str = ""
+    faults: dict[str, Any] = field(default_factory=dict)
+    eager: bool = False
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return len(self.slots)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The indices of the places used, each once, in order."""
+        return tuple(dict.fromkeys(slot.place for slot in self.slots))
+
+
+@dataclass(slots=True)
+class RankTrace:
+    """What one rank of a run told, and how it ended."""
+
+    rank: int
+    slot: Slot
+    stage: str = "started"
+    since: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    flight: list[dict[str, Any]] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    error_at: float | None = None
+    exit_code: int | None = None
+    exited_at: float | None = None
+    state: str | None = None
+    killed: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the rank ended as it should."""
+        return "done" in self.times
+
+
+@dataclass(slots=True)
+class RunResult:
+    """The outcome of a run: how it ended, at which stage, after how long, and what each rank told."""
+
+    run: Run
+    outcome: Outcome
+    stage: str
+    seconds: float
+    ranks: dict[int, RankTrace]
+    reason: str = ""
+    folder: str | None = None
+    cleaned_s: float = 0.0
+    symptoms: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every rank finished with the right data."""
+        return self.outcome == "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a run, or the probe, shows to be wrong: the cause it speaks for and who or what stands out."""
+
+    cause: str
+    kind: str
+    says: dict[str, str]
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """The two hosts between which it happens, or nothing."""
+        return self.hosts if len(self.hosts) == 2 else ()

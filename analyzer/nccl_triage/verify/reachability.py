@@ -1,0 +1,141 @@
+"""The reachability matrix: which host reaches which address and port of which other, by which interface."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_triage.verify.cluster import Cluster
+
+#: Hosts of which every pair is probed; more are probed as a ring with chords, which reaches every host from several.
+ALL_PAIRS = 24
+_CHORDS = (1, 2, 5, 11)
+#: States of a path that no collective can use, and of one that it can use badly.
+BROKEN = frozenset({"no-route", "refused", "prohibited", "silent", "reset", "no-data", "large-packets-lost", "failed"})
+DEGRADED = frozenset({"lossy", "delayed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What happened on the way from one host to an address and port of another."""
+
+    origin: str
+    target: str
+    interface: str
+    address: str
+    port: int
+    state: str
+    by_interface: str | None = None
+    kind: str = "free port"
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a collective could use the path."""
+        return self.state not in BROKEN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the path as the report has it."""
+        return {
+            "from": self.origin,
+            "to": self.target,
+            "to_interface": self.interface,
+            "address": self.address,
+            "port": self.port,
+            "port_kind": self.kind,
+            "by_interface": self.by_interface,
+            "state": self.state,
+            **self.numbers,
+        }
+
+
+@dataclass(slots=True)
+class Matrix:
+    """All paths that were probed, and how long it took."""
+
+    paths: list[Path] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def between(self, origin: str, target: str, addresses: Iterable[str] | None = None) -> list[Path]:
+        """Return the paths from one host to another, to some addresses only when given."""
+        wanted = None if addresses is None else set(addresses)
+        return [
+            path
+            for path in self.paths
+            if path.origin == origin and path.target == target and (wanted is None or path.address in wanted)
+        ]
+
+    def reached_by_all(self, target: str, hosts: Sequence[str]) -> list[str]:
+        """Return the addresses of a host that every other host reaches, in the probe's order."""
+        others = [host for host in hosts if host != target]
+        addresses = dict.fromkeys(path.address for path in self.paths if path.target == target)
+        return [
+            address
+            for address in addresses
+            if all(
+                paths and all(path.usable for path in paths)
+                for host in others
+                if (paths := self.between(host, target, [address])) or host in self._origins()
+            )
+        ]
+
+    def _origins(self) -> set[str]:
+        return {path.origin for path in self.paths}
+
+
+def pairs(count: int) -> list[tuple[int, int]]:
+    """Return the (origin, target) indices to probe among ``count`` hosts."""
+    if count <= ALL_PAIRS:
+        return list(itertools.permutations(range(count), 2))
+    return [(i, (i + step) % count) for i in range(count) for step in _CHORDS] + [
+        ((i + step) % count, i) for i in range(count) for step in _CHORDS
+    ]
+
+
+def measure(
+    cluster: Cluster, *, ports: int = 3, extra: Mapping[int, Sequence[int]] | None = None, patience: float = 4.0
+) -> Matrix:
+    """Let every agent listen and probe its peers; ``extra`` has ports of a place that something else listens on."""
+    hosts = range(len(cluster.places))
+    if len(hosts) < 2:
+        return Matrix()
+    listening = cluster.ask("listen", hosts, 10.0, {place: {"ports": ports} for place in hosts})
+    wishes: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
+    for origin, target in pairs(len(hosts)):
+        for entry in listening.get(target, {}).get("where", []):
+            wish = {"host": cluster.name(target), "interface": entry["interface"], "address": entry["address"]}
+            wishes[origin].append({**wish, "ports": entry["ports"]})
+            for port in (extra or {}).get(target, ()):
+                wishes[origin].append({**wish, "ports": [port], "kind": "port of the log"})
+    # The large message alone may wait three times for its answer.
+    answers = cluster.ask(
+        "probe",
+        hosts,
+        15.0 + 4 * patience,
+        {place: {"targets": wishes[place], "patience": patience} for place in hosts},
+    )
+    cluster.ask("end_listen", hosts, 5.0)
+    matrix = Matrix()
+    for place, answer in sorted(answers.items()):
+        for result in answer["results"]:
+            numbers = {
+                name: result[name]
+                for name in ("connect_s", "round_trip_s", "sent_again", "answered", "error")
+                if name in result
+            }
+            matrix.paths.append(
+                Path(
+                    origin=cluster.name(place),
+                    target=result["to_host"],
+                    interface=result["to_interface"],
+                    address=result["address"],
+                    port=result["port"],
+                    state=result["state"],
+                    by_interface=result.get("by_interface"),
+                    kind=result.get("kind", "free port"),
+                    numbers=numbers,
+                )
+            )
+    return matrix

@@ -1,0 +1,41 @@
+"""The worker's command line: ``agent``, ``rank``, ``listen``, ``probe`` and ``task`` (a rank started by srun or torchrun)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def main() -> int:
+    """Run the part that the first word names; returns the exit code."""
+    part, *rest = sys.argv[1:] or ["help"]
+    if part == "agent":
+        from .agent import Agent
+
+        Agent().serve()
+        return 0
+    if part == "rank":
+        from .rank import run
+
+        code = run(json.loads(os.environ.pop("VERIFY_SPEC")), *(int(word) for word in rest))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # nothing of torch's or NCCL's own end may hang
+    if part == "listen":
+        from .reach import serve
+
+        serve(int(rest[0]), rest[1] == "1")
+        return 0
+    if part == "probe":
+        from .reach import probe
+
+        wish = json.load(sys.stdin)
+        print(json.dumps(probe(wish["targets"], float(wish.get("patience", 4.0)))))
+        return 0
+    if part == "task":
+        from .task import run_task
+
+        return int(run_task(rest[0], rest[1]))
+    print("usage: agent | rank | listen | probe | task SPEC OUT", file=sys.stderr)
+    return 2

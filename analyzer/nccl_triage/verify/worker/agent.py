@@ -1,0 +1,323 @@
+"""One host's agent: starts ranks, passes their marks on, tells how they ended, kills what it started.
+
+It reads commands and writes answers as JSON lines on standard input and output, whatever carries them (a pipe, ssh, an
+actor of Ray). When its input ends, everything it started is killed. torch is imported once, before the ranks are forked
+(``preload``), or by each rank for itself (``spawn``: CUDA must not be touched before a fork).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import host
+
+_PR_SET_PDEATHSIG = 1
+#: Seconds between two looks at the children.
+TICK = 0.02
+
+
+@dataclass
+class Child:
+    """One rank: its process, and the pipes to it."""
+
+    run: str
+    rank: int
+    pid: int
+    marks: int
+    control: int
+    rest: bytes = b""
+    popen: subprocess.Popen[bytes] | None = None
+
+
+@dataclass
+class Agent:
+    """The loop and what it watches."""
+
+    children: dict[int, Child] = field(default_factory=dict)
+    helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    listener: subprocess.Popen[bytes] | None = None
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    loaded: bool = False
+
+    def say(self, **answer: Any) -> None:
+        """Write one answer."""
+        data = json.dumps(answer, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(1, data) :]
+
+    # commands
+
+    def do_facts(self, command: dict[str, Any]) -> None:
+        """Tell what this host is."""
+        self.say(answer="facts", facts=host.facts())
+
+    def do_preload(self, command: dict[str, Any]) -> None:
+        """Import torch, so that ranks start in no time."""
+        from . import preload
+
+        started = time.monotonic()
+        try:
+            version: str | None = preload.load()
+            error = None
+            self.loaded = True
+        except Exception as failure:  # a broken torch is a finding, not the end of the agent
+            version, error = None, f"{type(failure).__name__}: {failure}"[:600]
+        self.say(answer="preload", torch=version, error=error, seconds=round(time.monotonic() - started, 3))
+
+    def do_port(self, command: dict[str, Any]) -> None:
+        """Find a free port."""
+        self.say(answer="port", port=host.free_port())
+
+    def do_check_port(self, command: dict[str, Any]) -> None:
+        """Tell whether a port can be listened on, and whether its holder answers."""
+        self.say(answer="check_port", port=command["port"], taken=host.port_free(int(command["port"])))
+
+    def do_resolve(self, command: dict[str, Any]) -> None:
+        """Tell the addresses of a name."""
+        self.say(answer="resolve", name=command["name"], addresses=host.resolves(command["name"]))
+
+    def do_listen(self, command: dict[str, Any]) -> None:
+        """Start the listener of the reachability probe."""
+        self._end_listener()
+        arguments = ["listen", str(command.get("ports", 3)), "1" if command.get("loopback") else "0"]
+        self.listener = subprocess.Popen(
+            [*_own(), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_die_with_parent
+        )
+        assert self.listener.stdout is not None
+        line = self.listener.stdout.readline()
+        self.say(answer="listen", where=json.loads(line) if line else [])
+
+    def do_probe(self, command: dict[str, Any]) -> None:
+        """Probe targets in a process of its own; the answer comes when it is done."""
+        process = subprocess.Popen(
+            [*_own(), "probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_die_with_parent
+        )
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(command).encode())
+        process.stdin.close()
+        self.helpers[process.stdout.fileno()] = ("probe", process, b"")
+        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+
+    def do_run(self, command: dict[str, Any]) -> None:
+        """Start the ranks of one experiment on this host."""
+        for rank in command["ranks"]:
+            spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
+            try:
+                self._start(command, rank, spec)
+            except OSError as error:
+                self.say(answer="exit", run=command["run"], rank=rank, code=None, error=str(error))
+
+    def do_inspect(self, command: dict[str, Any]) -> None:
+        """Tell the kernel's state of each rank and ask each for its flight recorder."""
+        for child in list(self.children.values()):
+            if child.run == command["run"]:
+                self.say(answer="state", run=child.run, rank=child.rank, state=host.state_of(child.pid))
+                with contextlib.suppress(OSError):
+                    os.write(child.control, b"d")
+
+    def do_stop(self, command: dict[str, Any]) -> None:
+        """Kill the ranks of one experiment and tell when they are gone."""
+        self._kill(command["run"])
+        self.say(answer="stopped", run=command["run"])
+
+    def do_end_listen(self, command: dict[str, Any]) -> None:
+        """End the listener."""
+        self._end_listener()
+        self.say(answer="end_listen")
+
+    # children
+
+    def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
+        folder = Path(command["folder"])
+        folder.mkdir(parents=True, exist_ok=True)
+        log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        marks_in, marks_out = os.pipe()
+        control_in, control_out = os.pipe()
+        spec = {**spec, "local_rank": command["ranks"].index(rank)}
+        popen = None
+        try:
+            if command.get("method") == "fork" and self.loaded:
+                pid = self._fork(spec, rank, log, marks_out, control_in)
+            else:
+                environment = {**os.environ, "VERIFY_SPEC": json.dumps(spec), **spec.get("env", {})}
+                popen = subprocess.Popen(
+                    [*_own(), "rank", str(rank), str(marks_out), str(control_in)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    pass_fds=(marks_out, control_in),
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent,
+                )
+                pid = popen.pid
+        except OSError:
+            os.close(marks_in)
+            os.close(control_out)
+            raise
+        finally:
+            for descriptor in (log, marks_out, control_in):
+                os.close(descriptor)
+        child = Child(command["run"], rank, pid, marks_in, control_out, popen=popen)
+        self.children[marks_in] = child
+        self.selector.register(marks_in, selectors.EVENT_READ, "marks")
+
+    def _fork(self, spec: dict[str, Any], rank: int, log: int, marks: int, control: int) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 70
+        try:
+            os.setsid()
+            _die_with_parent()
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            keep = {0, 1, 2, marks, control}
+            for entry in list(Path("/proc/self/fd").iterdir()):
+                if int(entry.name) not in keep:
+                    with contextlib.suppress(OSError):
+                        os.close(int(entry.name))
+            from .rank import run
+
+            code = run(spec, rank, marks, control)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _read(self, child: Child) -> None:
+        try:
+            data = os.read(child.marks, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._bury(child)
+            return
+        *lines, child.rest = (child.rest + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self.say(answer="mark", run=child.run, **json.loads(line))
+
+    def _bury(self, child: Child, code: int | None = None) -> None:
+        """Tell how a rank ended; its pipe has closed, so that it ends now if it has not yet."""
+        self.selector.unregister(child.marks)
+        os.close(child.marks)
+        os.close(child.control)
+        del self.children[child.marks]
+        status = code if code is not None else _wait(child.pid)
+        if child.popen is not None:
+            child.popen.returncode = status  # waited for here: keep subprocess from waiting again
+        self.say(answer="exit", run=child.run, rank=child.rank, code=status)
+
+    def _kill(self, run: str | None) -> None:
+        """Kill whole sessions; a stopped process dies of SIGKILL, too."""
+        chosen = [child for child in self.children.values() if run is None or child.run == run]
+        for child in chosen:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        for child in chosen:
+            while child.marks in self.children:
+                self._read(child)
+
+    def _end_listener(self) -> None:
+        if self.listener is not None:
+            self.listener.kill()
+            self.listener.wait()
+            for pipe in (self.listener.stdin, self.listener.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self.listener = None
+
+    def _helper(self, descriptor: int) -> None:
+        name, process, rest = self.helpers[descriptor]
+        data = os.read(descriptor, 1 << 16)
+        if data:
+            self.helpers[descriptor] = (name, process, rest + data)
+            return
+        self.selector.unregister(descriptor)
+        del self.helpers[descriptor]
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self.say(answer=name, results=json.loads(rest) if rest else [])
+
+    # the loop
+
+    def serve(self) -> None:
+        """Read commands until the input ends."""
+        self.selector.register(0, selectors.EVENT_READ, "commands")
+        self.say(answer="hello", pid=os.getpid())
+        rest = b""
+        try:
+            while True:
+                for key, _ in self.selector.select(TICK if self.children else None):
+                    if key.data == "marks":
+                        if key.fd in self.children:
+                            self._read(self.children[key.fd])
+                    elif key.data == "helper":
+                        self._helper(key.fd)
+                    else:
+                        data = os.read(0, 65536)
+                        if not data:
+                            return
+                        *lines, rest = (rest + data).split(b"\n")
+                        for line in lines:
+                            self._obey(line)
+        finally:
+            self._kill(None)
+            self._end_listener()
+            for _, process, _ in self.helpers.values():
+                process.kill()
+                process.wait()
+
+    def _obey(self, line: bytes) -> None:
+        command = json.loads(line)
+        try:
+            getattr(self, f"do_{command['do']}")(command)
+        except (OSError, KeyError, ValueError) as error:
+            self.say(answer="error", do=command.get("do"), error=f"{type(error).__name__}: {error}"[:600])
+
+
+def _wait(pid: int, patience: float = 2.0) -> int | None:
+    """Return the exit status of a child as subprocess has it (negative: signal); kill it when it lingers."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            deadline += 3600
+        time.sleep(0.002)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _own() -> list[str]:
+    """Return the command that starts this program again."""
+    return [sys.executable, sys.argv[0]]

@@ -1,0 +1,103 @@
+"""Faults that a rank commits on purpose: the verifier's own proof, never part of a user's experiment.
+
+``spec["faults"]`` maps a slot to a fault; the slot is the rank's place in the whole job, so that a fault stays with its
+culprit when an experiment leaves other ranks out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+#: What a fault of each name does, for the table of ``make verify-faults``.
+MEANINGS = {
+    "late": "comes to the collective some seconds after the others",
+    "absent": "never comes to the collective",
+    "never-joins": "never connects to the store",
+    "leaves": "exits with code 0 before the collective",
+    "raise": "raises a ValueError before the collective",
+    "sigsegv": "reads address 0",
+    "sigkill": "is killed by SIGKILL before the collective",
+    "sigterm": "is ended by SIGTERM before the collective",
+    "sigstop": "is stopped by SIGSTOP before the collective",
+    "oom": "allocates more memory than its limit allows",
+    "wrong-op": "calls another collective than the others",
+    "wrong-order": "calls two collectives in the opposite order",
+    "wrong-size": "passes half of the elements",
+    "wrong-dtype": "passes another dtype",
+    "slow": "sleeps before each timed iteration",
+}
+
+
+class Fault:
+    """What one rank does differently; the base class does nothing."""
+
+    def __init__(self, name: str = "", seconds: float = 0.0) -> None:
+        self.name = name
+        self.seconds = seconds
+
+    def at(self, stage: str) -> None:
+        """Act at the end of a stage."""
+        if self.name == "never-joins" and stage == "store":
+            time.sleep(3600)
+        if stage != "entered":
+            return
+        if self.name == "late":
+            time.sleep(self.seconds)
+        elif self.name == "absent":
+            time.sleep(3600)
+        elif self.name == "leaves":
+            os._exit(0)
+        elif self.name == "raise":
+            raise ValueError("reward function returned None for sample 1234")
+        elif self.name == "sigsegv":
+            import ctypes
+
+            ctypes.string_at(0)
+        elif self.name == "oom":
+            _exhaust()
+        elif self.name in ("sigkill", "sigterm", "sigstop"):
+            os.kill(os.getpid(), getattr(signal, self.name.upper()))
+            time.sleep(0.2)
+
+    def message(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return op, elements and dtype of this rank's call."""
+        own = {name: spec[name] for name in ("op", "numel", "dtype")}
+        if self.name == "wrong-op":
+            own["op"] = "BROADCAST" if own["op"] != "BROADCAST" else "ALLREDUCE"
+        elif self.name == "wrong-size":
+            own["numel"] = max(1, own["numel"] // 2)
+        elif self.name == "wrong-dtype":
+            own["dtype"] = "float64" if own["dtype"] != "float64" else "float32"
+        return own
+
+    def first(self, call: Any) -> None:
+        """Call what stands out of order, before the first collective."""
+        if self.name == "wrong-order":
+            call.dist.barrier()
+
+    def before(self, iteration: int) -> None:
+        """Act before a timed iteration."""
+        if self.name == "slow":
+            time.sleep(self.seconds)
+
+
+def _exhaust() -> None:
+    """Ask for more memory than the process may have, as a model that does not fit does."""
+    import resource
+
+    import torch
+
+    limit = 1 << 30
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
+    resource.setrlimit(resource.RLIMIT_AS, (used + limit, used + limit))
+    torch.empty(4 * limit, dtype=torch.uint8)
+
+
+def of(spec: dict[str, Any], rank: int) -> Fault:
+    """Return the fault of a rank: none in any user's experiment."""
+    slot = spec["slots"][rank] if "slots" in spec else rank
+    found = spec.get("faults", {}).get(str(slot))
+    return Fault(found["name"], float(found.get("seconds", 0.0))) if found else Fault()

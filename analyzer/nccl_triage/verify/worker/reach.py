@@ -1,0 +1,157 @@
+"""Reachability over TCP between hosts: every address, some ports, three sizes, nothing but the standard library.
+
+A listener accepts on every interface and acknowledges what it gets; a prober connects to each address and sends
+64 bytes, 8 KiB and 1 MiB. What fails, and how, tells no route, a closed or filtered port, a hole for large packets and
+loss from one another; each direction is probed by its own sender, for a narrow link is often narrow one way only.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from . import host
+
+#: Bytes of the messages, smallest first.
+SIZES = (64, 8192, 1 << 20)
+#: Seconds until a connection or an acknowledgement counts as lost.
+PATIENCE = 4.0
+#: Small messages in a row from which loss and delay are read.
+ECHOES = 24
+#: A TCP retransmission waits at least this long (Linux: TCP_RTO_MIN, 200 ms); an answer later than that was sent twice.
+RETRANSMITTED = 0.19
+#: Answers slower than this between hosts of one job are a finding (seconds).
+DELAYED = 0.02
+
+_BY_ERRNO = {
+    errno.ENETUNREACH: "no-route",
+    errno.EHOSTUNREACH: "no-route",
+    errno.ECONNREFUSED: "refused",
+    errno.ECONNRESET: "reset",
+    errno.EPIPE: "reset",
+    errno.ECONNABORTED: "reset",
+    errno.EACCES: "prohibited",
+    errno.EPERM: "prohibited",
+}
+
+
+def _answer(connection: socket.socket) -> None:
+    connection.settimeout(30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        with connection:
+            while True:
+                head = connection.recv(4, socket.MSG_WAITALL)
+                if len(head) < 4:
+                    return
+                left = struct.unpack("!I", head)[0]
+                if left > SIZES[-1]:
+                    return
+                while left:
+                    data = connection.recv(min(65536, left))
+                    if not data:
+                        return
+                    left -= len(data)
+                connection.sendall(b"ok")
+    except OSError:
+        return
+
+
+def _accept(server: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        threading.Thread(target=_answer, args=(connection,), daemon=True).start()
+
+
+def serve(ports: int, loopback: bool) -> None:
+    """Listen on ``ports`` free ports of every interface, say where, and answer until standard input ends."""
+    found = []
+    for entry in host.interfaces():
+        if not entry["up"] or (entry["loopback"] and not loopback):
+            continue
+        chosen = []
+        for _ in range(ports):
+            server = socket.socket()
+            server.bind((entry["address"], 0))
+            server.listen(64)
+            chosen.append(server.getsockname()[1])
+            threading.Thread(target=_accept, args=(server,), daemon=True).start()
+        found.append({"interface": entry["name"], "address": entry["address"], "ports": chosen, "mtu": entry["mtu"]})
+    print(json.dumps(found), flush=True)
+    sys.stdin.read()
+
+
+def _send(connection: socket.socket, size: int) -> float:
+    started = time.monotonic()
+    connection.sendall(struct.pack("!I", size) + b"x" * size)
+    if connection.recv(2, socket.MSG_WAITALL) != b"ok":
+        raise ConnectionResetError(errno.ECONNRESET, "closed")
+    return time.monotonic() - started
+
+
+def _kind(error: OSError, done: list[int]) -> str:
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        if not done:
+            return "silent"
+        return "large-packets-lost" if done[-1] < SIZES[-1] else "no-data"
+    return _BY_ERRNO.get(error.errno or 0, "failed")
+
+
+def probe_port(address: str, port: int, thorough: bool, patience: float = PATIENCE) -> dict[str, Any]:
+    """Return what happens between here and one port: state, local address, seconds to connect and to be answered."""
+    found: dict[str, Any] = {"address": address, "port": port, "state": "reachable"}
+    done: list[int] = []
+    started = time.monotonic()
+    try:
+        with socket.create_connection((address, port), timeout=patience) as connection:
+            found["connect_s"] = round(time.monotonic() - started, 4)
+            found["local"] = connection.getsockname()[0]
+            connection.settimeout(patience)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not thorough:
+                return found
+            done.append(0)
+            for size in SIZES:
+                found[f"answer_{size}_s"] = round(_send(connection, size), 4)
+                done.append(size)
+            times = [_send(connection, SIZES[0]) for _ in range(ECHOES)]
+    except OSError as error:
+        found["state"] = _kind(error, done)
+        found["error"] = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        found["answered"] = max(done, default=0)
+        return found
+    again = sum(value > RETRANSMITTED + min(times) for value in times)
+    again += found["connect_s"] > 0.9 + min(times)
+    again += sum(found[f"answer_{size}_s"] > RETRANSMITTED + 2 * min(times) for size in SIZES)
+    found["round_trip_s"] = round(sorted(times)[len(times) // 2], 5)
+    found["sent_again"] = int(again)
+    if again >= 3:
+        found["state"] = "lossy"
+    elif found["round_trip_s"] > DELAYED:
+        found["state"] = "delayed"
+    return found
+
+
+def probe(targets: list[dict[str, Any]], patience: float = PATIENCE) -> list[dict[str, Any]]:
+    """Probe all targets at once: {host, interface, address, ports}; the first port thoroughly, the others by connecting."""
+    jobs = [(target, port, k == 0) for target in targets for k, port in enumerate(target["ports"])]
+    own = {entry["address"]: entry["name"] for entry in host.interfaces()}
+    with ThreadPoolExecutor(max_workers=min(32, len(jobs) or 1)) as pool:
+        found = list(pool.map(lambda job: probe_port(job[0]["address"], job[1], job[2], patience), jobs))
+    for (target, _, _), result in zip(jobs, found, strict=True):
+        result["to_host"] = target["host"]
+        result["to_interface"] = target["interface"]
+        result["by_interface"] = own.get(result.get("local", ""))
+        if target.get("kind"):
+            result["kind"] = target["kind"]
+    return found
