@@ -18,6 +18,7 @@ from nccl_triage._version import __version__
 #: command -> (module, one line of help). Completion and --help read this table without importing the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "diagnose": ("diagnose", "Name the root cause of a failed or hanging job (the default command)."),
+    "verify": ("verify", "Rerun the failed collective and say whether it confirms the diagnosis."),
     "explain": ("explain", "Explain a cause, a signature or an NCCL/PyTorch variable."),
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),

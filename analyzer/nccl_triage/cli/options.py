@@ -123,3 +123,102 @@ def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise OutputError(f"cannot write {path}", cause=error.strerror or str(error)) from None
+
+
+def verifier_options(function: Any) -> Any:
+    """Add the options that say where and how the verifier runs."""
+    folder = click.Path(path_type=Path, file_okay=False)
+    for option in reversed(
+        [
+            click.option(
+                "--launcher",
+                type=click.Choice(["local", "ray", "slurm", "print"]),
+                default="local",
+                show_default=True,
+                help="How ranks are started: here (or on --host), on the job's Ray cluster, or by commands written for you.",
+            ),
+            click.option(
+                "--host",
+                "hosts",
+                multiple=True,
+                metavar="NAME[=COMMAND]",
+                help="A host of the job, reached by ssh NAME or by COMMAND (repeatable).",
+            ),
+            click.option(
+                "--ranks-per-host",
+                type=click.IntRange(1, 64),
+                help="Ranks on each host (default: as the log has them).",
+            ),
+            click.option(
+                "--world", type=click.IntRange(1, 4096), help="Ranks of the experiments (default: as the log has them)."
+            ),
+            click.option("--python", metavar="PATH", help="The job's Python, which has torch (default: this one)."),
+            click.option(
+                "--backend",
+                type=click.Choice(["auto", "nccl", "gloo"]),
+                default="auto",
+                show_default=True,
+                help="auto takes NCCL where idle GPUs are.",
+            ),
+            click.option(
+                "--budget",
+                type=click.FloatRange(1, 86400),
+                default=300.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="Time for everything.",
+            ),
+            click.option(
+                "--patience",
+                type=click.FloatRange(0.05, 100),
+                default=1.0,
+                show_default=True,
+                help="Factor on every deadline.",
+            ),
+            click.option(
+                "--suspects",
+                type=click.IntRange(1, 5),
+                default=3,
+                show_default=True,
+                help="Causes that are put to the test.",
+            ),
+            click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto)."),
+            click.option("--workdir", type=folder, help="Keep the ranks' logs and results in this folder."),
+            click.option("--collect", type=folder, help="Judge the results that --launcher slurm or print left here."),
+            click.option("--allow-busy", is_flag=True, help="Use GPUs although something runs on them."),
+            click.option(
+                "--wait",
+                type=click.FloatRange(0, 86400),
+                default=0.0,
+                metavar="SECONDS",
+                help="Wait for another verifier on this host.",
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def verifier_settings(given: dict[str, Any], force: bool) -> Any:
+    """Return the verifier's Settings from the values of ``verifier_options``."""
+    from nccl_triage.verify.api import Settings
+    from nccl_triage.verify.plan import Wishes
+
+    return Settings(
+        launcher=given["launcher"],
+        hosts=given["hosts"],
+        ranks_per_host=given["ranks_per_host"],
+        python=given["python"],
+        ray_address=given["ray_address"],
+        workdir=given["workdir"],
+        force=force,
+        allow_busy=given["allow_busy"],
+        wait=given["wait"],
+        wishes=Wishes(
+            backend=given["backend"],
+            world=given["world"],
+            patience=given["patience"],
+            budget=given["budget"],
+            suspects=given["suspects"],
+        ),
+    )

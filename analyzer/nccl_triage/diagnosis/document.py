@@ -133,7 +133,9 @@ def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,
-            "treatment": dict(experiment.treatment),
+            "treatment": {name: value for item in experiment.vary for name, value in item.env.items()},
+            "vary": [dict(item.env) if item.env else {item.variable: item.value} for item in experiment.vary],
+            "passing": experiment.passing,
             "confirmed_if": experiment.confirmed_if,
             "refuted_if": experiment.refuted_if,
             "needs": experiment.needs,
@@ -218,19 +220,20 @@ def _timeline(case: Case) -> list[dict[str, Any]]:
 
 def _collective(case: Case) -> dict[str, Any] | None:
     records = case.value("collective.stuck")
-    if not records:
+    called = case.value("collective.called")
+    if not records and called is None:
         return None
-    first = records[0]
+    first = records[0] if records else None
     return {
-        "op": case.value("collective.op"),
+        "op": case.value("collective.op") or called,
         "seq": case.value("collective.seq"),
-        "numel_in": first.numel_in,
-        "numel_out": first.numel_out,
+        "numel_in": first.numel_in if first else None,
+        "numel_out": first.numel_out if first else None,
         "dtype": None,
         "world_size": case.value("collective.group_size") or case.identity.world_size,
-        "process_group": first.group,
+        "process_group": first.group if first else None,
         "timeout_ms": case.value("collective.timeout_ms"),
-        "elapsed_ms": first.elapsed_ms,
+        "elapsed_ms": first.elapsed_ms if first else None,
     }
 
 

@@ -89,6 +89,10 @@ def _who(diagnosis: Findings, language: str) -> str:
     return ", ".join(str(host) for host in hosts[:3])
 
 
+#: How a headline says the status of its cause, in English and Chinese.
+HEDGES = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}
+
+
 def headline(diagnosis: Findings) -> dict[str, str]:
     """Return one sentence on what happened, in both languages."""
     case = diagnosis.case
@@ -111,9 +115,7 @@ def headline(diagnosis: Findings) -> dict[str, str]:
         }
     best = diagnosis.candidates[0]
     title = best.weighed.cause.title
-    hedge = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}[
-        best.status
-    ]
+    hedge = HEDGES[best.status]
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
     effect_en = f"; {timeouts} process(es) then waited in {op} until the time-out" if op and timeouts else ""
     effect_zh = f"；随后 {timeouts} 个进程在 {op} 中等待直至超时" if op and timeouts else ""

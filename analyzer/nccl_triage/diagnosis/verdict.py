@@ -93,9 +93,14 @@ def _decisive(item: Weighed) -> bool:
 def _status(item: Weighed, rival: float) -> Status:
     if all(c.evidence.id == VOTE_ID for c in item.for_items):
         return "possible"  # resemblance alone establishes nothing
-    if _decisive(item) and item.confidence >= ESTABLISHED:
+    return status_of(item.confidence, rival, _decisive(item))
+
+
+def status_of(confidence: float, rival: float, decisive: bool) -> Status:
+    """Return how sure a cause is: its confidence, that of the next one, and whether decisive evidence stands."""
+    if decisive and confidence >= ESTABLISHED:
         return "established"
-    if item.confidence >= SUPPORTED and item.confidence - rival >= MARGIN:
+    if confidence >= SUPPORTED and confidence - rival >= MARGIN:
         return "supported"
     return "possible"
 

@@ -209,10 +209,16 @@ def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], 
     _first_fault(case, everything)
     _add_votes(case, everything, votes)
     everything.sort(key=lambda w: (-w.score, w.cause.id))
-    scores = [UNKNOWN_SCORE, *(w.score for w in everything)]
-    top = max(scores)
-    powers = [exp((score - top) / TEMPERATURE) for score in scores]
+    shares, unknown = confidences([w.score for w in everything])
+    for weighed, share in zip(everything, shares, strict=True):
+        weighed.confidence = share
+    return everything, unknown
+
+
+def confidences(scores: Sequence[float]) -> tuple[list[float], float]:
+    """Return the confidence of each score and that of ``unknown``: a softmax with the fitted temperature."""
+    known = [UNKNOWN_SCORE, *scores]
+    top = max(known)
+    powers = [exp((score - top) / TEMPERATURE) for score in known]
     total = sum(powers)
-    for weighed, power in zip(everything, powers[1:], strict=True):
-        weighed.confidence = power / total
-    return everything, powers[0] / total
+    return [power / total for power in powers[1:]], powers[0] / total

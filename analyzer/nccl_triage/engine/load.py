@@ -28,6 +28,7 @@ from nccl_triage.engine.schema import (
     RuleSet,
     Signature,
     Text,
+    Treatment,
 )
 from nccl_triage.errors import InputError, RuleError
 
@@ -36,6 +37,22 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
+#: Which ranks a control takes: all of the job, those of one host, at least two hosts, each rank alone.
+SCOPES = ("all", "host", "hosts", "rank")
+BACKENDS = ("any", "nccl")
+#: What a passing control says of the cause.
+PASSING = ("refutes", "supports", "nothing")
+#: What a treatment may change besides variables of the environment, and the words for the new value.
+VARIABLES = {
+    "interface": ("reachable",),
+    "placement": ("one-host",),
+    "members": ("without-culprit",),
+    "size": ("small",),
+    "timeout": ("longer",),
+    "port": ("free",),
+    "address": ("reachable",),
+    "variables": ("without-suspects",),
+}
 
 
 Part = dict[str, Node]
@@ -177,15 +194,37 @@ def _next_check(node: Node) -> NextCheck:
     )
 
 
+def _treatment(node: Node) -> Treatment:
+    if "env" in node.keys((), ("env", *VARIABLES)):
+        part = node.keys(("env",))
+        return Treatment("env", env=_mapping(part, "env"))
+    part = node.keys((), tuple(VARIABLES))
+    if len(part) != 1:
+        raise node.fail("a treatment changes exactly one thing")
+    name, value = next(iter(part.items()))
+    return Treatment(name, value.choice(VARIABLES[name]))
+
+
 def _experiment(node: Node) -> Experiment:
-    part = node.keys(("kind",), ("control", "treatment", "confirmed_if", "refuted_if", "needs", "why_not"))
+    part = node.keys(
+        ("kind",),
+        (
+            *("control", "scope", "backend", "iterations", "vary", "predicts", "passing"),
+            *("confirmed_if", "refuted_if", "needs", "why_not"),
+        ),
+    )
     kind = part["kind"].choice(EXPERIMENTS)
     if kind == "none" and "why_not" not in part:
         raise node.fail("an experiment of kind none says why_not")
     return Experiment(
         kind=kind,
         control=_text(part, "control"),
-        treatment=_mapping(part, "treatment"),
+        scope=part["scope"].choice(SCOPES) if "scope" in part else "all",
+        backend=part["backend"].choice(BACKENDS) if "backend" in part else "any",
+        iterations=part["iterations"].integer() if "iterations" in part else 3,
+        vary=tuple(_treatment(item) for item in part["vary"].items()) if "vary" in part else (),
+        predicts=_texts(part, "predicts"),
+        passing=part["passing"].choice(PASSING) if "passing" in part else "refutes",
         confirmed_if=_text(part, "confirmed_if"),
         refuted_if=_text(part, "refuted_if"),
         needs=_text(part, "needs"),

@@ -58,6 +58,13 @@ class Node:
         """Return the value as a list of texts; a single text counts as a list of one."""
         return [item.text() for item in self.items()]
 
+    def integer(self) -> int:
+        """Return the value as a positive whole number."""
+        text = self.text()
+        if not text.isdigit() or int(text) < 1:
+            raise self.fail(f"expected a positive whole number, found {text!r}")
+        return int(text)
+
     def flag(self) -> bool:
         """Return the value as true or false."""
         if self.value not in ("true", "false"):

@@ -118,12 +118,32 @@ class NextCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Treatment:
+    """The control with one thing changed: variables of the environment, or one of ``VARIABLES`` by a word for its value."""
+
+    variable: str
+    value: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
-    """What would confirm or refute the cause on the hardware; ``kind`` none means that no collective can show it."""
+    """What would confirm or refute the cause on the hardware; ``kind`` none means that no collective can show it.
+
+    ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` say it in words. The planner reads the rest: ``scope``
+    (which ranks the control takes), ``backend`` (nccl when Gloo cannot stand in), ``iterations``, ``vary`` (each a
+    control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as diagnosed";
+    empty: the cause itself) and ``passing`` (what a control that passes says of the cause).
+    """
 
     kind: str
     control: str | None = None
-    treatment: dict[str, str] = field(default_factory=dict)
+    scope: str = "all"
+    backend: str = "any"
+    iterations: int = 3
+    vary: tuple[Treatment, ...] = ()
+    predicts: tuple[str, ...] = ()
+    passing: str = "refutes"
     confirmed_if: str | None = None
     refuted_if: str | None = None
     needs: str | None = None

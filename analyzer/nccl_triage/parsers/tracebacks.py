@@ -27,6 +27,8 @@ _RAY_HEADER = re.compile(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = re.compile(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
+#: A call of torch.distributed in the source line of a frame.
+_COLLECTIVE = re.compile(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
 _CODE_LINE = re.compile(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: Lines of an exception's message kept.
@@ -60,6 +62,7 @@ class _Block:
     seen: int = 0
     task: str | None = None
     user_frames: list[str] = field(default_factory=list)
+    collective: str | None = None
 
     def of_ray_task(self, header: re.Match[str]) -> None:
         """Take the process that Ray's header names for the one that raised."""
@@ -154,6 +157,9 @@ class TracebackParser:
                 block.user_frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
             return True
         if block.in_frames:
+            call = _COLLECTIVE.search(text)
+            if call is not None:
+                block.collective = call[1]
             found = _EXCEPTION.match(stripped) if not text.startswith("    ") else None
             if found is None and block.frames and not text.startswith((" ", "\t")):
                 found = _CUSTOM.match(stripped)
@@ -219,6 +225,8 @@ class TracebackParser:
         for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function)):
             if value:
                 fields[name] = value
+        if block.collective:
+            fields["collective"] = block.collective
         if block.task:
             fields["task"] = block.task
         text = f"{first.type}: {first.message}" if first.message else first.type

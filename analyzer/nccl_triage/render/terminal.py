@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -214,6 +215,9 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
     outcome = verification_text(diagnoses[0], lang) if diagnoses else ""
     page.say(2, word("verification", lang), outcome)
+    if outcome and "runs" in diagnoses[0]["verification"]:
+        for line in outcome_lines(diagnoses[0]["verification"], lang):
+            page.lines.append(f"    {line}")
     if causes and not outcome:
         page.say(2, word("verification", lang), word("not_verified", lang))
     return "\n".join(page.lines) + "\n"

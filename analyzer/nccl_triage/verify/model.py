@@ -163,7 +163,7 @@ class Finding:
 
     cause: str
     kind: str
-    says: dict[str, str]
+    says: dict[str, str] = field(compare=False)
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
 

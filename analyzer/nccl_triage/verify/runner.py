@@ -141,7 +141,9 @@ class _Execution:
             return None
         late = [t for t in self.traces.values() if t.exited_at is None and now > self._limit(t)]
         if late:
-            return f"deadline before {next_mark(late[0].stage)!r}: {self.deadlines.before(next_mark(late[0].stage)):.0f} s"
+            return (
+                f"deadline before {next_mark(late[0].stage)!r}: {self.deadlines.before(next_mark(late[0].stage)):.0f} s"
+            )
         if self.first_failure is not None and now > self.first_failure + self.deadlines.grace:
             return "the others did not end after the first failure"
         return "the time for this run is over" if now > self.end else None
@@ -213,4 +215,3 @@ class _Execution:
             folder=str(self.folder),
             cleaned_s=cleaned,
         )
-

@@ -307,6 +307,11 @@ class Operation:
     pair: bool = False
     reduces: bool = False
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether every rank waits for every other, so that times in the collective can be compared."""
+        return self.name == "BARRIER" or (self.ring and self.name not in ("GATHER", "SCATTER"))
+
     def numel_out(self, numel: int, world: int) -> int:
         """Return NumelOut as the log would print it."""
         if self.size == "all":

@@ -25,8 +25,10 @@ SIZES = (64, 8192, 1 << 20)
 PATIENCE = 4.0
 #: Small messages in a row from which loss and delay are read.
 ECHOES = 24
-#: A TCP retransmission waits at least this long (Linux: TCP_RTO_MIN, 200 ms); an answer later than that was sent twice.
-RETRANSMITTED = 0.19
+#: Segments that the kernel sent again, of the thousand or so of a probe, from which on a path counts as lossy.
+SENT_AGAIN = 5
+#: Offset of tcpi_total_retrans in the kernel's struct tcp_info (linux/tcp.h).
+_TOTAL_RETRANS = 100
 #: Answers slower than this between hosts of one job are a finding (seconds).
 DELAYED = 0.02
 
@@ -99,6 +101,12 @@ def _send(connection: socket.socket, size: int) -> float:
     return time.monotonic() - started
 
 
+def _retransmissions(connection: socket.socket) -> int:
+    """Return how many segments the kernel has sent again on a connection."""
+    about = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
+    return int(struct.unpack_from("I", about, _TOTAL_RETRANS)[0]) if len(about) >= _TOTAL_RETRANS + 4 else 0
+
+
 def _kind(error: OSError, done: list[int]) -> str:
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         if not done:
@@ -125,17 +133,15 @@ def probe_port(address: str, port: int, thorough: bool, patience: float = PATIEN
                 found[f"answer_{size}_s"] = round(_send(connection, size), 4)
                 done.append(size)
             times = [_send(connection, SIZES[0]) for _ in range(ECHOES)]
+            again = _retransmissions(connection)
     except OSError as error:
         found["state"] = _kind(error, done)
         found["error"] = errno.errorcode.get(error.errno or 0, type(error).__name__)
         found["answered"] = max(done, default=0)
         return found
-    again = sum(value > RETRANSMITTED + min(times) for value in times)
-    again += found["connect_s"] > 0.9 + min(times)
-    again += sum(found[f"answer_{size}_s"] > RETRANSMITTED + 2 * min(times) for size in SIZES)
     found["round_trip_s"] = round(sorted(times)[len(times) // 2], 5)
-    found["sent_again"] = int(again)
-    if again >= 3:
+    found["sent_again"] = again
+    if again >= SENT_AGAIN:
         found["state"] = "lossy"
     elif found["round_trip_s"] > DELAYED:
         found["state"] = "delayed"

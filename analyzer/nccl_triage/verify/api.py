@@ -1,0 +1,167 @@
+"""Verify a report document: make the plan, reach the hosts, carry it out, put the outcomes back."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from nccl_triage.engine.schema import RuleSet, Text
+from nccl_triage.errors import UsageError
+from nccl_triage.verify import feedback, gpus, plan, session
+from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.conduct import Report, Session
+from nccl_triage.verify.launchers import Launcher
+from nccl_triage.verify.model import Place
+from nccl_triage.verify.plan import Means, Plan, Wishes
+from nccl_triage.verify.question import Question, ask
+
+LAUNCHERS = ("local", "ray", "slurm", "print")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+
+    launcher: str = "local"
+    hosts: tuple[str, ...] = ()
+    ranks_per_host: int | None = None
+    python: str | None = None
+    ray_address: str | None = None
+    workdir: Path | None = None
+    force: bool = False
+    allow_busy: bool = False
+    wait: float = 0.0
+    wishes: Wishes = field(default_factory=Wishes)
+
+
+def places_of(settings: Settings) -> tuple[Place, ...]:
+    """Return the places that ``--host`` names, or this host; raises UsageError for one that cannot be read."""
+    slots = settings.ranks_per_host or 1
+    if not settings.hosts:
+        return (Place(os.uname().nodename, slots=slots),)
+    found = []
+    for entry in settings.hosts:
+        name, given, command = entry.partition("=")
+        try:
+            words = shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", name]
+        except ValueError as error:
+            raise UsageError(f"--host {entry}: {error}", remedy="quote the command as for a shell") from None
+        if not name or (given and not words):
+            raise UsageError(f"--host {entry}: a name, or NAME=COMMAND, is needed")
+        found.append(Place(name, tuple(words), slots))
+    if len({place.name for place in found}) < len(found):
+        raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
+    return tuple(found)
+
+
+def _torch(settings: Settings) -> str | None:
+    """Return the version of torch that the ranks will import, ``unknown`` behind another Python, None without any."""
+    if settings.python or settings.launcher != "local":
+        return "unknown"
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "unknown" if importlib.util.find_spec("torch") is not None else None
+
+
+def means_of(settings: Settings) -> Means:
+    """Return what is at hand on this host; GPUs in use count as none, with the reason."""
+    places = places_of(settings)
+    torch = _torch(settings)
+    if settings.wishes.backend == "gloo" or not gpus.likely_present():
+        return Means(places, torch=torch)
+    inventory = gpus.visible()
+    refusals = [] if settings.allow_busy else gpus.idle(inventory)
+    usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
+    if usable:
+        free = min((gpu.memory_free or 0) for gpu in usable)
+        return Means(places, len(usable), free, usable[0].name, torch=torch)
+    reason: Text = {
+        "en": inventory.problem or "no NVIDIA GPU is visible",
+        "zh": inventory.problem or "看不到 NVIDIA GPU",
+    }
+    if refusals:
+        reason = {
+            "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them all the same)",
+            "zh": "；".join(refusal.reason_zh for refusal in refusals[:4]) + "（--allow-busy 可强制使用）",
+        }
+    return Means(places, no_gpu=reason, torch=torch)
+
+
+def question_of(document: dict[str, Any]) -> Question:
+    """Return what a document asks, with the variables that an experiment may repeat and no others."""
+    question = ask(document)
+    return replace(question, env=session.allowed_env(question.env))
+
+
+def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
+    """Return the plan for a document; touches nothing but the list of GPUs."""
+    return plan.build(question_of(document), rules.causes, means_of(settings), settings.wishes)
+
+
+@contextmanager
+def launcher_of(settings: Settings, made: Plan, folder: Path) -> Iterator[Launcher]:
+    """Yield the launcher that the settings ask for."""
+    if settings.launcher == "ray":
+        from nccl_triage.verify.launchers.ray_cluster import RayLauncher
+
+        question = made.question
+        hosts = len(settings.hosts) or (len(question.hosts) if len(question.hosts) > 1 else None)
+        yield RayLauncher(
+            settings.ray_address, hosts, settings.ranks_per_host or 1, folder, settings.wishes.backend == "nccl"
+        )
+        return
+    from nccl_triage.verify.launchers.processes import ProcessLauncher
+
+    yield ProcessLauncher(made.means.places, folder, settings.python)
+
+
+def verify(
+    document: dict[str, Any],
+    rules: RuleSet,
+    settings: Settings,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    faults: dict[str, Any] | None = None,
+) -> tuple[dict[str, Any], Report]:
+    """Carry out the experiments for a document and return it with their outcomes, and the report.
+
+    Raises UsageError when the hosts cannot be reached or another verifier runs here. ``faults`` make ranks misbehave on
+    purpose: the verifier's own proof.
+    """
+    made = plan_of(document, rules, settings)
+    if not any(entry.control for entry in made.experiments) and settings.launcher == "local":
+        report = Session(Cluster(_Nowhere()), made, rules, Path(), say=say).carry_out()
+        return feedback.apply(document, report), report
+    with (
+        session.lock(wait=settings.wait),
+        session.workspace(settings.workdir, force=settings.force) as folder,
+        launcher_of(settings, made, folder) as launcher,
+        Cluster(launcher) as cluster,
+    ):
+        if settings.launcher == "ray":  # the hosts are known only now
+            made = plan.build(
+                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.wishes
+            )
+        report = Session(cluster, made, rules, folder, say=say, faults=faults).carry_out()
+    return feedback.apply(document, report), report
+
+
+class _Nowhere:
+    """The launcher of a plan in which nothing can run."""
+
+    places: Sequence[Place] = ()
+
+    def open(self) -> list[Any]:
+        """Reach nobody."""
+        return []
+
+    def close(self) -> None:
+        """End nothing."""

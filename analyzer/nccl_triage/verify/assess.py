@@ -1,0 +1,317 @@
+"""What a run shows: the checks in their order, the most certain first; the first that answers is the finding.
+
+Who died of a signal, whose call differs from the others', who never came, which path the probe could not use: these are
+facts of the experiment itself. What the ranks printed is read last, by the analyzer's own rules.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.verify.model import Finding, RankTrace, RunResult
+from nccl_triage.verify.own_logs import OwnDiagnosis
+from nccl_triage.verify.worker.ops import operation
+
+#: Seconds by which a rank must come later than the median of the others before it is called late.
+LATE = 1.0
+#: A rank is slow when the others wait for it this many times longer than it waits for them, and this long at least.
+SLOW_RATIO, SLOW_SECONDS = 3.0, 0.15
+#: Kinds of findings about paths that a collective can use, but badly.
+POOR = frozenset({"path-lossy", "path-delayed"})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A run with what else is known when it is assessed."""
+
+    result: RunResult
+    names: Sequence[str]
+    paths: tuple[Finding, ...] = ()
+    own: OwnDiagnosis | None = None
+
+    @property
+    def traces(self) -> list[RankTrace]:
+        """The ranks in their order."""
+        return [trace for _, trace in sorted(self.result.ranks.items())]
+
+    def slots(self, traces: Sequence[RankTrace]) -> tuple[int, ...]:
+        """Return the ranks' numbers in the whole job."""
+        return tuple(sorted(trace.slot.number for trace in traces))
+
+    def hosts(self, traces: Sequence[RankTrace]) -> tuple[str, ...]:
+        """Return the hosts of ranks, each once."""
+        return tuple(dict.fromkeys(self.names[trace.slot.place] for trace in traces))
+
+    def finding(self, cause: str, kind: str, traces: Sequence[RankTrace], en: str, zh: str) -> Finding:
+        """Return a finding about some ranks; ``{ranks}`` in the texts stands for their numbers."""
+        numbers = ", ".join(str(number) for number in self.slots(traces))
+        says = {"en": en.replace("{ranks}", numbers), "zh": zh.replace("{ranks}", numbers)}
+        return Finding(cause, kind, says, self.slots(traces), self.hosts(traces))
+
+
+Check = Callable[[View], "Finding | None"]
+
+
+def different_call(view: View) -> Finding | None:
+    """The rank that issued another call than the others (or than the experiment asked for, when there is no majority)."""
+    if operation(view.result.run.message.op).pair:
+        return None
+    first = [(trace, trace.calls[0]) for trace in view.traces if trace.calls]
+    shapes = [(call["call"], str(call["message"])) for _, call in first]
+    counts = Counter(shapes)
+    if len(counts) < 2:
+        return None
+    common, number = counts.most_common(1)[0]
+    if list(counts.values()).count(number) > 1:
+        asked = operation(view.result.run.message.op).calls
+        matching = [
+            shape
+            for shape in counts
+            if shape[0] == asked
+            and f", {view.result.run.message.numel}]" in shape[1]
+            and view.result.run.message.dtype in shape[1]
+        ]
+        common = matching[0] if len(matching) == 1 else common
+    odd = [trace for (trace, _), shape in zip(first, shapes, strict=True) if shape != common]
+    other = next(shape for shape in shapes if shape != common)
+    return view.finding(
+        "collective-mismatch",
+        "different-call",
+        odd,
+        f"rank {{ranks}} calls {other[0]} {other[1]} where the others call {common[0]} {common[1]}",
+        f"rank {{ranks}} 调用 {other[0]} {other[1]}，而其他 rank 调用 {common[0]} {common[1]}",
+    )
+
+
+_SIGNALS = {
+    signal.SIGKILL: ("process-crashed", "killed"),
+    signal.SIGTERM: ("job-preempted", "terminated"),
+    signal.SIGHUP: ("terminal-hangup", "terminated"),
+    signal.SIGINT: ("job-preempted", "terminated"),
+}
+
+
+def died_of_signal(view: View) -> Finding | None:
+    """The rank that a signal ended before the parent stopped anything."""
+    dead = [t for t in view.traces if t.exit_code is not None and t.exit_code < 0 and not t.killed]
+    if not dead:
+        return None
+    first = min(dead, key=lambda trace: trace.exited_at or 0.0)
+    number = -(first.exit_code or 0)
+    name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+    cause, kind = (
+        _SIGNALS.get(signal.Signals(number), ("process-crashed", "crashed"))
+        if name.startswith("SIG")
+        else ("process-crashed", "crashed")
+    )
+    return view.finding(
+        cause,
+        kind,
+        [first],
+        f"rank {{ranks}} ended by {name} at the stage after {first.stage!r}",
+        f"rank {{ranks}} 在阶段 {first.stage!r} 之后被 {name} 终止",
+    )
+
+
+def own_root_error(view: View) -> Finding | None:
+    """What the ranks' own logs establish, where that is no mere consequence of a lost peer."""
+    own = view.own
+    if own is None or own.status == "possible":
+        return None
+    if own.cause.startswith("network-") and view.paths:
+        return None  # the probe names the pair
+    if own.cause in ("rendezvous-failed", "rank-divergence", "straggler", "timeout-too-short", "process-crashed"):
+        return None  # the stages tell these better than the texts of the ranks that waited
+    ranks = [trace for trace in view.traces if trace.rank in own.ranks]
+    says = f"the ranks' own log speaks of {own.cause}: {own.line}"
+    return Finding(
+        own.cause,
+        "own-log",
+        {"en": says, "zh": f"各 rank 自身日志指向 {own.cause}：{own.line}"},
+        view.slots(ranks),
+        view.hosts(ranks) or own.hosts,
+    )
+
+
+def broken_path(view: View) -> Finding | None:
+    """What the probe found on the paths of this run's own hosts and interfaces; a poor path counts although it works."""
+    used = {view.names[place] for place in view.result.run.places}
+    if len(used) < 2 and view.result.passed:
+        return None
+    known = (found for found in view.paths if set(found.hosts) <= used)
+    return next((found for found in known if not view.result.passed or found.kind in POOR), None)
+
+
+def never_joined(view: View) -> Finding | None:
+    """The rank that never came to the store while the others waited there."""
+    absent = [
+        t
+        for t in view.traces
+        if "store" not in t.times and t.error is None and t.stage in ("started", "start", "imported", "device")
+    ]
+    if (
+        not absent
+        or len(absent) == len(view.traces)
+        or view.result.stage not in ("start", "imported", "device", "store")
+    ):
+        return None
+    return view.finding(
+        "rendezvous-failed",
+        "never-joined",
+        absent,
+        "rank {ranks} never joined the store; the others waited for it",
+        "rank {ranks} 从未加入 store，其他 rank 一直在等待",
+    )
+
+
+def store_unreachable(view: View) -> Finding | None:
+    """The ranks that could not reach the store of rank 0."""
+    failed = [t for t in view.traces if t.rank and t.error is not None and "store" not in t.times]
+    if not failed or view.result.stage != "store":
+        return None
+    return view.finding(
+        "rendezvous-failed",
+        "store-unreachable",
+        failed,
+        "rank {ranks} could not join the store on the host of rank 0",
+        "rank {ranks} 无法连接 rank 0 主机上的 store",
+    )
+
+
+def never_entered(view: View) -> Finding | None:
+    """The rank that did not come to the collective while others waited in it."""
+    entered = [trace for trace in view.traces if "entered" in trace.times]
+    silent = [t for t in view.traces if "group" in t.times and "entered" not in t.times and t.error is None]
+    if not entered or not silent:
+        return None
+    stopped = [trace for trace in silent if trace.state in ("T", "t")]
+    left = [trace for trace in silent if trace.exit_code == 0]
+    if stopped:
+        return view.finding(
+            "rank-divergence",
+            "stopped",
+            stopped,
+            "rank {ranks} is stopped (state T) before the collective in which the others wait",
+            "rank {ranks} 的进程处于停止状态（T），其他 rank 在集合操作中等待它",
+        )
+    if left:
+        return view.finding(
+            "rank-divergence",
+            "left",
+            left,
+            "rank {ranks} exited with code 0 before the collective in which the others wait",
+            "rank {ranks} 在集合操作之前以退出码 0 离开",
+        )
+    return view.finding(
+        "rank-divergence",
+        "absent",
+        silent,
+        "rank {ranks} never entered the collective in which the others wait",
+        "rank {ranks} 从未进入其他 rank 正在等待的集合操作",
+    )
+
+
+def late(view: View) -> Finding | None:
+    """The rank that came to the collective much later than the others."""
+    times = {trace.rank: trace.times["entered"] for trace in view.traces if "entered" in trace.times}
+    if len(times) < 2:
+        return None
+    usual = statistics.median_low(times.values())
+    behind = [trace for trace in view.traces if times.get(trace.rank, usual) - usual > LATE]
+    if not behind:
+        return None
+    gap = max(times.values()) - usual
+    return view.finding(
+        "straggler",
+        "late",
+        behind,
+        f"rank {{ranks}} entered the collective {gap:.1f} s after the others",
+        f"rank {{ranks}} 比其他 rank 晚 {gap:.1f} 秒进入集合操作",
+    )
+
+
+def slow(view: View) -> Finding | None:
+    """The rank for which the others wait in every iteration: it alone spends no time in the collective."""
+    medians = {t.rank: t.details["done"]["median"] for t in view.traces if t.done and t.details["done"].get("median")}
+    if len(medians) < 2 or not operation(view.result.run.message.op).symmetric:
+        return None
+    ordered = sorted(medians, key=lambda rank: medians[rank])
+    shortest, next_one = medians[ordered[0]], medians[ordered[1]]
+    if next_one - shortest < SLOW_SECONDS or next_one < SLOW_RATIO * shortest:
+        return None
+    culprit = [trace for trace in view.traces if trace.rank == ordered[0]]
+    return view.finding(
+        "straggler",
+        "slow",
+        culprit,
+        f"the others wait {next_one:.2f} s an iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",
+        f"其他 rank 每次迭代等待 rank {{ranks}} {next_one:.2f} 秒，而它只等待 {shortest:.2f} 秒",
+    )
+
+
+def wrong_data(view: View) -> Finding | None:
+    """The ranks whose results differ from the closed form."""
+    wrong = [t for t in view.traces if any(t.details.get(stage, {}).get("wrong") for stage in ("warm", "done"))]
+    if not wrong:
+        return None
+    count = sum(trace.details.get("done", trace.details.get("warm", {})).get("wrong", 0) for trace in wrong)
+    return view.finding(
+        "gpu-p2p-broken",
+        "wrong-data",
+        wrong,
+        f"{count} elements differ from the exact result on rank {{ranks}}",
+        f"rank {{ranks}} 上有 {count} 个元素与精确结果不符",
+    )
+
+
+def all_waited(view: View) -> Finding | None:
+    """Every rank entered in time, and the collective did not end within its limit."""
+    traces = view.traces
+    if view.result.passed or not all("entered" in trace.times for trace in traces):
+        return None
+    return view.finding(
+        "network-link-fault" if len(view.result.run.places) > 1 else "",
+        "collective-failed",
+        [],
+        "every rank entered the collective, and it did not complete",
+        "所有 rank 都进入了集合操作，但它没有完成",
+    )
+
+
+def group_failed(view: View) -> Finding | None:
+    """The ranks met at the store, and could not connect with one another."""
+    if view.result.passed or view.result.stage != "group":
+        return None
+    return view.finding(
+        "network-link-fault" if len(view.result.run.places) > 1 else "",
+        "group-failed",
+        [],
+        "the ranks met at the store and could not connect with one another",
+        "各 rank 已在 store 会合，但彼此无法建立连接",
+    )
+
+
+#: In the order in which they are asked.
+CHECKS: tuple[Check, ...] = (
+    different_call,
+    died_of_signal,
+    own_root_error,
+    wrong_data,
+    never_entered,
+    never_joined,
+    broken_path,
+    store_unreachable,
+    late,
+    slow,
+    group_failed,
+    all_waited,
+)
+
+
+def assess(view: View) -> Finding | None:
+    """Return what a run shows to be wrong, or None."""
+    return next((found for check in CHECKS if (found := check(view)) is not None), None)

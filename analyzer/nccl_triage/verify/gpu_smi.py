@@ -1,0 +1,158 @@
+"""The GPUs as nvidia-smi tells them: for hosts without the package nvidia-ml-py. Questions only.
+
+A driver refuses a whole query for one field that it does not know, so only fields that all drivers know are asked
+together. What a GPU does not support reads ``[N/A]`` or ``[Not Supported]`` and becomes None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from nccl_triage.verify.gpus import Gpu, Inventory, Process, normal_bus_id
+
+#: Seconds that nvidia-smi may take; it hangs when the driver does.
+PATIENCE = 30.0
+_TOOL = "nvidia-smi"
+_FIELDS = (
+    "index,uuid,name,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu,compute_mode,"
+    "ecc.errors.uncorrected.volatile.total,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,"
+    "pcie.link.width.max,driver_version"
+)
+_MIB = 1 << 20
+
+
+def read() -> Inventory:
+    """Return all GPUs of this host, or why none can be seen; never raises."""
+    if shutil.which(_TOOL) is None:
+        return Inventory(problem=f"{_TOOL} is not on PATH")
+    rows, problem = _query(f"--query-gpu={_FIELDS}")
+    if problem:
+        return Inventory(problem=problem)
+    complete = [row for row in rows if len(row) == len(_FIELDS.split(",")) and row[0].isdigit()]
+    if not complete:
+        return Inventory(problem=f"{_TOOL} lists no GPU", source=_TOOL)
+    more = _more()
+    return Inventory(tuple(_gpu(row, more) for row in complete), complete[0][-1], None, _TOOL)
+
+
+def utilisation() -> dict[int, int | None]:
+    """Return percent busy by index, as measured now; empty when the tool does not answer."""
+    if shutil.which(_TOOL) is None:
+        return {}
+    rows, _ = _query("--query-gpu=index,utilization.gpu")
+    return {int(row[0]): _number(row[1]) for row in rows if len(row) == 2 and row[0].isdigit()}
+
+
+def _query(question: str) -> tuple[list[list[str]], str]:
+    command = [_TOOL, question, "--format=csv,noheader,nounits"]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return [], f"{_TOOL} cannot be run ({error.strerror})"
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)  # within a hung call of the driver it cannot even die
+        return [], f"{_TOOL} gave no answer within {PATIENCE:.0f} s: the driver hangs"
+    if process.returncode != 0:
+        first = next((line.strip() for line in output.splitlines() if line.strip()), "no message")
+        return [], f"{_TOOL} failed ({process.returncode}): {first}"
+    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()], ""
+
+
+class _More:
+    """What is asked for separately, by UUID."""
+
+    def __init__(self) -> None:
+        self.mig: dict[str, str] = {}
+        self.recovery: dict[str, str] = {}
+        self.remapped: dict[str, list[str]] = {}
+        self.processes: dict[str, list[Process]] = {}
+
+
+def _more() -> _More:
+    more = _More()
+    more.mig = _pairs("--query-gpu=uuid,mig.mode.current")
+    more.recovery = _pairs("--query-gpu=uuid,gpu_recovery_action")
+    for row in _query("--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure")[0]:
+        if len(row) == 3:
+            more.remapped[row[0]] = row[1:]
+    for row in _query("--query-compute-apps=gpu_uuid,pid,used_gpu_memory")[0]:
+        if len(row) == 3 and row[1].isdigit():
+            more.processes.setdefault(row[0], []).append(Process(int(row[1]), _bytes(row[2])))
+    return more
+
+
+def _pairs(question: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in _query(question)[0] if len(row) == 2}
+
+
+def _number(cell: str) -> int | None:
+    return int(cell) if cell.isdigit() else None
+
+
+def _bytes(cell: str) -> int | None:
+    number = _number(cell)
+    return None if number is None else number * _MIB
+
+
+def _told(cell: str | None) -> str | None:
+    """Return a cell as a word of ours (``Drain and Reset`` is drain-and-reset), None for what is not supported."""
+    if not cell or re.search(r"N/A|Not Supported|Insufficient|Unknown|Not Found", cell, re.IGNORECASE):
+        return None
+    return cell.lower().replace(" ", "-").replace("_", "-")
+
+
+def _yes(cell: str | None) -> bool | None:
+    word = _told(cell)
+    return None if word is None else word not in ("no", "0", "disabled", "none")
+
+
+def _fault(row: Sequence[str]) -> str | None:
+    text = " ".join(row).lower()
+    if "gpu is lost" in text:
+        return "lost"
+    return "reset-required" if "requires reset" in text else None
+
+
+def _gpu(row: Sequence[str], more: _More) -> Gpu:
+    cells: Mapping[str, str] = dict(zip(_FIELDS.split(","), row, strict=True))
+    uuid = cells["uuid"]
+    mode = _told(cells["compute_mode"])
+    pending, failure = more.remapped.get(uuid, (None, None))
+    return Gpu(
+        index=int(cells["index"]),
+        uuid=uuid,
+        name=cells["name"],
+        bus_id=normal_bus_id(cells["pci.bus_id"]),
+        memory_total=_bytes(cells["memory.total"]),
+        memory_used=_bytes(cells["memory.used"]),
+        memory_free=_bytes(cells["memory.free"]),
+        utilisation=_number(cells["utilization.gpu"]),
+        processes=tuple(more.processes.get(uuid, ())),
+        compute_mode=mode,
+        mig=_yes(more.mig.get(uuid)),
+        recovery_action=_told(more.recovery.get(uuid)),
+        ecc_uncorrected=_number(cells["ecc.errors.uncorrected.volatile.total"]),
+        remap_pending=_yes(pending),
+        remap_failure=_yes(failure),
+        pcie_generation=_number(cells["pcie.link.gen.current"]),
+        pcie_generation_max=_number(cells["pcie.link.gen.max"]),
+        pcie_width=_number(cells["pcie.link.width.current"]),
+        pcie_width_max=_number(cells["pcie.link.width.max"]),
+        fault=_fault([*row, more.recovery.get(uuid, "")]),
+    )

@@ -1,0 +1,55 @@
+"""What the ranks of an experiment printed, read by the same parsers and rules as the user's log."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import InputError
+from nccl_triage.verify.model import RunResult
+
+#: Symptoms kept of a run.
+_KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDiagnosis:
+    """The cause that the analyzer names for an experiment's own logs."""
+
+    cause: str
+    status: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    line: str
+
+
+def read(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
+    """Diagnose the logs of a run that failed and keep its symptoms in the result; None when the rules name no cause."""
+    from nccl_triage.api import diagnose
+
+    if result.folder is None or result.passed:
+        return None
+    with contextlib.suppress(InputError):
+        document = diagnose([result.folder], rules=rules, model=None).to_dict()
+        result.symptoms = [_symptom(entry, result.folder) for entry in document["symptoms"][:_KEPT]]
+        if document["verdict"] == "diagnosed":
+            return _own(document["diagnoses"][0])
+    return None
+
+
+def _symptom(entry: dict[str, Any], folder: str) -> dict[str, Any]:
+    kept = {name: entry[name] for name in ("signature", "role", "meaning", "count", "ranks")}
+    return {**kept, "path": str(entry["first"]["path"]).removeprefix(f"{folder}/"), "line": entry["first"]["line"]}
+
+
+def _own(best: dict[str, Any]) -> OwnDiagnosis:
+    culprits = best["culprits"]
+    return OwnDiagnosis(
+        cause=best["cause"],
+        status=best["status"],
+        ranks=tuple(sorted({c["rank"] for c in culprits if c["rank"] is not None})),
+        hosts=tuple(dict.fromkeys(c["host"] for c in culprits if c["host"])),
+        line=best["evidence"][0]["text"][:300] if best["evidence"] else "",
+    )

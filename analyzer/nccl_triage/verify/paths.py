@@ -1,0 +1,112 @@
+"""What the hosts' own facts and the reachability matrix show before any collective runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nccl_triage.verify.interfaces import chosen, same_network
+from nccl_triage.verify.model import Finding
+from nccl_triage.verify.reachability import BROKEN, DEGRADED, Matrix
+
+Facts = Mapping[str, Any]
+
+
+def interface_findings(
+    names: Sequence[str], facts: Sequence[Facts], backend: str, env: Mapping[str, str]
+) -> list[Finding]:
+    """Return what is wrong with the interfaces that the backend would take on these hosts."""
+    taken = [chosen(entry, backend, env) for entry in facts]
+    wish = env.get("NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME")
+    found = []
+    for name, interfaces, entry in zip(names, taken, facts, strict=True):
+        if not interfaces or not any(one["up"] for one in interfaces):
+            have = ", ".join(one["name"] for one in entry["interfaces"])
+            found.append(
+                Finding(
+                    "network-wrong-interface",
+                    "no-interface",
+                    {
+                        "en": f"{name} has no usable interface {wish or ''} (it has {have})".replace("  ", " "),
+                        "zh": f"{name} 没有可用的网络接口 {wish or ''}（现有 {have}）",
+                    },
+                    hosts=(name,),
+                )
+            )
+        elif len(names) > 1 and all(one["loopback"] for one in interfaces):
+            found.append(
+                Finding(
+                    "network-wrong-interface",
+                    "loopback",
+                    {
+                        "en": f"{name} would use its loopback {interfaces[0]['address']}, which no other host can reach",
+                        "zh": f"{name} 将使用回环地址 {interfaces[0]['address']}，其他主机无法访问",
+                    },
+                    hosts=(name,),
+                )
+            )
+    for (one, mine), (two, theirs) in itertools.combinations(zip(names, taken, strict=True), 2):
+        shared = {entry["address"] for entry in mine} & {entry["address"] for entry in theirs}
+        if shared and not any(entry["loopback"] for entry in mine):
+            interface = next(entry["name"] for entry in mine if entry["address"] in shared)
+            address = sorted(shared)[0]
+            found.append(
+                Finding(
+                    "network-wrong-interface",
+                    "same-address",
+                    {
+                        "en": f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them",
+                        "zh": f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络",
+                    },
+                    hosts=(one, two),
+                )
+            )
+    return found
+
+
+def path_findings(
+    names: Sequence[str], facts: Sequence[Facts], matrix: Matrix, backend: str, env: Mapping[str, str]
+) -> list[Finding]:
+    """Return what the probe found on the paths that the backend would take; one finding a pair of hosts, worst first."""
+    broken, degraded = [], []
+    for (a, one), (b, two) in itertools.combinations(enumerate(names), 2):
+        mine, theirs = chosen(facts[a], backend, env), chosen(facts[b], backend, env)
+        paths = [
+            *matrix.between(one, two, [entry["address"] for entry in theirs[:1]]),
+            *matrix.between(two, one, [entry["address"] for entry in mine[:1]]),
+        ]
+        together = bool(mine and theirs) and same_network(mine[0], theirs[0])
+        bad = [path for path in paths if path.state in BROKEN and path.kind == "free port"]
+        poor = [path for path in paths if path.state in DEGRADED]
+        if bad:
+            worst = bad[0]
+            cause = _cause(worst.state, str(worst.numbers.get("error")), together)
+            broken.append(_finding(cause, worst.state, one, two, worst))
+        elif poor:
+            degraded.append(_finding("network-link-fault", poor[0].state, one, two, poor[0]))
+    return broken + degraded
+
+
+def _cause(state: str, error: str, together: bool) -> str:
+    if state == "no-route":
+        # Within one network a host that answers "prohibited" filters; between networks a route is missing.
+        return "network-firewall-port" if together and error == "EHOSTUNREACH" else "network-unreachable-subnet"
+    if state in ("large-packets-lost", "no-data"):
+        return "network-link-fault"
+    if state == "silent":
+        return "network-firewall-port" if together else "network-unreachable-subnet"
+    return "network-firewall-port"
+
+
+def _finding(cause: str, state: str, one: str, two: str, path: Any) -> Finding:
+    where = f"{path.address}:{path.port} ({path.interface} of {path.target})"
+    return Finding(
+        cause,
+        f"path-{state}",
+        {
+            "en": f"from {path.origin} to {where}: {state} {path.numbers.get('error', '')}".rstrip(),
+            "zh": f"从 {path.origin} 到 {where}：{state} {path.numbers.get('error', '')}".rstrip(),
+        },
+        hosts=(one, two),
+    )

@@ -1,0 +1,356 @@
+"""From a question and the means at hand to a plan: what will run, where, how long at most, with how much memory.
+
+No torch and no I/O: a plan is made before anything is touched, and ``--dry-run`` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nccl_triage.engine.schema import Cause, Experiment, Text, Treatment
+from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
+from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.worker.ops import DTYPES, operation
+
+#: Runs of the control and of each treatment that a verdict needs.
+REPEATS = 2
+#: Elements of a collective whose size the log does not tell.
+DEFAULT_NUMEL = 1 << 20
+#: Bytes of one rank's input at most: on GPUs further limited by free memory.
+CPU_BYTES, GPU_BYTES = 64 << 20, 1 << 30
+#: Ranks of a world whose size is free.
+DEFAULT_WORLD = 4
+#: Ranks that Gloo runs on one host at most.
+CPU_WORLD = 8
+#: Suspects that are put to the test, best first.
+SUSPECTS = 3
+SMALL_NUMEL = 16
+#: Seconds that the probe of reachability takes at most.
+PROBE_SECONDS = 35.0
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none."""
+
+    places: tuple[Place, ...]
+    gpus: int = 0
+    gpu_free: int = 0
+    gpu_name: str | None = None
+    no_gpu: Text = field(default_factory=lambda: {"en": "no NVIDIA GPU is visible", "zh": "看不到 NVIDIA GPU"})
+    torch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked for."""
+
+    backend: str = "auto"
+    world: int | None = None
+    patience: float = 1.0
+    budget: float = 300.0
+    suspects: int = SUSPECTS
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The experiment of one suspect: its control, its treatments, and how it differs from the failure."""
+
+    suspect: Suspect
+    experiment: Experiment
+    control: Run | None
+    why_not: Text | None
+    differs: tuple[Text, ...] = ()
+    complete: bool = False
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+    @property
+    def seconds(self) -> float:
+        """The most that all runs can take."""
+        if self.control is None:
+            return 0.0
+        return self.deadlines.longest() * REPEATS * (1 + len(self.experiment.vary))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that one rank holds at most."""
+        if self.control is None:
+            return 0
+        message = self.control.message
+        return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is going to happen."""
+
+    question: Question
+    means: Means
+    wishes: Wishes
+    experiments: tuple[Planned, ...]
+
+    @property
+    def probes(self) -> bool:
+        """Whether the reachability between hosts is measured."""
+        return len(self.means.places) > 1 and any(entry.control is not None for entry in self.experiments)
+
+    @property
+    def seconds(self) -> float:
+        """The most that the plan can take."""
+        total = sum(entry.seconds for entry in self.experiments) + (PROBE_SECONDS if self.probes else 0.0)
+        return min(self.wishes.budget, total)
+
+
+def _text(en: str, zh: str) -> Text:
+    return {"en": en, "zh": zh}
+
+
+def backend_of(experiment: Experiment, means: Means, wishes: Wishes) -> str | None:
+    """Return the backend of an experiment, or None when it needs GPUs that are not there."""
+    if wishes.backend != "auto":
+        return wishes.backend if wishes.backend == "nccl" or experiment.backend == "any" else None
+    if means.gpus:
+        return "nccl"
+    return "gloo" if experiment.backend == "any" else None
+
+
+def slots_of(
+    question: Question, experiment: Experiment, means: Means, wishes: Wishes, backend: str
+) -> tuple[Slot, ...]:
+    """Return where the ranks of the control run: evenly over the places, numbered host by host."""
+    places = range(len(means.places))
+    if experiment.scope == "host":
+        places = range(1)
+    wanted = wishes.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
+    if backend == "nccl":
+        # One GPU can be shared by two ranks: enough for everything but the paths between GPUs.
+        most = max(2, means.gpus)
+    else:
+        most = CPU_WORLD
+    least = 1 if experiment.scope == "rank" else 2
+    wanted = max(least, wanted, len(places))
+    each = [min(most, max(1, wanted // len(places) + (index < wanted % len(places)))) for index in places]
+    each = [
+        min(count, means.places[index].slots) if means.places[index].slots > 1 else count
+        for index, count in zip(places, each, strict=True)
+    ]
+    numbers = iter(range(sum(each)))
+    return tuple(Slot(next(numbers), place) for place, count in zip(places, each, strict=True) for _ in range(count))
+
+
+def message_of(
+    question: Question, experiment: Experiment, means: Means, world: int, backend: str
+) -> tuple[Message, int]:
+    """Return the message that is sent and the elements that the log asked for."""
+    if experiment.kind in ("store", "versions"):
+        return Message("INIT", 1), 1
+    op = question.op or ("BARRIER" if experiment.kind == "single" else "ALLREDUCE")
+    dtype = question.dtype if question.dtype in DTYPES else "float32"
+    wanted = question.numel or DEFAULT_NUMEL
+    row, element = operation(op), DTYPES[dtype]
+    limit = CPU_BYTES if backend == "gloo" else min(GPU_BYTES, means.gpu_free // (4 * (1 + world)) or GPU_BYTES)
+    numel = min(wanted, max(1, limit // (element * (world if row.size == "all" else 1))))
+    return Message(op, numel, dtype), wanted
+
+
+def _differences(question: Question, run: Run, wanted: int, means: Means) -> tuple[list[Text], bool]:
+    """Return what differs from the failure, and whether the experiment is at least as large."""
+    found: list[Text] = []
+    complete = True
+    hosts = len(run.places)
+    if question.world is None:
+        found.append(
+            _text(
+                f"{run.world} ranks; the log does not tell how many there were",
+                f"{run.world} 个 rank；日志未给出原有数量",
+            )
+        )
+    elif run.world < question.world:
+        complete = False
+        found.append(
+            _text(
+                f"{run.world} ranks instead of {question.world}", f"{run.world} 个 rank，原作业为 {question.world} 个"
+            )
+        )
+    if len(question.hosts) > hosts:
+        complete = False
+        found.append(
+            _text(
+                f"{hosts} hosts instead of {len(question.hosts)}", f"{hosts} 台主机，原作业为 {len(question.hosts)} 台"
+            )
+        )
+    elif not question.hosts and question.world is None:
+        complete = False
+    if run.message.numel < wanted:
+        complete = False
+        found.append(
+            _text(
+                f"{run.message.numel:,} elements instead of {wanted:,}",
+                f"{run.message.numel:,} 个元素，日志中为 {wanted:,} 个",
+            )
+        )
+    if question.numel is None and run.message.op != "INIT":
+        found.append(_text("the log does not tell the size of the collective", "日志未给出集合操作的大小"))
+    if question.backend and question.backend != run.backend:
+        found.append(
+            _text(
+                f"backend {run.backend} instead of {question.backend}",
+                f"后端为 {run.backend}，原作业为 {question.backend}",
+            )
+        )
+    shared = run.backend == "nccl" and means.gpus and run.world // max(1, hosts) > means.gpus
+    if shared:
+        complete = False
+        found.append(
+            _text(
+                "several ranks share a GPU: the paths between GPUs (P2P, shared memory, NVLS) are not exercised",
+                "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",
+            )
+        )
+    return found, complete
+
+
+def _why_not(experiment: Experiment, question: Question, means: Means, backend: str | None) -> Text | None:
+    if experiment.kind == "none":
+        return experiment.why_not
+    if experiment.kind == "memory":
+        return _text(
+            "No rerun can show it: memory depends on the model; the numbers of the log decide.",
+            "重新运行无法验证：显存占用取决于模型，应以日志中的数字为准。",
+        )
+    if backend is None:
+        reason = means.no_gpu
+        return _text(f"it needs GPUs and NCCL: {reason['en']}", f"需要 GPU 和 NCCL：{reason['zh']}")
+    if experiment.scope == "hosts" and len(means.places) < 2:
+        hosts = ", ".join(question.hosts[:4]) or "the job"
+        return _text(
+            f"it needs at least two hosts of the job ({hosts}): name them with --host, or use --launcher ray or slurm",
+            f"需要作业的至少两台主机（{hosts}）：用 --host 指定，或使用 --launcher ray 或 slurm",
+        )
+    if means.torch is None and len(means.places) == 1:
+        return _text(
+            "PyTorch is not installed for this Python: give the job's with --python",
+            "当前 Python 未安装 PyTorch：请用 --python 指定作业所用的解释器",
+        )
+    return None
+
+
+def control_run(
+    question: Question, suspect: Suspect, experiment: Experiment, means: Means, wishes: Wishes, backend: str
+) -> tuple[Run, int]:
+    """Return the control of an experiment and the elements that the log asked for."""
+    slots = slots_of(question, experiment, means, wishes, backend)
+    message, wanted = message_of(question, experiment, means, len(slots), backend)
+    limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
+    store = experiment.kind == "store"
+    shared = backend == "nccl" and 0 < means.gpus < len(slots) // max(1, len({slot.place for slot in slots}))
+    per_rank = {rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(len(slots))} if shared else {}
+    run = Run(
+        label="control",
+        slots=slots,
+        message=message,
+        backend=backend,
+        device="cuda" if backend == "nccl" else "cpu",
+        env=dict(question.env),
+        per_rank_env=per_rank,
+        iterations=experiment.iterations,
+        timeout=limit,
+        port=question.port if store else None,
+        store_address=question.master if store and len(means.places) > 1 else None,
+    )
+    return run, wanted
+
+
+def plan_one(question: Question, suspect: Suspect, cause: Cause, means: Means, wishes: Wishes) -> Planned:
+    """Plan the experiment of one suspect."""
+    experiment = cause.experiment
+    backend = backend_of(experiment, means, wishes)
+    why_not = _why_not(experiment, question, means, backend)
+    deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(wishes.patience)
+    if why_not is not None or backend is None:
+        return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
+    run, wanted = control_run(question, suspect, experiment, means, wishes, backend)
+    differs, complete = _differences(question, run, wanted, means)
+    return Planned(suspect, experiment, run, None, tuple(differs), complete, deadlines)
+
+
+def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes: Wishes) -> Plan:
+    """Return the plan for the first suspects of a question."""
+    chosen: Sequence[Suspect] = [entry for entry in question.suspects if entry.cause in causes][: wishes.suspects]
+    planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, wishes) for suspect in chosen)
+    return Plan(question, means, wishes, planned)
+
+
+def small(run: Run) -> Run:
+    """Return a run with a message of 64 bytes."""
+    return replace(run, message=replace(run.message, numel=SMALL_NUMEL))
+
+
+def words(treatment: Treatment) -> Text:
+    """Return what a treatment changes, for people."""
+    if treatment.variable == "env":
+        pairs = " ".join(f"{name}={value}" for name, value in treatment.env.items())
+        return _text(f"with {pairs}", f"设置 {pairs}")
+    return dict(_WORDS[treatment.variable])
+
+
+_WORDS: dict[str, Text] = {
+    "interface": _text("on an interface that all hosts reach", "改用所有主机都能访问的网络接口"),
+    "placement": _text("with all ranks inside one host", "所有 rank 放在同一台主机内"),
+    "members": _text("without the rank or host that stands out", "去掉异常的 rank 或主机"),
+    "size": _text("with a message of 64 bytes", "消息改为 64 字节"),
+    "timeout": _text("with a longer time-out", "延长超时"),
+    "port": _text("on a free port", "改用空闲端口"),
+    "address": _text("at an address that all hosts reach", "改用所有主机都能访问的地址"),
+    "variables": _text("without the suspect variables", "去掉可疑的环境变量"),
+}
+
+
+def to_dict(plan: Plan) -> dict[str, Any]:
+    """Return the plan as ``--dry-run --format json`` prints it."""
+    return {
+        "hosts": [place.name for place in plan.means.places],
+        "gpus_per_host": plan.means.gpus,
+        "gpu": plan.means.gpu_name,
+        "torch": plan.means.torch,
+        "probe": plan.probes,
+        "seconds_at_most": round(plan.seconds, 1),
+        "budget_s": plan.wishes.budget,
+        "experiments": [_planned(entry) for entry in plan.experiments],
+    }
+
+
+def _planned(entry: Planned) -> dict[str, Any]:
+    run = entry.control
+    return {
+        "cause": entry.suspect.cause,
+        "kind": entry.experiment.kind,
+        "why_not": entry.why_not["en"] if entry.why_not else None,
+        "why_not_zh": entry.why_not["zh"] if entry.why_not else None,
+        "control": _run(run) if run is not None else None,
+        "treatments": [words(item)["en"] for item in entry.experiment.vary] if run is not None else [],
+        "repeats": REPEATS,
+        "seconds_at_most": round(entry.seconds, 1),
+        "memory_per_rank": entry.memory,
+        "differs": [item["en"] for item in entry.differs],
+        "differs_zh": [item["zh"] for item in entry.differs],
+        "complete": entry.complete,
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "op": run.message.op,
+        "call": f"torch.distributed.{operation(run.message.op).calls}",
+        "numel": run.message.numel,
+        "dtype": run.message.dtype,
+        "world_size": run.world,
+        "backend": run.backend,
+        "device": run.device,
+        "ranks_per_host": [sum(slot.place == place for slot in run.slots) for place in run.places],
+        "env": dict(run.env),
+        "iterations": run.iterations,
+        "port": run.port,
+    }

@@ -1,0 +1,223 @@
+"""What makes a verification safe to start: one at a time, in bounded time, with known variables, in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nccl_triage.errors import OutputError, UsageError
+from nccl_triage.verify.worker.host import ALLOWED
+
+_POLL = 0.1
+#: Whole words of a name, so that NCCL_IB_PKEY, the number of an InfiniBand partition, is no key.
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API|ACCESS|PRIVATE)?KEYS?(?:_|$)", re.IGNORECASE
+)
+#: A URL with a password, a header, an assignment, or the prefix of a well-known kind of token.
+_SECRET_VALUE = re.compile(
+    r"://[^/\s@]*:[^/\s@]+@|\b(?:bearer|basic)\s+\S{8}|(?:token|secret|passw(?:or)?d|api_?key)\s*[=:]"
+    r"|\b(?:hf_|gh[opsu]_|github_pat_|sk-|xox[abp]-|AKIA|eyJ)[\w-]{12}|-----BEGIN",
+    re.IGNORECASE,
+)
+#: Variables of a job that reach out of the session: files that a library writes, and the job's own meeting point.
+_OUTSIDE = re.compile(r"(?:DUMP|DEBUG|PROFILE)\w*_(?:FILE|DIR)$|^NCCL_COMM_ID$")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lock of a session: its files, and a note when the host could not be locked."""
+
+    paths: tuple[Path, ...]
+    note: str | None = None
+
+
+@contextlib.contextmanager
+def lock(folder: Path | None = None, *, wait: float = 0.0) -> Iterator[Held]:
+    """Hold the user's lock of this host; the lock of a dead process is free.
+
+    ``folder`` is tried first; without it, or when it cannot be written, the user's runtime folder and the temporary one
+    are both locked, because a login has the first and a batch job may not. Waits up to ``wait`` seconds.
+    Raises UsageError while another verifier holds it.
+    """
+    deadline = time.monotonic() + wait
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                paths = _take_all(folder, held)
+                break
+            except _TakenError as taken:
+                held.close()
+                if time.monotonic() >= deadline:
+                    raise _taken(taken) from None
+                time.sleep(min(_POLL, wait))
+        note = None if paths else "no folder for a lock can be written: two verifications at once would not be noticed"
+        yield Held(tuple(paths), note)
+
+
+class _TakenError(Exception):
+    """Another process holds the lock; carries the file and the process id as written there, if any."""
+
+    def __init__(self, path: Path, pid: str) -> None:
+        super().__init__(pid)
+        self.path, self.pid = path, pid
+
+
+def _taken(taken: _TakenError) -> UsageError:
+    return UsageError(
+        f"another verifier runs here (pid {taken.pid or 'unknown'})",
+        cause=f"it holds {taken.path}; two at once would measure each other",
+        remedy="wait until it has ended, or let this one wait: --wait SECONDS",
+    )
+
+
+def _take_all(folder: Path | None, held: contextlib.ExitStack) -> list[Path]:
+    if folder is not None:
+        path = _take(folder, held)
+        if path is not None:
+            return [path]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folders = [*([Path(runtime)] if runtime else []), Path(tempfile.gettempdir())]
+    paths = [_take(each, held) for each in dict.fromkeys(folders)]
+    return [path for path in paths if path is not None]
+
+
+def _take(folder: Path, held: contextlib.ExitStack) -> Path | None:
+    """Lock the file in a folder, or return None when the folder does not serve; raises _TakenError."""
+    path = folder / f"nccl-triage-verify-{os.getuid()}.lock"
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise _TakenError(path, pid) from None
+        except OSError:  # a file system without locks
+            os.close(descriptor)
+            return None
+        if _is(path, descriptor):
+            break
+        os.close(descriptor)  # removed by its former holder between our open and our lock
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
+        os.close(descriptor)
+        return None
+    held.callback(_release, path, descriptor)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds, only its owner is not named
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return path
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _release(path: Path, descriptor: int) -> None:
+    # Removed while it is still locked: whoever waits for this file sees that it is gone and makes a new one.
+    with contextlib.suppress(OSError):
+        if _is(path, descriptor):
+            path.unlink()
+    os.close(descriptor)
+
+
+class Budget:
+    """The seconds that a whole session may take, from its making on; raises UsageError unless positive."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        if math.isnan(seconds) or seconds <= 0:
+            raise UsageError(f"a time budget of {seconds:g} s", remedy="give a number of seconds above 0")
+        self._clock, self._begun, self._seconds = clock, clock(), seconds
+
+    def spent(self) -> float:
+        """Return the seconds since the beginning."""
+        return self._clock() - self._begun
+
+    def left(self) -> float:
+        """Return the seconds that are left, never below 0."""
+        return max(0.0, self._seconds - self.spent())
+
+    def over(self) -> bool:
+        """Return whether nothing is left."""
+        return self.left() <= 0.0
+
+    def slice(self, seconds: float) -> float:
+        """Return how many of the wanted seconds the budget still has."""
+        return max(0.0, min(seconds, self.left()))
+
+
+def allowed_env(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that an experiment may take over from a log or from this process.
+
+    Those of NCCL, Gloo and torch's process groups, without what looks like a secret, without control characters, and
+    without what would write files elsewhere or join the failed job (NCCL_DEBUG_FILE, NCCL_COMM_ID).
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(ALLOWED)
+        and _NAME.fullmatch(name)
+        and value.isprintable()
+        and not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _OUTSIDE.search(name))
+    }
+
+
+@contextlib.contextmanager
+def workspace(wanted: Path | None, keep: bool = False, *, force: bool = False) -> Iterator[Path]:
+    """Give the one folder that a session writes to.
+
+    The wanted one is made when absent, must be empty unless ``force``, and stays; otherwise a temporary one (mode 0700),
+    which is removed at the end unless ``keep``. Raises UsageError, OutputError.
+    """
+    if wanted is not None:
+        yield _given(wanted, force)
+        return
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="nccl-triage-verify-"))
+    except OSError as error:
+        raise OutputError(
+            "no temporary folder can be made for the logs of the ranks",
+            cause=str(error),
+            remedy="set TMPDIR, or name a folder for the logs",
+        ) from None
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _given(folder: Path, force: bool) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        used = any(folder.iterdir())
+    except OSError as error:
+        raise OutputError(
+            f"{folder} cannot hold the logs of the ranks", cause=error.strerror, remedy="name another folder"
+        ) from None
+    if used and not force:
+        raise UsageError(
+            f"{folder} is not empty",
+            cause="logs of an earlier session would be taken for those of this one",
+            remedy="name a new folder, or add --force",
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"{folder} cannot be written", remedy="name another folder")
+    return folder.resolve()

@@ -1,0 +1,147 @@
+"""Turn a treatment's words into a run: the control with exactly one thing changed, from what the session has learnt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nccl_triage.engine.schema import Treatment
+from nccl_triage.verify.interfaces import chosen
+from nccl_triage.verify.model import Deadlines, Run, Slot
+from nccl_triage.verify.plan import small
+from nccl_triage.verify.reachability import Matrix
+
+#: Ranks inside one host when the placement changes.
+_INSIDE = 8
+_LONGER = 10.0
+#: Variables that choose a network or switch a transport: suspects when the evidence names none.
+_SUSPECT = re.compile(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
+
+
+@dataclass(slots=True)
+class Known:
+    """What a session knows when it makes a treatment: the hosts' facts, the matrix, and who stood out."""
+
+    names: Sequence[str]
+    facts: Sequence[Mapping[str, Any]]
+    matrix: Matrix
+    deadlines: Deadlines
+    gpus: int = 0
+    odd_slots: tuple[int, ...] = ()
+    odd_hosts: tuple[str, ...] = ()
+    suspect_variables: tuple[str, ...] = field(default=())
+
+
+def make(treatment: Treatment, control: Run, known: Known) -> list[Run]:
+    """Return the runs that a treatment stands for; none when it cannot be made here."""
+    if treatment.variable == "env":
+        return [replace(control, env={**control.env, **treatment.env})]
+    return _MAKERS[treatment.variable](control, known)
+
+
+def _interface(control: Run, known: Known) -> list[Run]:
+    name = "NCCL_SOCKET_IFNAME" if control.backend == "nccl" else "GLOO_SOCKET_IFNAME"
+    per_place: dict[int, str] = {}
+    for place in control.places:
+        env = control.per_rank_env.get(_first_rank(control, place), {})
+        now = {entry["name"] for entry in chosen(known.facts[place], control.backend, {**control.env, **env})[:1]}
+        usable = [entry for entry in known.facts[place]["interfaces"] if entry["up"]]
+        if len(control.places) > 1:
+            reached = known.matrix.reached_by_all(known.names[place], [known.names[p] for p in control.places])
+            usable = [entry for entry in usable if entry["address"] in reached and not entry["loopback"]]
+        else:
+            usable.sort(key=lambda entry: (entry["loopback"], not entry["default"]))
+        others = [entry["name"] for entry in usable if entry["name"] not in now]
+        same = [entry["name"] for entry in usable if entry["name"] in now]
+        if not others and not same:
+            return []
+        per_place[place] = (others or same)[0]
+    changed = {
+        rank: {**control.per_rank_env.get(rank, {}), name: per_place[slot.place]}
+        for rank, slot in enumerate(control.slots)
+    }
+    if all(control.per_rank_env.get(rank, control.env).get(name) == env[name] for rank, env in changed.items()):
+        return []
+    return [replace(control, per_rank_env=changed)]
+
+
+def _first_rank(run: Run, place: int) -> int:
+    return next(rank for rank, slot in enumerate(run.slots) if slot.place == place)
+
+
+def _placement(control: Run, known: Known) -> list[Run]:
+    if len(control.places) < 2:
+        return []
+    count = min(_INSIDE, max(2, len(control.slots)))
+    if control.backend == "nccl":
+        count = min(count, max(2, known.gpus))
+    runs = []
+    for place in control.places[:2]:
+        # The slots keep their numbers: what happens to a rank of the job must not move to another.
+        env = control.per_rank_env.get(_first_rank(control, place))
+        slots = tuple(Slot(control.slots[k % len(control.slots)].number, place) for k in range(count))
+        shared = control.backend == "nccl" and known.gpus < count
+        per_rank = {
+            rank: {**(env or {}), **({"NCCL_HOSTID": f"rank{rank}"} if shared else {})} for rank in range(count)
+        }
+        runs.append(replace(control, slots=slots, per_rank_env=per_rank if env or shared else {}, store_address=None))
+    return runs
+
+
+def without(control: Run, slots: Sequence[int] = (), places: Sequence[int] = ()) -> Run | None:
+    """Return the control without some ranks or hosts, or None when less than two ranks would be left."""
+    kept = [
+        (rank, slot) for rank, slot in enumerate(control.slots) if slot.number not in slots and slot.place not in places
+    ]
+    if len(kept) < 2 or len(kept) == len(control.slots):
+        return None
+    per_rank = {new: control.per_rank_env[old] for new, (old, _) in enumerate(kept) if old in control.per_rank_env}
+    return replace(control, slots=tuple(slot for _, slot in kept), per_rank_env=per_rank, store_address=None)
+
+
+def _members(control: Run, known: Known) -> list[Run]:
+    places = [index for index, name in enumerate(known.names) if name in known.odd_hosts]
+    smaller = without(control, slots=known.odd_slots) if known.odd_slots else without(control, places=places)
+    return [smaller] if smaller is not None else []
+
+
+def _size(control: Run, known: Known) -> list[Run]:
+    smaller = small(control)
+    return [smaller] if smaller.message.numel < control.message.numel else []
+
+
+def _timeout(control: Run, known: Known) -> list[Run]:
+    usual = known.deadlines.first / 2
+    now = control.timeout if control.timeout is not None else usual
+    longer = min(now * _LONGER, known.deadlines.first * 3)
+    return [replace(control, timeout=longer)] if longer >= 2 * now else []
+
+
+def _port(control: Run, known: Known) -> list[Run]:
+    return [replace(control, port=None)] if control.port is not None else []
+
+
+def _address(control: Run, known: Known) -> list[Run]:
+    return [replace(control, store_address=None)] if control.store_address is not None else []
+
+
+def _variables(control: Run, known: Known) -> list[Run]:
+    named = [name for name in known.suspect_variables if name in control.env]
+    dropped = named or [name for name in control.env if _SUSPECT.match(name)]
+    if not dropped:
+        return []
+    return [replace(control, env={name: value for name, value in control.env.items() if name not in dropped})]
+
+
+_MAKERS = {
+    "interface": _interface,
+    "placement": _placement,
+    "members": _members,
+    "size": _size,
+    "timeout": _timeout,
+    "port": _port,
+    "address": _address,
+    "variables": _variables,
+}
