@@ -1,7 +1,7 @@
 """Write the generated parts of the documentation; ``--check`` only says whether they are up to date.
 
 Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
-docs/causes.md, the command reference in docs/cli.md. ``--accuracy`` also measures the labelled cases and rewrites the
+docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md. ``--accuracy`` also measures the labelled cases and rewrites the
 table in README.md (it takes a minute and needs the case folders).
 """
 
@@ -114,6 +114,59 @@ def accuracy() -> str:
     return _between(text, "accuracy", table.markdown(results))
 
 
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+def verifier_page() -> str:
+    """Return docs/verifier.md with the tables of experiments, verdicts and operations."""
+    from nccl_triage.engine import load
+    from nccl_triage.verify.decide import table
+    from nccl_triage.verify.plan import words
+    from nccl_triage.verify.worker.ops import OPERATIONS
+
+    experiments = []
+    for cause in sorted(load.load().causes.values(), key=lambda c: c.id):
+        found = cause.experiment
+        if found.kind == "none":
+            why = found.why_not["en"] if found.why_not else ""
+            experiments.append([cause.id, "none", why, "", ""])
+            continue
+        needs = {"host": "one host", "hosts": "two hosts or more", "rank": "each rank alone"}.get(
+            found.scope, "all ranks"
+        )
+        needs += ", NCCL" if found.backend == "nccl" else ""
+        vary = "; ".join(words(item)["en"] for item in found.vary)
+        experiments.append([cause.id, found.kind, f"{found.control} ({needs})", vary, found.passing])
+    decisions = []
+    for row in table():
+        when = ", ".join(
+            f"{key}: {' or '.join(map(str, value)) if isinstance(value, list) else value}"
+            for key, value in row.when.items()
+        )
+        decisions.append([row.id, when or "otherwise", row.outcome, row.weight, row.says["en"]])
+    operations = []
+    for name, operation in OPERATIONS.items():
+        size = {"in": "n", "all": "n w", "none": "-"}[operation.size]
+        factor = ("2(w-1)/w" if operation.double else "(w-1)/w") if operation.ring else "1"
+        out = {"in": "n", "all": "n w", "none": "-"}[operation.size]
+        out = "n/w" if operation.divides and operation.reduces else out
+        operations.append([f"`{name}`", f"`{operation.calls}`", out, size, factor if operation.size != "none" else "-"])
+    text = (ROOT / "docs" / "verifier.md").read_text(encoding="utf-8")
+    text = _between(
+        text,
+        "experiments",
+        _table(["cause", "kind", "control", "treatments, if it fails", "a control that passes"], experiments),
+    )
+    text = _between(text, "decisions", _table(["row", "when", "verdict", "weight", "says"], decisions))
+    return _between(
+        text,
+        "operations",
+        _table(["OpType", "torch.distributed", "NumelOut", "S (elements)", "bus factor"], operations),
+    )
+
+
 def ablation_page() -> str:
     """Return docs/accuracy.md with a freshly measured comparison of rules, classifier and both."""
     from nccl_triage.classifier import examples as files
@@ -135,7 +188,12 @@ def main() -> int:
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--ablation", action="store_true")
     arguments = parser.parse_args()
-    made = {"rules/README.md": rules_readme(), "docs/causes.md": causes(), "docs/cli.md": cli()}
+    made = {
+        "rules/README.md": rules_readme(),
+        "docs/causes.md": causes(),
+        "docs/cli.md": cli(),
+        "docs/verifier.md": verifier_page(),
+    }
     if arguments.accuracy:
         made["README.md"] = accuracy()
     if arguments.ablation:

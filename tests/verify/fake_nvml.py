@@ -28,7 +28,7 @@ class Card:
         self.__dict__.update(facts)
 
 
-def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> types.ModuleType:
+def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
     """Return a module with the functions of pynvml that are called; ``old``: bytes, and no names of newer drivers."""
     module: Any = types.ModuleType("pynvml")
     open_sessions: list[int] = []

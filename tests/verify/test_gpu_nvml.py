@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -116,6 +117,27 @@ def test_a_gpu_that_fell_off_the_bus_speaks_for_a_hardware_fault(driver: Callabl
 def test_an_unknown_error_counts_where_every_gpu_can_answer(driver: Callable[..., Any]) -> None:
     driver(Card(0, broken={"nvmlDeviceGetMemoryInfo": UNKNOWN}), Card(1, broken={"nvmlDeviceGetNvLinkState": UNKNOWN}))
     assert [gpu.fault for gpu in gpus.visible({}).gpus] == ["unknown", None]
+
+
+def test_the_stand_in_has_the_functions_of_the_real_library() -> None:
+    real = pytest.importorskip("pynvml")
+    arguments = {
+        "nvmlDeviceGetMemoryInfo": ({"version": real.nvmlMemory_v2}, 1),
+        "nvmlDeviceGetTotalEccErrors": ({}, 3),
+        "nvmlDeviceGetFieldValues": ({}, 2),
+        "nvmlDeviceGetNvLinkState": ({}, 2),
+        "nvmlDeviceGetHandleByIndex": ({}, 1),
+        "nvmlDeviceGetCount": ({}, 0),
+        "nvmlSystemGetDriverVersion": ({}, 0),
+        "nvmlInit": ({}, 0),
+        "nvmlShutdown": ({}, 0),
+    }
+    for name in [name for name in vars(fake_nvml([])) if name.startswith("nvml") and name != "nvmlMemory_v2"]:
+        named, count = arguments.get(name, ({}, 1))
+        inspect.signature(getattr(real, name)).bind(*range(count), **named)
+    assert list(inspect.signature(real.nvmlDeviceGetTotalEccErrors).parameters)[1:] == ["errorType", "counterType"]
+    assert (real.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, real.NVML_VOLATILE_ECC) == (1, 0)
+    assert (real.NVML_ERROR_GPU_IS_LOST, real.NVML_ERROR_RESET_REQUIRED, real.NVML_ERROR_UNKNOWN) == (15, 16, 999)
 
 
 @pytest.mark.gpu

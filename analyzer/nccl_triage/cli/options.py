@@ -212,7 +212,6 @@ def verifier_settings(given: dict[str, Any], force: bool) -> Any:
         ray_address=given["ray_address"],
         workdir=given["workdir"],
         force=force,
-        allow_busy=given["allow_busy"],
         wait=given["wait"],
         wishes=Wishes(
             backend=given["backend"],
@@ -220,5 +219,6 @@ def verifier_settings(given: dict[str, Any], force: bool) -> Any:
             patience=given["patience"],
             budget=given["budget"],
             suspects=given["suspects"],
+            allow_busy=given["allow_busy"],
         ),
     )

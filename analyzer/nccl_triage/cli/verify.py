@@ -62,7 +62,7 @@ def _report(path: Path) -> dict[str, Any] | None:
     "verify",
     epilog="\b\nExamples:\n  nccl-triage verify logs/trainer.log --dry-run\n  nccl-triage verify report.json --report post-mortem.html\n  nccl-triage verify trainer.log --host gpu-a --host gpu-b --python /opt/conda/bin/python",
 )
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option(
     "--dry-run", is_flag=True, help="Show the plan: what would run, where, how long at most, how much memory."
 )
@@ -89,6 +89,7 @@ def _report(path: Path) -> dict[str, Any] | None:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     dry_run: bool,
     chosen: str,
@@ -105,20 +106,21 @@ def command(
 ) -> None:
     """Rerun the failed collective on the hardware at hand, and say whether it confirms or refutes the diagnosis.
 
-    PATHS are the logs of the job, or one report.json. Exit code 4: the hardware contradicts the diagnosis.
+    PATHS are the logs of the job, or one report.json; --collect DIR needs none. Exit code 4: the hardware contradicts
+    the diagnosis.
     """
     options.refuse_existing((report, output), force)
     from nccl_triage.engine import load
     from nccl_triage.verify import api
 
     rules = load.load(options.all_rules(rules_dirs))
-    document = read_document(paths, rules, model_name, quiet)
+    document = read_document(paths or _written(given["collect"]), rules, model_name, quiet)
     language = options.language(lang)
     settings = options.verifier_settings(given, force)
     if dry_run:
         _show_plan(api.plan_of(document, rules, settings), chosen, language, output, force)
         return
-    if given["launcher"] in ("slurm", "print"):
+    if given["launcher"] in ("slurm", "print") and given["collect"] is None:
         _write_commands(document, rules, settings, given, force)
         return
     if given["collect"] is not None:
@@ -132,6 +134,19 @@ def command(
 
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
     ctx.exit(errors.EXIT_CONTRADICTED if contradicted(changed, first) else errors.EXIT_OK)
+
+
+def _written(collect: Path | None) -> tuple[str, ...]:
+    """Return the report that lies beside the results to be judged; raises UsageError where there is none."""
+    if collect is None:
+        raise errors.UsageError("no PATH is given", remedy="name the logs of the job, or a report.json")
+    path = collect / "report.json"
+    if not path.is_file():
+        raise errors.UsageError(
+            f"{collect} holds no report.json",
+            remedy="name the folder that was the --workdir of --launcher slurm or print",
+        )
+    return (str(path),)
 
 
 def _progress(quiet: bool) -> Any:

@@ -17,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nccl_triage import resources
-from nccl_triage.render import charts
+from nccl_triage.render import charts, verification_html
 from nccl_triage.render.words import (
     WORDS,
     Document,
@@ -29,7 +29,6 @@ from nccl_triage.render.words import (
     pick,
     place,
     rank_ranges,
-    verification_text,
     visible,
     word,
 )
@@ -133,6 +132,7 @@ class _View:
         named = document.get("verdict") == "diagnosed" and self.diagnoses
         self.best = self.diagnoses[0] if named else None
         self.rivals = self.diagnoses[1:] if named else self.diagnoses
+        self.verification = verification_html.section(document, self.some)
 
     def some(self, items: Any, what: str, limit: int | None = None) -> list[Any]:
         """Return the items up to the limit and remember what was cut."""
@@ -244,6 +244,8 @@ def _environment() -> Environment:
         confidence=confidence,
         consequences=lambda document: _phrase(consequence_phrase, document),
         culprit=lambda item: _phrase(culprit_name, item),
+        mark=verification_html.mark,
+        path_mark=verification_html.path_mark,
         prose=prose,
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
@@ -251,7 +253,6 @@ def _environment() -> Environment:
         role_mark=lambda role: charts.shape(charts.ROLE_SHAPES[role], 9, 9, 6),
         say=say,
         total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),
-        verification=lambda item: _phrase(verification_text, item),
         width=charts.WIDTH,
         word=word,
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_triage.render.words import Lang, visible
+from nccl_triage.render import experiments
+from nccl_triage.render.words import Lang, listed, pick, visible, word
 
 Lines = list[str]
+#: Lines about paths at most; the JSON has them all.
+_PATHS = 6
 
 
 def _size(count: float) -> str:
@@ -64,32 +67,42 @@ def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
 
 def outcome_lines(verification: Mapping[str, Any], lang: Lang) -> Lines:
     """Return the details of an outcome, one line each: confidence before and after, runs, paths that fail."""
-    chinese = lang == "zh"
-    before, after = verification["before"], verification["after"]
-    lines = []
-    if before != after:
-        word = "置信度" if chinese else "confidence"
-        lines.append(
-            f"{word} {before['confidence']:.2f} ({before['status']}) -> {after['confidence']:.2f} ({after['status']})"
-        )
-    lines += [_run(run) for run in verification["runs"]]
-    lines += [_path(path) for path in verification["reachability"] if path["state"] != "reachable"][:6]
-    for text in verification["differs_zh" if chinese else "differs"]:
-        lines.append(f"{'与故障现场不同' if chinese else 'differs from the failure'}: {text}")
-    return [visible(line) for line in lines]
+    lines = [_labelled("confidence", experiments.moved(verification, lang), lang)]
+    lines += [_run(run, lang) for run in verification.get("runs") or []]
+    lines.append(experiments.narrowed_text(verification, lang))
+    bad = experiments.folded(verification.get("reachability") or [])
+    lines += [_path(path, lang) for path in bad[:_PATHS]]
+    if len(bad) > _PATHS:
+        lines.append(f".. {len(bad) - _PATHS} {word('more_lines', lang)}")
+    for notice in verification.get("notices") or []:
+        lines.append(_labelled("notices", f"{notice.get('run')}: {pick(notice, 'says', lang)}", lang))
+    for key, label in (("differs", "differs"), ("problems", "problems")):
+        lines += [_labelled(label, str(text), lang) for text in listed(verification, key, lang)]
+    return [visible(line) for line in lines if line]
 
 
-def _run(run: Mapping[str, Any]) -> str:
-    what = f"{run['op']} {run['numel']:,} x {run['dtype']} on {run['world_size']} ranks of {', '.join(run['hosts'])}"
-    changed = f", {run['changed']}" if run["changed"] else ""
-    rate = run.get("bandwidth")
-    speed = f", {rate['busbw']:.3g} GB/s bus" if rate else ""
-    failed = f" at {run['stage']}" if run["outcome"] != "passed" else ""
-    found = f": {run['finding']['says']}" if run["finding"] else ""
-    return f"{run['run']} {run['outcome']}{failed} in {run['seconds']:.1f} s: {what}, {run['backend']}{changed}{speed}{found}"
+def _labelled(key: str, text: str, lang: Lang) -> str:
+    return f"{word(key, lang).lower()}: {text}" if text else ""
 
 
-def _path(path: Mapping[str, Any]) -> str:
-    by = f" by {path['by_interface']}" if path["by_interface"] else ""
-    where = f"{path['address']}:{path['port']} ({path['to_interface']})"
-    return f"{path['from']}{by} -> {path['to']} {where}: {path['state']} {path.get('error', '')}".rstrip()
+def _run(run: Mapping[str, Any], lang: Lang) -> str:
+    what = ", ".join(
+        [
+            experiments.changed(run, lang),
+            experiments.message(run),
+            experiments.where(run, lang),
+            str(run.get("backend")),
+            *([f"{run['bandwidth']['busbw']:.3g} GB/s"] if run.get("bandwidth") else []),
+        ]
+    )
+    found = experiments.shows({**run, "expected": None}, lang)
+    took = f"{float(run.get('seconds') or 0):.1f} s"
+    return f"{run.get('run')}: {experiments.ended(run, lang)}, {took}: {what}{f': {found}' if found else ''}"
+
+
+def _path(path: Mapping[str, Any], lang: Lang) -> str:
+    by = f" ({path['by_interface']})" if path.get("by_interface") else ""
+    end = f"{path.get('to')} {experiments.endpoint(path)} ({path.get('to_interface')})"
+    details = experiments.measured(path, lang)
+    state = experiments.state_word(path, lang) + (f", {details}" if details else "")
+    return f"{path.get('from')}{by} -> {end}: {state}"

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from nccl_triage.render.vocabulary import VERIFICATION
+
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
 
@@ -155,12 +157,7 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= {
-    "not_verified_text": Pair(
-        "No experiment has run on GPUs: the verdict rests on the log alone.",
-        "尚未在 GPU 上做实验：结论只依据日志。",
-    ),
-}
+WORDS |= _table(VERIFICATION)
 
 
 def word(key: str, lang: Lang) -> str:
@@ -173,6 +170,11 @@ def pick(item: Mapping[str, Any], key: str, lang: Lang) -> str:
     """Return a text for people as one line in the language asked for, in English where there is no other."""
     value = (item.get(f"{key}_zh") if lang == "zh" else None) or item.get(key)
     return "" if value is None else " ".join(str(value).split())
+
+
+def listed(item: Mapping[str, Any], key: str, lang: Lang) -> list[str]:
+    """Return a list of texts for people in the language asked for, in English where there is no other."""
+    return [str(text) for text in (item.get(f"{key}_zh") if lang == "zh" else None) or item.get(key) or []]
 
 
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")

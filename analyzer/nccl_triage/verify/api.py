@@ -36,7 +36,6 @@ class Settings:
     ray_address: str | None = None
     workdir: Path | None = None
     force: bool = False
-    allow_busy: bool = False
     wait: float = 0.0
     wishes: Wishes = field(default_factory=Wishes)
 
@@ -75,14 +74,19 @@ def means_of(settings: Settings) -> Means:
     """Return what is at hand on this host; GPUs in use count as none, with the reason."""
     places = places_of(settings)
     torch = _torch(settings)
+    if settings.wishes.backend == "nccl" and (settings.hosts or settings.launcher != "local"):
+        # The agents look at the GPUs of other hosts when they are there.
+        return Means(places, settings.ranks_per_host or 1, torch=torch)
     if settings.wishes.backend == "gloo" or not gpus.likely_present():
         return Means(places, torch=torch)
     inventory = gpus.visible()
-    refusals = [] if settings.allow_busy else gpus.idle(inventory)
+    found = gpus.idle(inventory)
+    faults = tuple(refusal.reason_en for refusal in found if refusal.evidence)
+    refusals = [] if settings.wishes.allow_busy else found
     usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
     if usable:
         free = min((gpu.memory_free or 0) for gpu in usable)
-        return Means(places, len(usable), free, usable[0].name, torch=torch)
+        return Means(places, len(usable), free, usable[0].name, torch=torch, gpu_faults=faults)
     reason: Text = {
         "en": inventory.problem or "no NVIDIA GPU is visible",
         "zh": inventory.problem or "看不到 NVIDIA GPU",
@@ -92,7 +96,7 @@ def means_of(settings: Settings) -> Means:
             "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them all the same)",
             "zh": "；".join(refusal.reason_zh for refusal in refusals[:4]) + "（--allow-busy 可强制使用）",
         }
-    return Means(places, no_gpu=reason, torch=torch)
+    return Means(places, no_gpu=reason, torch=torch, gpu_faults=faults)
 
 
 def question_of(document: dict[str, Any]) -> Question:

@@ -10,7 +10,7 @@ import signal
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nccl_triage.verify.model import Finding, RankTrace, RunResult
 from nccl_triage.verify.own_logs import OwnDiagnosis
@@ -137,13 +137,23 @@ def own_root_error(view: View) -> Finding | None:
     )
 
 
-def broken_path(view: View) -> Finding | None:
-    """What the probe found on the paths of this run's own hosts and interfaces; a poor path counts although it works."""
+def _paths_used(view: View) -> list[Finding]:
     used = {view.names[place] for place in view.result.run.places}
-    if len(used) < 2 and view.result.passed:
+    return [found for found in view.paths if set(found.hosts) <= used]
+
+
+def broken_path(view: View) -> Finding | None:
+    """A path that the run needs and that the probe could not use."""
+    if view.result.passed:
         return None
-    known = (found for found in view.paths if set(found.hosts) <= used)
-    return next((found for found in known if not view.result.passed or found.kind in POOR), None)
+    return next((found for found in _paths_used(view) if found.kind not in POOR), None)
+
+
+def poor_path(view: View) -> Finding | None:
+    """A path that can be used, but badly: it counts although the collective passes."""
+    if len(view.result.run.places) < 2:
+        return None
+    return next((found for found in _paths_used(view) if found.kind in POOR), None)
 
 
 def never_joined(view: View) -> Finding | None:
@@ -173,13 +183,14 @@ def store_unreachable(view: View) -> Finding | None:
     failed = [t for t in view.traces if t.rank and t.error is not None and "store" not in t.times]
     if not failed or view.result.stage != "store":
         return None
-    return view.finding(
+    found = view.finding(
         "rendezvous-failed",
         "store-unreachable",
         failed,
         "rank {ranks} could not join the store on the host of rank 0",
         "rank {ranks} 无法连接 rank 0 主机上的 store",
     )
+    return replace(found, hosts=view.hosts([view.traces[0], *failed]))
 
 
 def never_entered(view: View) -> Finding | None:
@@ -301,10 +312,11 @@ CHECKS: tuple[Check, ...] = (
     died_of_signal,
     own_root_error,
     wrong_data,
+    broken_path,
     never_entered,
     never_joined,
-    broken_path,
     store_unreachable,
+    poor_path,
     late,
     slow,
     group_failed,

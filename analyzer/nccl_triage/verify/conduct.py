@@ -4,68 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify import own_logs, reachability, runner
-from nccl_triage.verify.assess import View, assess
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.verify import reachability, runner
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.decide import Facts, Row, State, decide
 from nccl_triage.verify.interfaces import for_gloo
+from nccl_triage.verify.judge import (
+    FLAKY_RUNS,
+    Fact,
+    Outcome,
+    Report,
+    Trial,
+    fact_of_findings,
+    fact_of_versions,
+    outcome_without,
+    settle,
+    state_of,
+    trial_of,
+)
 from nccl_triage.verify.model import Deadlines, Finding, Run, RunResult
 from nccl_triage.verify.narrow import narrow
 from nccl_triage.verify.paths import interface_findings, path_findings
 from nccl_triage.verify.plan import REPEATS, Plan, Planned, words
-from nccl_triage.verify.reachability import Matrix
 from nccl_triage.verify.treatments import Known, make, without
 
-#: Runs after which a control that failed once of twice counts as flaky.
-FLAKY_RUNS = 5
+__all__ = ["Outcome", "Report", "Session", "Trial", "deadlines_of"]
+
 #: Seconds that agents get to answer and to import torch.
 GREETING, IMPORT = 20.0, 120.0
 Say = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class Trial:
-    """One run with what it shows; it fails when the run did, or when something stands out in it."""
-
-    result: RunResult
-    finding: Finding | None
-
-    @property
-    def fails(self) -> bool:
-        """Whether anything was wrong."""
-        return not self.result.passed or self.finding is not None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The verdict on one suspect with everything that it rests on."""
-
-    planned: Planned
-    row: Row
-    facts: Facts
-    controls: list[Trial] = field(default_factory=list)
-    treatments: list[tuple[Treatment, list[Trial]]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    why_not: dict[str, str] | None = None
-    narrowed: dict[str, Any] | None = None
-
-
-@dataclass(slots=True)
-class Report:
-    """What a session came to."""
-
-    plan: Plan
-    outcomes: list[Outcome] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    matrix: Matrix = field(default_factory=Matrix)
-    hosts: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[dict[str, str]] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 class Session:
@@ -104,8 +74,9 @@ class Session:
     def carry_out(self) -> Report:
         """Do everything; the result of a part that fails is what it showed."""
         started = time.monotonic()
-        if any(entry.control is not None for entry in self.plan.experiments):
-            self._prepare()
+        backends = [entry.control.backend for entry in self.plan.experiments if entry.control is not None]
+        if backends:
+            self.prepare(backends[0], self.plan.probes)
         for planned in self.plan.experiments:
             self.report.outcomes.append(self._experiment(planned))
         self.report.seconds = time.monotonic() - started
@@ -113,20 +84,48 @@ class Session:
 
     # what is known before anything runs
 
-    def _prepare(self) -> None:
+    def prepare(self, backend: str, probes: bool) -> None:
+        """Ask the hosts who they are, import torch or look at the GPUs, and probe the ways between them."""
         self.say("asking the hosts")
         self.cluster.greet(GREETING)
         self.report.hosts = self.cluster.facts
-        if any(entry.control and entry.control.backend == "nccl" for entry in self.plan.experiments):
+        if backend == "nccl":
             self.method = "spawn"  # CUDA must not be initialised before a fork
+            self._look_at_gpus()
         else:
-            broken = self.cluster.preload(min(IMPORT, max(1.0, self.left())))
-            for place, error in broken.items():
-                text = f"torch cannot be imported on {self.cluster.name(place)}: {error}"
-                self.report.problems.append({"en": text, "zh": text})
-        if self.plan.probes:
+            self._import_torch()
+        if probes and not self.report.problems:
             self.say(f"probing {len(self.names)} hosts for reachability")
-            self.report.matrix = reachability.measure(self.cluster)
+            self.report.matrix = reachability.measure(self.cluster, also=self.plan.question.port)
+
+    def _import_torch(self) -> None:
+        broken = self.cluster.preload(min(IMPORT, max(1.0, self.left())))
+        for place, error in broken.items():
+            name = self.cluster.name(place)
+            self._problem(f"torch cannot be imported on {name}: {error}", f"{name} 上无法导入 torch：{error}")
+
+    def _look_at_gpus(self) -> None:
+        """Refuse other hosts' GPUs that are in use; those of this host were looked at when the plan was made."""
+        remote = [index for index, place in enumerate(self.cluster.places) if place.command]
+        answers = self.cluster.ask("gpus", remote, GREETING) if remote else {}
+        for place in remote:
+            name, gpus = self.cluster.name(place), answers.get(place, {}).get("gpus", [])
+            busy = [
+                gpu
+                for gpu in gpus
+                if gpu["processes"] or gpu["percent"] > 5 or gpu["used"] > max(1 << 30, 0.03 * gpu["total"])
+            ]
+            if not gpus:
+                self._problem(f"{name} shows no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
+            elif busy and not self.plan.wishes.allow_busy:
+                which = ", ".join(str(gpu["index"]) for gpu in busy)
+                self._problem(
+                    f"GPU {which} of {name} is in use (--allow-busy uses it all the same)",
+                    f"{name} 的 GPU {which} 正在被使用（--allow-busy 可强制使用）",
+                )
+
+    def _problem(self, en: str, zh: str) -> None:
+        self.report.problems.append({"en": en, "zh": zh})
 
     def _realised(self, run: Run) -> Run:
         """Fill in what only the session knows: addresses, interfaces for Gloo, time-outs."""
@@ -180,26 +179,18 @@ class Session:
                 self.cluster,
                 replace(realised, label=label),
                 self.folder / label,
-                self._deadlines(realised, planned),
+                deadlines_of(realised, planned),
                 method=self.method,
                 budget=self.left(),
             )
-            trial = Trial(result, self._assess(result))
+            trial = self._assess(result)
             known.append(trial)
             self.report.trials.append(trial)
         return known[index]
 
-    def _deadlines(self, run: Run, planned: Planned) -> Deadlines:
-        limits = planned.deadlines
-        if run.timeout is not None and run.timeout > limits.first / 2:
-            return replace(limits, first=run.timeout + limits.first / 2)
-        return limits
-
-    def _assess(self, result: RunResult) -> Finding | None:
+    def _assess(self, result: RunResult) -> Trial:
         env = {**result.run.env, **result.run.per_rank_env.get(0, {})}
-        return assess(
-            View(result, self.names, tuple(self._findings(result.run.backend, env)), own_logs.read(result, self.rules))
-        )
+        return trial_of(result, self.names, self._findings(result.run.backend, env), self.rules)
 
     def _findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
         """Return what facts and matrix show for a backend with these variables."""
@@ -215,36 +206,17 @@ class Session:
     # one suspect
 
     def _experiment(self, planned: Planned) -> Outcome:
-        kind, passing = planned.experiment.kind, planned.experiment.passing
         if planned.control is None:
-            facts = Facts(kind, ran=False, passing=passing)
-            return Outcome(planned, decide(facts), facts, why_not=planned.why_not)
+            return outcome_without(planned)
+        if self.report.problems:
+            outcome = outcome_without(planned)
+            outcome.why_not = {lang: "; ".join(item[lang] for item in self.report.problems) for lang in ("en", "zh")}
+            return outcome
         control = replace(planned.control, changed="")
-        controls = self._controls(control, planned)
-        outcome = Outcome(planned, decide(Facts(kind, ran=False)), Facts(kind, ran=False), controls)
-        state = _state(controls)
-        diagnosed = state == "fails" and self._as_diagnosed(planned, controls)
-        if state == "fails":
+        outcome = outcome_without(planned, self._controls(control, planned))
+        if state_of(outcome.controls) == "fails":
             self._treat(planned, control, outcome)
-        outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
-        fact = self._fact(planned, control)
-        treated: State = "none"
-        if outcome.treatments:
-            states = [_state(trials) for _, trials in outcome.treatments]
-            treated = "passes" if "passes" in states else states[0]
-        outcome.facts = Facts(
-            kind=kind,
-            ran=bool(controls) or fact != "none",
-            control=state,
-            diagnosed=diagnosed,
-            treatment=treated,
-            found=any(finding.cause and not self._predicted(planned, finding) for finding in outcome.findings),
-            fact=fact,
-            complete=planned.complete,
-            passing=passing,
-            brief=self._brief(planned, controls),
-        )
-        outcome.row = decide(outcome.facts)
+        settle(outcome, self._fact(planned, control), self.plan.question.timeout)
         return outcome
 
     def _controls(self, control: Run, planned: Planned) -> list[Trial]:
@@ -258,17 +230,6 @@ class Session:
             if len({found.fails for found in trials}) > 1:
                 wanted = FLAKY_RUNS
         return trials
-
-    def _predicted(self, planned: Planned, finding: Finding) -> bool:
-        wanted = planned.experiment.predicts or (planned.suspect.cause,)
-        return finding.cause in wanted or finding.kind in wanted or finding.cause == planned.suspect.cause
-
-    def _as_diagnosed(self, planned: Planned, controls: list[Trial]) -> bool:
-        """Tell whether every failing control failed in a predicted way, and at the same ranks."""
-        findings = [trial.finding for trial in controls if trial.fails]
-        if not all(finding is not None and self._predicted(planned, finding) for finding in findings):
-            return False
-        return len({(finding.ranks, finding.hosts) for finding in findings if finding is not None}) == 1
 
     def _treat(self, planned: Planned, control: Run, outcome: Outcome) -> None:
         first = outcome.controls[0].finding
@@ -295,8 +256,6 @@ class Session:
                         break
                 if trials:
                     outcome.treatments.append((treatment, trials))
-                if _state(trials) == "passes":
-                    return
         if first is None or not (first.ranks or first.hosts):
             self._bisect(planned, control, outcome)
 
@@ -324,31 +283,26 @@ class Session:
         shown: list[Any] = [self.names[unit] for unit in found.units] if by_place else list(found.units)
         outcome.narrowed = {key: shown, "kind": found.kind, "runs": found.tests}
 
-    def _fact(self, planned: Planned, control: Run) -> Any:
+    def _fact(self, planned: Planned, control: Run) -> Fact:
         """Return what checks without a collective show of the predicted cause."""
         if planned.experiment.kind == "versions":
-            return self._versions(control)
+            return fact_of_versions(self.report.trials, control)
         if planned.experiment.kind == "store" and planned.suspect.cause == "port-in-use" and control.port:
             return self._port_taken(control)
+        if planned.suspect.cause == "duplicate-gpu":
+            return self._crowded()
+        if planned.experiment.kind == "single":
+            return "shows" if self.plan.means.gpu_faults else "clean"
         realised = self._realised(control)
         found = self._findings(control.backend, {**control.env, **realised.per_rank_env.get(0, {})})
-        if any(self._predicted(planned, finding) for finding in found):
-            return "shows"
-        return "clean" if self.report.matrix.paths else "none"
+        return fact_of_findings(planned, found, bool(self.report.matrix.paths))
 
-    def _versions(self, control: Run) -> Any:
-        told: dict[str, set[str]] = {}
-        for trial in self.report.trials:
-            for trace in trial.result.ranks.values():
-                for name in ("torch", "nccl"):
-                    value = trace.details.get("imported", {}).get(name)
-                    if value:
-                        told.setdefault(name, set()).add(str(value))
-        if not told or (control.backend == "nccl" and "nccl" not in told):
-            return "none"
-        return "shows" if any(len(values) > 1 for values in told.values()) else "clean"
+    def _crowded(self) -> Fact:
+        """Tell whether the log has more ranks on a host than GPUs are visible there."""
+        most = max((len(ranks) for ranks in self.plan.question.ranks_of.values()), default=0)
+        return ("shows" if most > self.plan.means.gpus else "clean") if most else "none"
 
-    def _port_taken(self, control: Run) -> Any:
+    def _port_taken(self, control: Run) -> Fact:
         place = control.slots[0].place
         answers = []
         for _ in range(REPEATS):
@@ -356,24 +310,10 @@ class Session:
             answers.append(bool(answer and answer["taken"]))
         return "shows" if all(answers) else "clean"
 
-    def _brief(self, planned: Planned, controls: list[Trial]) -> bool:
-        limit = self.plan.question.timeout
-        if limit is None or not any(item.variable == "timeout" for item in planned.experiment.vary):
-            return False
-        medians = [_median(trial.result) for trial in controls if trial.result.passed]
-        return bool(medians) and all(value is not None and value < 0.01 * limit for value in medians)
 
-
-def _state(trials: list[Trial]) -> State:
-    """Return what runs of one setting come to; less runs than a verdict needs prove nothing."""
-    failed = sum(trial.fails for trial in trials)
-    if len(trials) < REPEATS:
-        return "mixed" if trials else "none"
-    if failed == len(trials) or (len(trials) >= FLAKY_RUNS and failed >= len(trials) - 1):
-        return "fails"
-    return "passes" if failed == 0 else "mixed"
-
-
-def _median(result: RunResult) -> float | None:
-    values = [trace.details["done"].get("median") for trace in result.ranks.values() if trace.done]
-    return max((value for value in values if value is not None), default=None)
+def deadlines_of(run: Run, planned: Planned) -> Deadlines:
+    """Return the deadlines of a run: those of its experiment, unless its own time-out asks for more."""
+    limits = planned.deadlines
+    if run.timeout is not None and run.timeout > limits.first / 2:
+        return replace(limits, first=run.timeout + limits.first / 2)
+    return limits

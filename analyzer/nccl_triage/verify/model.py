@@ -84,7 +84,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one collective on some slots with one setting; ``label`` says what it stands for."""
+    """One run of one collective on some slots with one setting; ``label`` says what it stands for.
+
+    ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
+    """
 
     label: str
     slots: tuple[Slot, ...]
@@ -100,6 +103,7 @@ class Run:
     changed: str = ""
     faults: dict[str, Any] = field(default_factory=dict)
     eager: bool = False
+    more: tuple[Message, ...] = ()
 
     @property
     def world(self) -> int:
@@ -124,6 +128,7 @@ class RankTrace:
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
     flight: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     error_at: float | None = None
     exit_code: int | None = None

@@ -11,7 +11,7 @@ Unit = TypeVar("Unit")
 
 @dataclass(frozen=True, slots=True)
 class Narrowed(Generic[Unit]):
-    """The smallest failing group found: one unit, a pair of which neither fails with others, or a group."""
+    """The smallest failing group found: one unit, a pair of which neither fails with others, or a group (anything else)."""
 
     units: tuple[Unit, ...]
     kind: Literal["one", "pair", "group"]
@@ -62,15 +62,13 @@ def narrow(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, 
     """Return what makes ``units`` fail, which are known to fail together; at most ``limit`` runs are made."""
     search: _Search[Unit] = _Search(units, fails, limit)
     group = search.smallest(list(units))
-    if len(group) != 2:
+    others = [unit for unit in units if unit not in group][:2]
+    # What the limit leaves untested counts as passing: nobody may be named, or acquitted, on that.
+    if len(group) != 2 or search.tests + 2 * len(others) > limit:
         return Narrowed(tuple(group), "group", search.tests)
-    others = [unit for unit in units if unit not in group]
-    guilty = []
-    for unit in group:
-        # One bystander might be guilty, too: two say more.
-        verdicts = [search.bad([unit, other]) for other in others[:2]]
-        if verdicts and all(verdicts):
-            guilty.append(unit)
+    # One bystander might be guilty, too: two say more.
+    verdicts = {unit: [search.bad([unit, other]) for other in others] for unit in group}
+    guilty = [unit for unit in group if verdicts[unit] and all(verdicts[unit])]
     if len(guilty) == 1:
         return Narrowed((guilty[0],), "one", search.tests)
-    return Narrowed(tuple(group), "pair", search.tests)
+    return Narrowed(tuple(group), "group" if guilty else "pair", search.tests)

@@ -20,6 +20,22 @@ def interface_findings(
     taken = [chosen(entry, backend, env) for entry in facts]
     wish = env.get("NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME")
     found = []
+    for (one, mine), (two, theirs) in itertools.combinations(zip(names, taken, strict=True), 2):
+        shared = {entry["address"] for entry in mine} & {entry["address"] for entry in theirs}
+        if shared and not any(entry["loopback"] for entry in mine):
+            interface = next(entry["name"] for entry in mine if entry["address"] in shared)
+            address = sorted(shared)[0]
+            found.append(
+                Finding(
+                    "network-wrong-interface",
+                    "same-address",
+                    {
+                        "en": f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them",
+                        "zh": f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络",
+                    },
+                    hosts=(one, two),
+                )
+            )
     for name, interfaces, entry in zip(names, taken, facts, strict=True):
         if not interfaces or not any(one["up"] for one in interfaces):
             have = ", ".join(one["name"] for one in entry["interfaces"])
@@ -46,22 +62,6 @@ def interface_findings(
                     hosts=(name,),
                 )
             )
-    for (one, mine), (two, theirs) in itertools.combinations(zip(names, taken, strict=True), 2):
-        shared = {entry["address"] for entry in mine} & {entry["address"] for entry in theirs}
-        if shared and not any(entry["loopback"] for entry in mine):
-            interface = next(entry["name"] for entry in mine if entry["address"] in shared)
-            address = sorted(shared)[0]
-            found.append(
-                Finding(
-                    "network-wrong-interface",
-                    "same-address",
-                    {
-                        "en": f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them",
-                        "zh": f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络",
-                    },
-                    hosts=(one, two),
-                )
-            )
     return found
 
 
@@ -81,7 +81,9 @@ def path_findings(
         poor = [path for path in paths if path.state in DEGRADED]
         if bad:
             worst = bad[0]
-            cause = _cause(worst.state, str(worst.numbers.get("error")), together)
+            # Some ports of the same address answer: what is missing is no route.
+            some_open = any(path.usable and path.origin == worst.origin for path in paths)
+            cause = _cause(worst.state, str(worst.numbers.get("error")), together or some_open)
             broken.append(_finding(cause, worst.state, one, two, worst))
         elif poor:
             degraded.append(_finding("network-link-fault", poor[0].state, one, two, poor[0]))

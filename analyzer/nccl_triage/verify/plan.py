@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Cause, Experiment, Text, Treatment
+from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
 from nccl_triage.verify.question import Question, Suspect
 from nccl_triage.verify.worker.ops import DTYPES, operation
@@ -33,7 +34,10 @@ PROBE_SECONDS = 35.0
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none."""
+    """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none.
+
+    ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host.
+    """
 
     places: tuple[Place, ...]
     gpus: int = 0
@@ -41,6 +45,7 @@ class Means:
     gpu_name: str | None = None
     no_gpu: Text = field(default_factory=lambda: {"en": "no NVIDIA GPU is visible", "zh": "看不到 NVIDIA GPU"})
     torch: str | None = None
+    gpu_faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Wishes:
     patience: float = 1.0
     budget: float = 300.0
     suspects: int = SUSPECTS
+    allow_busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,63 +161,6 @@ def message_of(
     return Message(op, numel, dtype), wanted
 
 
-def _differences(question: Question, run: Run, wanted: int, means: Means) -> tuple[list[Text], bool]:
-    """Return what differs from the failure, and whether the experiment is at least as large."""
-    found: list[Text] = []
-    complete = True
-    hosts = len(run.places)
-    if question.world is None:
-        found.append(
-            _text(
-                f"{run.world} ranks; the log does not tell how many there were",
-                f"{run.world} 个 rank；日志未给出原有数量",
-            )
-        )
-    elif run.world < question.world:
-        complete = False
-        found.append(
-            _text(
-                f"{run.world} ranks instead of {question.world}", f"{run.world} 个 rank，原作业为 {question.world} 个"
-            )
-        )
-    if len(question.hosts) > hosts:
-        complete = False
-        found.append(
-            _text(
-                f"{hosts} hosts instead of {len(question.hosts)}", f"{hosts} 台主机，原作业为 {len(question.hosts)} 台"
-            )
-        )
-    elif not question.hosts and question.world is None:
-        complete = False
-    if run.message.numel < wanted:
-        complete = False
-        found.append(
-            _text(
-                f"{run.message.numel:,} elements instead of {wanted:,}",
-                f"{run.message.numel:,} 个元素，日志中为 {wanted:,} 个",
-            )
-        )
-    if question.numel is None and run.message.op != "INIT":
-        found.append(_text("the log does not tell the size of the collective", "日志未给出集合操作的大小"))
-    if question.backend and question.backend != run.backend:
-        found.append(
-            _text(
-                f"backend {run.backend} instead of {question.backend}",
-                f"后端为 {run.backend}，原作业为 {question.backend}",
-            )
-        )
-    shared = run.backend == "nccl" and means.gpus and run.world // max(1, hosts) > means.gpus
-    if shared:
-        complete = False
-        found.append(
-            _text(
-                "several ranks share a GPU: the paths between GPUs (P2P, shared memory, NVLS) are not exercised",
-                "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",
-            )
-        )
-    return found, complete
-
-
 def _why_not(experiment: Experiment, question: Question, means: Means, backend: str | None) -> Text | None:
     if experiment.kind == "none":
         return experiment.why_not
@@ -272,8 +221,9 @@ def plan_one(question: Question, suspect: Suspect, cause: Cause, means: Means, w
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
     run, wanted = control_run(question, suspect, experiment, means, wishes, backend)
-    differs, complete = _differences(question, run, wanted, means)
-    return Planned(suspect, experiment, run, None, tuple(differs), complete, deadlines)
+    names = tuple(means.places[place].name for place in run.places)
+    differs, complete = differences(Comparison(question, experiment, run, wanted, means.gpus, names))
+    return Planned(suspect, experiment, run, None, differs, complete, deadlines)
 
 
 def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes: Wishes) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,21 +94,25 @@ def pairs(count: int) -> list[tuple[int, int]]:
     ]
 
 
-def measure(
-    cluster: Cluster, *, ports: int = 3, extra: Mapping[int, Sequence[int]] | None = None, patience: float = 4.0
-) -> Matrix:
-    """Let every agent listen and probe its peers; ``extra`` has ports of a place that something else listens on."""
+def ports_of(count: int) -> int:
+    """Return how many free ports of each address are probed: firewalls open some ports and not others."""
+    return 20 if count <= 4 else 6 if count <= ALL_PAIRS else 2
+
+
+def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0) -> Matrix:
+    """Let every agent listen and probe its peers; ``also`` is a port beside the free ones: that of the job's store."""
     hosts = range(len(cluster.places))
     if len(hosts) < 2:
         return Matrix()
-    listening = cluster.ask("listen", hosts, 10.0, {place: {"ports": ports} for place in hosts})
+    wish = {"ports": ports_of(len(hosts)), "also": also or 0}
+    listening = cluster.ask("listen", hosts, 10.0, dict.fromkeys(hosts, wish))
     wishes: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
     for origin, target in pairs(len(hosts)):
         for entry in listening.get(target, {}).get("where", []):
-            wish = {"host": cluster.name(target), "interface": entry["interface"], "address": entry["address"]}
-            wishes[origin].append({**wish, "ports": entry["ports"]})
-            for port in (extra or {}).get(target, ()):
-                wishes[origin].append({**wish, "ports": [port], "kind": "port of the log"})
+            where = {"host": cluster.name(target), "interface": entry["interface"], "address": entry["address"]}
+            wishes[origin].append({**where, "ports": entry["ports"]})
+            if entry["also"]:
+                wishes[origin].append({**where, "ports": entry["also"], "kind": "port of the log"})
     # The large message alone may wait three times for its answer.
     answers = cluster.ask(
         "probe",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage.verify.conduct import Outcome, Report, Trial
+from nccl_triage.engine.schema import Treatment
+from nccl_triage.verify.expected import judgement
+from nccl_triage.verify.judge import Outcome, Report, Trial
 from nccl_triage.verify.model import Finding, RunResult
 from nccl_triage.verify.plan import words
 from nccl_triage.verify.worker.ops import DTYPES, operation
@@ -28,28 +31,42 @@ def finding_record(finding: Finding) -> dict[str, Any]:
 
 def bandwidth(result: RunResult) -> dict[str, float] | None:
     """Return the median time (s), algorithm and bus bandwidth (GB/s, nccl-tests' formulas) of a run that passed."""
-    run = result.run
-    row = operation(run.message.op)
-    size = row.bytes(run.message.numel, run.world, DTYPES[run.message.dtype])
     medians = [trace.details["done"].get("median") for trace in result.ranks.values() if trace.done]
     slowest = max((value for value in medians if value), default=None)
-    if not result.passed or slowest is None or not size:
+    if not result.passed or slowest is None:
         return None
-    rate = size / slowest / 1e9
+    message = result.run.message
+    return _rate(message.op, message.numel, message.dtype, result.run.world, slowest)
+
+
+def _rate(op: str, numel: int, dtype: str, world: int, seconds: float) -> dict[str, float] | None:
+    row = operation(op)
+    size = row.bytes(numel, world, DTYPES[dtype])
+    if not size or seconds <= 0:
+        return None
+    rate = size / seconds / 1e9
     return {
         "bytes": float(size),
-        "median_s": round(slowest, 7),
-        "algbw": round(rate, 4),
-        "busbw": round(rate * row.bus_factor(run.world), 4),
+        "median_s": _figure(seconds),
+        "algbw": _figure(rate),
+        "busbw": _figure(rate * row.bus_factor(world)),
     }
 
 
-def run_record(trial: Trial, names: list[str]) -> dict[str, Any]:
-    """Return one run as the document has it."""
+def _figure(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def run_record(
+    trial: Trial, names: Sequence[str], facts: Sequence[Mapping[str, Any]], changed_zh: str
+) -> dict[str, Any]:
+    """Return one run as the document has it; ``names`` and ``facts`` are those of the hosts, in their order."""
     result, run = trial.result, trial.result.run
+    rate = bandwidth(result)
     return {
         "run": run.label,
         "changed": run.changed or None,
+        "changed_zh": changed_zh or run.changed or None,
         "op": run.message.op,
         "numel": run.message.numel,
         "dtype": run.message.dtype,
@@ -62,11 +79,33 @@ def run_record(trial: Trial, names: list[str]) -> dict[str, Any]:
         "stage": result.stage,
         "seconds": round(result.seconds, 2),
         "reason": result.reason or None,
-        "bandwidth": bandwidth(result),
+        "bandwidth": rate,
+        # Ranks that are waited for say nothing of the link.
+        "expected": judgement(result, run.message.op, rate, facts) if rate and not trial.fails else None,
+        "parts": [] if trial.fails else _parts(result, facts),
         "finding": finding_record(trial.finding) if trial.finding else None,
         "errors": _errors(result),
         "symptoms": result.symptoms,
     }
+
+
+def _parts(result: RunResult, facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the further collectives of a run measured, in their order."""
+    found = []
+    for index, message in enumerate(result.run.more):
+        told = [trace.parts[index] for trace in result.ranks.values() if index < len(trace.parts)]
+        slowest = max((part["median"] for part in told), default=0.0)
+        rate = _rate(message.op, message.numel, message.dtype, result.run.world, slowest)
+        found.append(
+            {
+                "op": message.op,
+                "numel": message.numel,
+                "dtype": message.dtype,
+                "bandwidth": rate,
+                "expected": judgement(result, message.op, rate, facts) if rate else None,
+            }
+        )
+    return found
 
 
 def _errors(result: RunResult) -> list[dict[str, Any]]:
@@ -93,7 +132,9 @@ def outcome_record(
     """Return the verification of one diagnosis."""
     names = [place.name for place in report.plan.means.places]
     reason = outcome.why_not or dict(outcome.row.says)
-    runs = [*outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
+    changed_zh = {words(item)["en"]: words(item)["zh"] for item, _ in outcome.treatments}
+    trials = [*outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
+    runs = [run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, "")) for trial in trials]
     named = _named(outcome)
     return {
         "outcome": outcome.row.outcome,
@@ -107,16 +148,35 @@ def outcome_record(
         "differs_zh": [item["zh"] for item in outcome.planned.differs],
         "findings": [finding_record(finding) for finding in outcome.findings],
         "narrowed": outcome.narrowed,
-        "treatments": [
-            {"changed": words(item)["en"], "changed_zh": words(item)["zh"], "passed": not any(t.fails for t in trials)}
-            for item, trials in outcome.treatments
-        ],
-        "runs": [run_record(trial, names) for trial in runs],
+        "treatments": [_treatment(item, trials) for item, trials in outcome.treatments],
+        "runs": runs,
+        "notices": [notice for run in runs for notice in _notices(run)],
         "reachability": _paths(report),
         "hosts": [_host(name, facts) for name, facts in zip(names, report.hosts, strict=False)],
         "problems": [item["en"] for item in report.problems],
+        "problems_zh": [item["zh"] for item in report.problems],
         "seconds": round(report.seconds, 2),
     }
+
+
+def _treatment(item: Treatment, trials: Sequence[Trial]) -> dict[str, Any]:
+    changed = words(item)
+    return {
+        "changed": changed["en"],
+        "changed_zh": changed["zh"],
+        "passed": not any(trial.fails for trial in trials),
+        "runs": [trial.result.run.label for trial in trials],
+    }
+
+
+def _notices(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is slower than expected in a run: worth a look, and no failure."""
+    judged = [part["expected"] for part in (run, *run["parts"]) if part["expected"]]
+    return [
+        {"kind": "slow", "run": run["run"], **{key: found[key] for key in ("says", "says_zh", "candidates")}}
+        for found in judged
+        if found["state"] == "below"
+    ]
 
 
 def _named(outcome: Outcome) -> dict[str, str] | None:

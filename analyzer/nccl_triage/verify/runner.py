@@ -100,6 +100,7 @@ class _Execution:
             "timeout": run.timeout if run.timeout is not None else self.deadlines.first / 2,
             "faults": run.faults,
             "eager": run.eager,
+            "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
         }
 
     def _start(self, port: int) -> None:

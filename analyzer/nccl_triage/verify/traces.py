@@ -22,6 +22,9 @@ def note(trace: RankTrace, mark: Mapping[str, Any], now: float, started: float) 
     elif stage == "error":
         trace.error, trace.error_at = dict(mark), now
         return True
+    elif stage == "part":
+        trace.parts.append(dict(mark))
+        trace.since = now
     elif stage == "iteration":
         trace.since = now
     elif stage in STAGES:
@@ -35,7 +38,7 @@ def outcome_of(traces: Mapping[int, RankTrace]) -> Outcome:
     """Return how a run ended, from how its ranks ended."""
     ranks = traces.values()
     if all(trace.done for trace in ranks):
-        wrong = any(trace.details["done"].get("wrong") for trace in ranks)
+        wrong = any(trace.details["done"].get("wrong") or any(p["wrong"] for p in trace.parts) for trace in ranks)
         return "wrong-data" if wrong else "passed"
     if any(trace.exit_code is not None and trace.exit_code < 0 and not trace.killed for trace in ranks):
         return "crashed"

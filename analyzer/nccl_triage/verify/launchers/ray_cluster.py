@@ -104,7 +104,7 @@ class RayLauncher:
             self._ray.init(
                 address=self._address, namespace=self._namespace, logging_level=logging.CRITICAL, log_to_driver=False
             )
-        except (*failures(self._ray), ValueError) as error:  # ValueError: an address that is none
+        except failures(self._ray) as error:
             raise UsageError(
                 f"cannot join the Ray cluster at {self._address!r}",
                 cause=reason(error),
@@ -130,15 +130,22 @@ class RayLauncher:
         bundles = [{"GPU": least}] * count if self._gpus else own
         self._group = self._ray.util.placement_group(bundles, strategy="STRICT_SPREAD")
         if not _granted(self._group, self._patience):
-            free = self._ray.available_resources().get(what, 0)
             raise UsageError(
-                f"the Ray cluster did not reserve {count} nodes within {self._patience:.0f} s",
-                cause=f"{free:g} of {sum(node['Resources'][what] for node in able):g} {what}s are free",
+                f"the Ray cluster did not reserve its nodes within {self._patience:g} s, wanted: {count}",
+                cause=self._why_not(able, what),
                 remedy="end the job's actors that hold them, or ask for fewer hosts or fewer ranks a host",
             )
         where = self._ray.util.placement_group_table(self._group)["bundles_to_node_id"]
         bundle_of = {node_id: index for index, node_id in where.items()}
         return [{**node, "bundle": bundle_of[node["NodeID"]]} for node in alive if node["NodeID"] in bundle_of]
+
+    def _why_not(self, wanted: Sequence[dict[str, Any]], what: str) -> str:
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        died = [_name(node)[0] for node in wanted if node["NodeID"] not in alive]
+        if died:
+            return f"died meanwhile: {', '.join(died)}"
+        free = self._ray.available_resources().get(what, 0)
+        return f"{free:g} of {sum(node['Resources'][what] for node in wanted):g} {what}s are free"
 
     def _start(self, nodes: Sequence[dict[str, Any]], worker: bytes) -> None:
         spread = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
@@ -205,7 +212,7 @@ def _reach(address: str) -> None:
         address = os.environ.get("RAY_ADDRESS", "auto")
     host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), _REACH).close()
+        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
 
 
 def _silence(ray: Any, silent: bool) -> None:

@@ -138,8 +138,8 @@ def end(ray: Any, links: Sequence[RayLink]) -> None:
 
 
 def failures(ray: Any) -> tuple[type[Exception], ...]:
-    """Return what calls of Ray may raise without a fault of ours: its own errors, and a lost connection's."""
-    return (ray.exceptions.RayError, OSError, RuntimeError)
+    """Return what calls of Ray raise: its own errors, a lost connection's, and those for addresses that it refuses."""
+    return (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
 
 
 def reason(error: Exception) -> str:

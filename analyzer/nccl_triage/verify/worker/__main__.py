@@ -25,7 +25,7 @@ def main() -> int:
     if part == "listen":
         from .reach import serve
 
-        serve(int(rest[0]), rest[1] == "1")
+        serve(int(rest[0]), rest[1] == "1", int(rest[2]) if len(rest) > 2 else 0)
         return 0
     if part == "probe":
         from .reach import probe

@@ -62,6 +62,12 @@ class Agent:
         """Tell what this host is."""
         self.say(answer="facts", facts=host.facts())
 
+    def do_gpus(self, command: dict[str, Any]) -> None:
+        """Tell which GPUs this host has, and whether they are in use."""
+        from . import gpu
+
+        self.say(answer="gpus", gpus=gpu.listed())
+
     def do_preload(self, command: dict[str, Any]) -> None:
         """Import torch, so that ranks start in no time."""
         from . import preload
@@ -90,7 +96,8 @@ class Agent:
     def do_listen(self, command: dict[str, Any]) -> None:
         """Start the listener of the reachability probe."""
         self._end_listener()
-        arguments = ["listen", str(command.get("ports", 3)), "1" if command.get("loopback") else "0"]
+        loopback = "1" if command.get("loopback") else "0"
+        arguments = ["listen", str(int(command.get("ports", 3))), loopback, str(int(command.get("also") or 0))]
         self.listener = subprocess.Popen(
             [*_own(), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_die_with_parent
         )

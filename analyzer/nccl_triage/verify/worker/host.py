@@ -20,7 +20,7 @@ ALLOWED = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_FR_")
 
 
 def interfaces() -> list[dict[str, Any]]:
-    """Return the IPv4 interfaces in the kernel's order: name, address, netmask, mtu, up, loopback, default route."""
+    """Return the IPv4 interfaces in the kernel's order: name, address, netmask, mtu, up, loopback, default, speed_mbit."""
     found = []
     default = default_interface()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -45,9 +45,26 @@ def interfaces() -> list[dict[str, Any]]:
                     "up": bool(flags & _UP and flags & _RUNNING),
                     "loopback": bool(flags & _LOOPBACK),
                     "default": name == default,
+                    "speed_mbit": speed_mbit(name),
                 }
             )
     return found
+
+
+def speed_mbit(name: str, network: Path = Path("/sys/class/net")) -> int | None:
+    """Return the rate of an interface in Mbit/s, or None where the kernel does not know it.
+
+    A veth or tun reports a constant that measures nothing: only a device, a bond, and what lies upon exactly one of them
+    (a VLAN) are believed (Documentation/ABI/testing/sysfs-class-net, "speed": EINVAL while down, -1 unknown).
+    """
+    folder = network / name
+    if (folder / "device").exists() or (folder / "bonding").exists():
+        with contextlib.suppress(OSError, ValueError):
+            speed = int((folder / "speed").read_text())
+            return speed if speed > 0 else None
+        return None
+    below = [entry.name.removeprefix("lower_") for entry in folder.glob("lower_*")]
+    return speed_mbit(below[0], network) if len(below) == 1 and below[0] != name else None
 
 
 def default_interface() -> str | None:

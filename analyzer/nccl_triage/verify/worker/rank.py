@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,8 @@ from .ops import Call, operation
 TEXT = 1500
 #: Timed iterations end early when they have taken this long, in seconds.
 TIMED = 8.0
+#: Timed iterations of each further collective.
+PART_ITERATIONS = 3
 
 
 def _set_up(spec: dict[str, Any]) -> None:
@@ -75,6 +78,24 @@ def _measure(call: Call, spec: dict[str, Any], prepared: Any, marks: Marks, faul
         if iteration >= 3 and _enough(call, time.monotonic() - begun):
             break
     return {"wrong": wrong, "seconds": [round(value, 7) for value in seconds], "median": statistics.median(seconds)}
+
+
+def _part(call: Call, message: dict[str, Any], marks: Marks) -> None:
+    """Run one further collective in the same group: once to warm up and check, then timed."""
+    own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]))
+    issue, count_wrong = operation(message["op"]).prepare(own)
+    marks.say("call", call=operation(message["op"]).calls, message=[message["dtype"], own.numel], part=True)
+    wrong, seconds = 0, []
+    for iteration in range(1 + PART_ITERATIONS):
+        call.dist.barrier()
+        _synchronize(call.torch, call.device)
+        started = time.perf_counter()
+        issue(iteration)
+        _synchronize(call.torch, call.device)
+        if iteration:
+            seconds.append(time.perf_counter() - started)
+        wrong += count_wrong(iteration)
+    marks.say("part", **message, wrong=wrong, median=statistics.median(seconds))
 
 
 def _enough(call: Call, elapsed: float) -> bool:
@@ -150,6 +171,8 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
         call.dist = dist  # the calls of the timed iterations are all alike: nothing to note
         outcome = _measure(call, spec, prepared, marks, fault)
         outcome["wrong"] += wrong
+        for part in spec.get("more", ()):
+            _part(call, part, marks)
         # Data that cannot be compared with ranks that still work: leave together.
         dist.barrier()
         marks.say("done", **outcome)

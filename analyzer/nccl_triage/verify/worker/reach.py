@@ -75,20 +75,29 @@ def _accept(server: socket.socket) -> None:
         threading.Thread(target=_answer, args=(connection,), daemon=True).start()
 
 
-def serve(ports: int, loopback: bool) -> None:
-    """Listen on ``ports`` free ports of every interface, say where, and answer until standard input ends."""
+def _listen(address: str, port: int) -> int | None:
+    """Listen on a port (0: any) and return it, or None when something else does already."""
+    server = socket.socket()
+    try:
+        server.bind((address, port))
+        server.listen(64)
+    except OSError:
+        server.close()
+        return None
+    threading.Thread(target=_accept, args=(server,), daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+def serve(ports: int, loopback: bool, also: int = 0) -> None:
+    """Listen on ``ports`` free ports of every interface, and on ``also``; say where, and answer until stdin ends."""
     found = []
     for entry in host.interfaces():
         if not entry["up"] or (entry["loopback"] and not loopback):
             continue
-        chosen = []
-        for _ in range(ports):
-            server = socket.socket()
-            server.bind((entry["address"], 0))
-            server.listen(64)
-            chosen.append(server.getsockname()[1])
-            threading.Thread(target=_accept, args=(server,), daemon=True).start()
-        found.append({"interface": entry["name"], "address": entry["address"], "ports": chosen, "mtu": entry["mtu"]})
+        chosen = [port for _ in range(ports) if (port := _listen(entry["address"], 0)) is not None]
+        extra = [also] if also and _listen(entry["address"], also) else []
+        where = {"interface": entry["name"], "address": entry["address"], "mtu": entry["mtu"]}
+        found.append({**where, "ports": chosen, "also": extra})
     print(json.dumps(found), flush=True)
     sys.stdin.read()
 

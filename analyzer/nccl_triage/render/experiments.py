@@ -1,0 +1,137 @@
+"""What the formats share of a verification: which diagnosis has one, what a run shows, paths folded by their ports."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nccl_triage.render.words import Document, Lang, confidence, pick, rank_ranges, visible, word
+
+Item = Mapping[str, Any]
+
+#: States of a path on which the words of every format agree; others are shown as they are.
+REACHABLE, POOR = "reachable", frozenset({"lossy", "delayed"})
+
+
+def verified(document: Document) -> list[Item]:
+    """Return the diagnoses that have a verification, in their order."""
+    return [entry for entry in document.get("diagnoses") or [] if entry.get("verification")]
+
+
+def detailed(entries: Sequence[Item]) -> Item | None:
+    """Return the verified diagnosis whose experiments are shown: the first for which anything ran, else the first."""
+    ran = (entry for entry in entries if entry["verification"].get("runs"))
+    return next(ran, entries[0] if entries else None)
+
+
+def needs_command(entries: Sequence[Item]) -> bool:
+    """Tell whether nothing has run although something could: a cause that no collective can show needs no rerun."""
+    outcomes = [entry["verification"].get("outcome") for entry in entries]
+    ran = any(entry["verification"].get("runs") for entry in entries)
+    return not entries or (not ran and "not-run" in outcomes)
+
+
+def moved(verification: Item, lang: Lang) -> str:
+    """Return the confidence before and after, or nothing when the experiments did not move it."""
+    before, after = verification.get("before") or {}, verification.get("after") or {}
+    if not before or not after or before == after:
+        return ""
+    return " -> ".join(_sure(item, lang) for item in (before, after))
+
+
+def _sure(item: Item, lang: Lang) -> str:
+    return f"{confidence(item.get('confidence'))} ({word(str(item.get('status')), lang)})"
+
+
+def narrowed_text(verification: Item, lang: Lang) -> str:
+    """Return what bisection has come to, as a sentence."""
+    found = verification.get("narrowed")
+    if not found:
+        return ""
+    hosts, ranks = found.get("hosts"), found.get("ranks")
+    who = ", ".join(map(str, hosts)) if hosts else f"rank {rank_ranges(ranks or [])}"
+    kind = str(found.get("kind"))
+    key = f"narrowed_{kind if kind in ('one', 'pair') else 'group'}"
+    return word(key, lang).format(who=who, n=found.get("runs") or 0)
+
+
+def message(item: Item) -> str:
+    """Return ``ALLREDUCE 65,536 x float32`` of a run or a part of one."""
+    numel = item.get("numel")
+    size = f" {numel:,} x {item.get('dtype')}" if isinstance(numel, int) else ""
+    return f"{item.get('op') or '?'}{size}"
+
+
+def where(run: Item, lang: Lang) -> str:
+    """Return ``ranks 0-3 on node-a, node-b``."""
+    hosts = [str(host) for host in run.get("hosts") or []]
+    shown = ", ".join(hosts[:4]) + (f", .. ({len(hosts)})" if len(hosts) > 4 else "")
+    return word("ranks_on", lang).format(ranks=rank_ranges(run.get("ranks") or []), hosts=shown or "?")
+
+
+def changed(run: Item, lang: Lang) -> str:
+    """Return what a run changes, or that it is a control."""
+    return pick(run, "changed", lang) or word("control", lang)
+
+
+def ended(run: Item, lang: Lang) -> str:
+    """Return how a run ended, and at which stage when it did not pass."""
+    outcome, stage = str(run.get("outcome")), run.get("stage")
+    text = word(f"run_{outcome}", lang).removeprefix("run_")
+    if outcome == "passed" or not stage:
+        return text
+    return f"{text} ({word(f'stage_{stage}', lang).removeprefix('stage_')})"
+
+
+def shows(run: Item, lang: Lang) -> str:
+    """Return what a run shows: what stands out, else what its bandwidth says, else its first error."""
+    for item in (run.get("finding"), run.get("expected")):
+        if item and pick(item, "says", lang):
+            return pick(item, "says", lang)
+    for error in run.get("errors") or []:
+        text = visible(" ".join(str(error.get("text") or "").split()), 200)
+        return f"rank {error.get('rank')}: {error.get('type') or error.get('exit_code')}: {text}"
+    return pick(run, "reason", lang) if run.get("outcome") != "passed" else ""
+
+
+def state_word(path: Item, lang: Lang) -> str:
+    """Return the state of a path as a word."""
+    return word(f"path_{path.get('state')}", lang).removeprefix("path_")
+
+
+def folded(paths: Iterable[Item]) -> list[dict[str, Any]]:
+    """Return the paths that fail or are poor, those that differ in their port alone as one, with their ``ports``."""
+    keys = ("from", "by_interface", "to", "to_interface", "address", "state", "error", "port_kind")
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for path in paths:
+        if path.get("state") == REACHABLE:
+            continue
+        group = groups.setdefault(tuple(path.get(key) for key in keys), {**path, "ports": []})
+        group["ports"].append(path.get("port"))
+    # What cannot be used at all comes before what can be used badly.
+    return sorted(groups.values(), key=lambda path: path.get("state") in POOR)
+
+
+def endpoint(path: Item) -> str:
+    """Return ``10.0.0.2:41391`` of a folded path, or the address and its ports."""
+    ports = [str(port) for port in path.get("ports") or [path.get("port")]]
+    more = f",..({len(ports)})" if len(ports) > 4 else ""
+    return f"{path.get('address')}:{','.join(ports[:4])}{more}"
+
+
+def measured(path: Item, lang: Lang) -> str:
+    """Return the error of a path, and what was measured where it is only poor."""
+    parts = [str(path["error"])] if path.get("error") else []
+    if path.get("round_trip_s"):
+        parts.append(f"{1000 * float(path['round_trip_s']):.3g} ms")
+    if path.get("sent_again"):
+        parts.append(word("sent_again", lang).format(n=path["sent_again"]))
+    return ", ".join(parts)
+
+
+def verify_command(document: Document) -> str:
+    """Return the command that puts the diagnosis to the test."""
+    paths = [str(entry.get("path")) for entry in document.get("inputs") or []]
+    named = 0 < len(paths) <= 3 and not any(path.startswith("<") or path == "None" for path in paths)
+    return f"nccl-triage verify {' '.join(map(shlex.quote, paths)) if named else 'LOG...'}"

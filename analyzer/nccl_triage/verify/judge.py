@@ -1,0 +1,158 @@
+"""From trials to a verdict: what runs of one setting come to, and which row of the decision table they select.
+
+Live sessions and results that were collected from files are judged here in the same way. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nccl_triage.engine.schema import RuleSet, Treatment
+from nccl_triage.verify import own_logs
+from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.decide import Facts, Row, State, decide
+from nccl_triage.verify.model import Finding, Run, RunResult
+from nccl_triage.verify.plan import REPEATS, Plan, Planned
+from nccl_triage.verify.reachability import Matrix
+
+#: Runs after which a control that failed once of twice counts as flaky.
+FLAKY_RUNS = 5
+Fact = Literal["shows", "clean", "none"]
+
+
+@dataclass(slots=True)
+class Trial:
+    """One run with what it shows; it fails when the run did, or when something stands out in it."""
+
+    result: RunResult
+    finding: Finding | None
+
+    @property
+    def fails(self) -> bool:
+        """Whether anything was wrong."""
+        return not self.result.passed or self.finding is not None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The verdict on one suspect with everything that it rests on."""
+
+    planned: Planned
+    row: Row
+    facts: Facts
+    controls: list[Trial] = field(default_factory=list)
+    treatments: list[tuple[Treatment, list[Trial]]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    why_not: dict[str, str] | None = None
+    narrowed: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What a session came to."""
+
+    plan: Plan
+    outcomes: list[Outcome] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    matrix: Matrix = field(default_factory=Matrix)
+    hosts: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[dict[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def trial_of(result: RunResult, names: Sequence[str], paths: Iterable[Finding], rules: RuleSet) -> Trial:
+    """Return a run with what it shows; ``paths`` are what facts and probe show for its backend and variables."""
+    return Trial(result, assess(View(result, names, tuple(paths), own_logs.read(result, rules))))
+
+
+def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Outcome:
+    """Return the outcome of a suspect before anything is concluded from its runs, or when none can be made."""
+    facts = Facts(planned.experiment.kind, ran=False, passing=planned.experiment.passing)
+    return Outcome(planned, decide(facts), facts, list(controls), why_not=planned.why_not)
+
+
+def settle(outcome: Outcome, fact: Fact, limit: float | None) -> None:
+    """Conclude from an outcome's controls and treatments: its findings, facts and row.
+
+    ``fact`` is what checks without a collective show, ``limit`` the log's time-out in seconds.
+    """
+    planned, controls = outcome.planned, outcome.controls
+    outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
+    state = state_of(controls)
+    treated: State = "none"
+    if outcome.treatments:
+        states = [state_of(trials) for _, trials in outcome.treatments]
+        treated = "passes" if "passes" in states else states[0]
+    outcome.facts = Facts(
+        kind=planned.experiment.kind,
+        ran=bool(controls) or fact != "none",
+        control=state,
+        diagnosed=state == "fails" and as_diagnosed(planned, controls),
+        treatment=treated,
+        found=any(finding.cause and not predicted(planned, finding) for finding in outcome.findings),
+        fact=fact,
+        complete=planned.complete,
+        passing=planned.experiment.passing,
+        brief=is_brief(planned, controls, limit),
+    )
+    outcome.row = decide(outcome.facts)
+
+
+def state_of(trials: Sequence[Trial]) -> State:
+    """Return what runs of one setting come to; less runs than a verdict needs prove nothing."""
+    failed = sum(trial.fails for trial in trials)
+    if len(trials) < REPEATS:
+        return "mixed" if trials else "none"
+    if failed == len(trials) or (len(trials) >= FLAKY_RUNS and failed >= len(trials) - 1):
+        return "fails"
+    return "passes" if failed == 0 else "mixed"
+
+
+def predicted(planned: Planned, finding: Finding) -> bool:
+    """Tell whether a finding is what the suspected cause predicts."""
+    wanted = planned.experiment.predicts or (planned.suspect.cause,)
+    return finding.cause in wanted or finding.kind in wanted or finding.cause == planned.suspect.cause
+
+
+def as_diagnosed(planned: Planned, controls: Iterable[Trial]) -> bool:
+    """Tell whether every failing control failed in a predicted way, and at the same ranks."""
+    findings = [trial.finding for trial in controls if trial.fails]
+    if not all(finding is not None and predicted(planned, finding) for finding in findings):
+        return False
+    return len({(finding.ranks, finding.hosts) for finding in findings if finding is not None}) == 1
+
+
+def is_brief(planned: Planned, controls: Iterable[Trial], limit: float | None) -> bool:
+    """Tell whether the collective takes less than 1 % of the log's time-out, for a cause that blames the time-out."""
+    if limit is None or not any(item.variable == "timeout" for item in planned.experiment.vary):
+        return False
+    medians = [_median(trial.result) for trial in controls if trial.result.passed]
+    return bool(medians) and all(value is not None and value < 0.01 * limit for value in medians)
+
+
+def fact_of_findings(planned: Planned, findings: Iterable[Finding], probed: bool) -> Fact:
+    """Return whether facts of the hosts, or the probe if there was one, show the predicted cause."""
+    if any(predicted(planned, finding) for finding in findings):
+        return "shows"
+    return "clean" if probed else "none"
+
+
+def fact_of_versions(trials: Iterable[Trial], control: Run) -> Fact:
+    """Return whether the ranks told different versions of torch or NCCL."""
+    told: dict[str, set[str]] = {}
+    for trial in trials:
+        for trace in trial.result.ranks.values():
+            for name in ("torch", "nccl"):
+                value = trace.details.get("imported", {}).get(name)
+                if value:
+                    told.setdefault(name, set()).add(str(value))
+    if not told or (control.backend == "nccl" and "nccl" not in told):
+        return "none"
+    return "shows" if any(len(values) > 1 for values in told.values()) else "clean"
+
+
+def _median(result: RunResult) -> float | None:
+    values = [trace.details["done"].get("median") for trace in result.ranks.values() if trace.done]
+    return max((value for value in values if value is not None), default=None)

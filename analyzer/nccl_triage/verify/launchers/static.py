@@ -1,0 +1,209 @@
+"""Runs that are settled beforehand, for ranks that somebody else starts: the control and its treatments, twice each.
+
+Nothing is learnt between two runs, so only treatments that need no knowledge of the hosts can be made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nccl_triage.engine.schema import RuleSet, Text, Treatment
+from nccl_triage.verify import plan
+from nccl_triage.verify.api import Settings
+from nccl_triage.verify.conduct import deadlines_of
+from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
+from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes, words
+from nccl_triage.verify.question import Question
+from nccl_triage.verify.reachability import Matrix
+from nccl_triage.verify.treatments import Known, make
+from nccl_triage.verify.worker.marks import STAGES
+from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS
+
+#: Treatments that can be written down before anything has run.
+STATIC = frozenset({"env", "size", "timeout", "placement", "variables", "port"})
+#: GPUs of a host, as long as nobody says otherwise.
+PER_HOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One run as it will be started: its label and the deadlines that its ranks keep themselves."""
+
+    label: str
+    run: Run
+    deadlines: Deadlines
+
+    @property
+    def per_host(self) -> int:
+        """The most ranks on one host."""
+        return max(sum(slot.place == place for slot in self.run.slots) for place in self.run.places)
+
+    @property
+    def seconds(self) -> float:
+        """The most that its ranks can take."""
+        return self.deadlines.longest()
+
+
+@dataclass(slots=True)
+class Design:
+    """The experiment of one suspect: labels of its control and of each treatment, and what is left out and why."""
+
+    planned: Planned
+    control: list[str] = field(default_factory=list)
+    treatments: list[tuple[Treatment, list[str]]] = field(default_factory=list)
+    left_out: list[Text] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Layout:
+    """Everything that is written: the plan, its runs in their order, and the experiments that they serve."""
+
+    plan: Plan
+    runs: list[Written] = field(default_factory=list)
+    designs: list[Design] = field(default_factory=list)
+
+
+def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]:
+    """Return the hosts, the ranks (None: the plan decides) and the most ranks on one host."""
+    each, world = settings.ranks_per_host, settings.wishes.world
+    ranks = world or question.world or each or 1
+    # A log often shows a part of the job: its hosts, and the ranks on each, are at least those that it names.
+    usual = each or max([PER_HOST, *(len(found) for found in question.ranks_of.values())])
+    hosts = len(settings.hosts) or max(0 if each else len(question.hosts), math.ceil(ranks / usual))
+    if world is None and each is not None:
+        world = hosts * each
+    wanted = world or question.world or max(hosts, plan.DEFAULT_WORLD if hosts == 1 else 1)
+    return hosts, world, each or math.ceil(wanted / hosts)
+
+
+def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
+    """Return the plan for hosts of which only the number is known, a GPU for each rank."""
+    hosts, world, each = shape(question, settings)
+    backend = "gloo" if settings.wishes.backend == "gloo" else "nccl"
+    named = [entry.partition("=")[0] for entry in settings.hosts]
+    places = tuple(Place(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
+    means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
+    return plan.build(question, rules.causes, means, replace(settings.wishes, backend=backend, world=world))
+
+
+def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
+    """Return the runs of a plan, each once however many suspects share it, those of the first suspect first."""
+    layout = Layout(made)
+    known: dict[str, list[str]] = {}
+
+    def labels(run: Run, planned: Planned) -> list[str]:
+        run = _realised(replace(run, faults=faults or {}))
+        key = repr(replace(run, changed=""))
+        if key not in known:
+            known[key] = [f"run-{len(layout.runs) + 1 + index:02d}" for index in range(REPEATS)]
+            limits = _patient(deadlines_of(run, planned))
+            layout.runs += [Written(label, replace(run, label=label), limits) for label in known[key]]
+        return known[key]
+
+    for planned in made.experiments:
+        design = Design(planned)
+        layout.designs.append(design)
+        if planned.control is None:
+            continue
+        design.control = labels(planned.control, planned)
+        for treatment in planned.experiment.vary:
+            run = _treated(treatment, planned, planned.control, made)
+            if run is not None:
+                design.treatments.append((treatment, labels(run, planned)))
+            elif treatment.variable not in STATIC:
+                design.left_out.append(words(treatment))
+    return layout
+
+
+def _treated(treatment: Treatment, planned: Planned, control: Run, made: Plan) -> Run | None:
+    if treatment.variable not in STATIC:
+        return None
+    known = Known(
+        names=[place.name for place in made.means.places],
+        facts=[],
+        matrix=Matrix(),
+        deadlines=planned.deadlines,
+        gpus=made.means.gpus,
+        suspect_variables=planned.suspect.variables,
+    )
+    # Which host is which is not known: inside one host stands for inside any.
+    runs = make(treatment, control, known)
+    return replace(runs[0], changed=words(treatment)["en"]) if runs else None
+
+
+def _realised(run: Run) -> Run:
+    """Return a run whose ranks meet without leaving their host when they all run on one."""
+    if run.store_address is not None or len(run.places) > 1:
+        return run
+    return replace(run, store_address="127.0.0.1")
+
+
+def _patient(limits: Deadlines) -> Deadlines:
+    """Return deadlines for ranks that no agent has warmed up: half of an import may pass between the first and the last."""
+    return replace(limits, store=limits.store + limits.start / 2)
+
+
+def spec_of(written: Written, plan_id: str) -> dict[str, Any]:
+    """Return what every rank of a run needs to know, as its file has it."""
+    run, message, limits = written.run, written.run.message, written.deadlines
+    return {
+        "label": written.label,
+        "plan": plan_id,
+        "changed": run.changed,
+        "op": message.op,
+        "numel": message.numel,
+        "dtype": message.dtype,
+        "root": message.root,
+        "pair": list(message.pair),
+        "world": run.world,
+        "backend": run.backend,
+        "device": run.device,
+        "env": run.env,
+        "per_rank_env": {str(rank): env for rank, env in run.per_rank_env.items()},
+        "iterations": run.iterations,
+        "slots": [slot.number for slot in run.slots],
+        "places": [slot.place for slot in run.slots],
+        "ranks_per_host": written.per_host,
+        "store": {"host": run.store_address or "auto", "port": run.port or 0},
+        "store_wait": limits.start,
+        "store_timeout": limits.store / 2,
+        "timeout": run.timeout if run.timeout is not None else limits.first / 2,
+        "limits": {**{stage: limits.before(stage) for stage in STAGES}, "end": limits.grace},
+        "deadline": written.seconds,
+        "faults": run.faults,
+        "eager": run.eager,
+        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+    }
+
+
+def run_of(spec: Mapping[str, Any]) -> Run:
+    """Return the run that a file describes; raises KeyError, TypeError or ValueError for what is none."""
+    slots = tuple(Slot(int(number), int(place)) for number, place in zip(spec["slots"], spec["places"], strict=True))
+    if len(slots) != int(spec["world"]):
+        raise ValueError("ranks and world differ")
+    if spec["op"] not in OPERATIONS or spec["dtype"] not in DTYPES:
+        raise ValueError("no known collective")
+    first, second = spec["pair"]
+    return Run(
+        label=str(spec["label"]),
+        slots=slots,
+        message=Message(
+            str(spec["op"]), int(spec["numel"]), str(spec["dtype"]), int(spec["root"]), (int(first), int(second))
+        ),
+        backend=str(spec["backend"]),
+        device=str(spec["device"]),
+        env=dict(spec["env"]),
+        per_rank_env={int(rank): dict(env) for rank, env in spec["per_rank_env"].items()},
+        iterations=int(spec["iterations"]),
+        timeout=float(spec["timeout"]),
+        port=int(spec["store"]["port"]) or None,
+        changed=str(spec["changed"]),
+    )
+
+
+def wishes_of(saved: Mapping[str, Any]) -> Wishes:
+    """Return the wishes that a plan was made with."""
+    return Wishes(**saved)

@@ -1,0 +1,1 @@
+"""The verifier's own proof: faulty worlds made for real, and whether the verifier finds what is wrong with them."""

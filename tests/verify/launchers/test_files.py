@@ -1,0 +1,211 @@
+"""Experiments by files, from the report to the verdict: real ranks on Gloo, started by a stand-in for srun and by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from file_runs import document, settings, srun
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import UsageError
+from nccl_triage.verify.launchers import files
+
+ROOT = Path(__file__).parents[3]
+HERE = os.uname().nodename
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "GLOO_", "SLURM_", "OMPI_", "PMI"))}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        kept.pop(name, None)
+    return {**kept, "PYTHONPATH": str(ROOT / "analyzer"), "LC_ALL": "C.UTF-8", **extra}
+
+
+def start(folder: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(folder / "run.sh"), *words],
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def triage(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nccl_triage", *map(str, words)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def records(folder: Path, label: str, rank: int) -> list[dict[str, Any]]:
+    lines = (folder / "results" / label / f"rank-{rank}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def alive(pid: int, folder: Path) -> bool:
+    """Tell whether a rank of the folder's runs still exists under this number."""
+    try:
+        return os.fsencode(folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@needs_torch
+def test_from_a_report_to_its_verdict_with_a_hostile_environment(tmp_path: Path) -> None:
+    mark = tmp_path / "touched"
+    hostile = {
+        "NCCL_NET": f"$(touch {mark})",
+        "NCCL_ALGO": f"'; touch {mark}; echo '",
+        "NCCL_PROTO": f"x\ntouch {mark}\n",
+        "NCCL_IB_HCA": f'"`touch {mark}`"',
+    }
+    report, folder = tmp_path / "report.json", tmp_path / "a folder; with $(words)"
+    report.write_text(json.dumps(document("rank-divergence", hosts=[HERE], env=hostile)))
+    said = triage("verify", report, "--launcher", "slurm", "--workdir", folder, "--backend", "gloo")
+    assert said.returncode == 0, said.stderr
+    assert "without the rank or host that stands out" in said.stdout, "what cannot be covered must be said"
+
+    ran = start(folder, PATH=srun(tmp_path / "bin"))
+    assert ran.returncode == 0, ran.stderr
+    env = next(record for record in records(folder, "run-01", 1) if record["stage"] == "env")["env"]
+    assert env["NCCL_NET"] == hostile["NCCL_NET"], "the rank gets the value as it is"
+    assert "NCCL_PROTO" not in env
+    assert not mark.exists()
+
+    judged = triage("verify", "--collect", folder, "--format", "json")
+    assert judged.returncode == 0, judged.stderr
+    verification = json.loads(judged.stdout)["diagnoses"][0]["verification"]
+    assert (verification["outcome"], verification["decided_by"]) == ("supported", "transport-works")
+    assert [run["outcome"] for run in verification["runs"]] == ["passed", "passed"]
+    assert [run["hosts"] for run in verification["runs"]] == [[HERE], [HERE]]
+
+
+@needs_torch
+def test_two_nodes_meet_through_the_folder_and_less_than_planned_refutes_nothing(
+    tmp_path: Path, rules: RuleSet
+) -> None:
+    asked = document("network-wrong-interface", hosts=[HERE, "node-b"])
+    files.write(asked, rules, settings(tmp_path / "work"), "slurm")
+    assert "--nodes=2 --ntasks=2 --ntasks-per-node=1" in (tmp_path / "work" / "run.sh").read_text()
+    ran = start(tmp_path / "work", PATH=srun(tmp_path / "bin"))
+    assert ran.returncode == 0, ran.stderr
+    _, report = files.judge(asked, rules, tmp_path / "work")
+    assert [trial.result.outcome for trial in report.trials] == ["passed", "passed"]
+    outcome = report.outcomes[0]
+    assert (outcome.row.outcome, outcome.row.id) == ("inconclusive", "passes-on-less")
+    told = " ".join(text["en"] for text in outcome.planned.differs)
+    assert "1 instead of the 2 planned" in told
+    assert "not on these hosts of the log: node-b" in told
+    assert not (tmp_path / "work" / "results" / "run-01" / "store.json").exists()
+
+
+@needs_torch
+def test_a_rank_that_is_killed_is_named(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("process-crashed", hosts=[HERE])
+    faults = {"1": {"name": "sigkill"}}
+    files.write(asked, rules, settings(tmp_path / "work", patience=0.2), "slurm", faults=faults)
+    ran = start(tmp_path / "work", PATH=srun(tmp_path / "bin"))
+    assert "exit code" not in ran.stderr, "a rank that fails must not look like a launcher that fails"
+    changed, report = files.judge(asked, rules, tmp_path / "work")
+    outcome = report.outcomes[0]
+    assert [(f.cause, f.kind, f.ranks, f.hosts) for f in outcome.findings] == [
+        ("process-crashed", "killed", (1,), (HERE,))
+    ]
+    assert (outcome.row.outcome, outcome.row.id) == ("supported", "fails-as-diagnosed")
+    verification = changed["diagnoses"][0]["verification"]
+    assert {error["exit_code"] for run in verification["runs"] for error in run["errors"]} == {-9, 3}
+    assert any(symptom["path"] == "rank-0.log" for run in verification["runs"] for symptom in run["symptoms"])
+
+
+@needs_torch
+def test_a_rank_that_hangs_is_stopped_at_its_deadline(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rank-divergence", hosts=[HERE])
+    faults = {"1": {"name": "sigstop"}}
+    work = tmp_path / "work"
+    files.write(asked, rules, settings(work, patience=0.1), "slurm", faults=faults)
+    ran = start(work, PATH=srun(tmp_path / "bin"), NCCL_TRIAGE_BUDGET="1")
+    assert "run-02 is left out: the budget of 1 s is spent" in ran.stderr
+    end = records(work, "run-01", 1)[-1]
+    assert (end["stage"], end["killed"], end["state"]) == ("exit", True, "T")
+    assert end["why"] == "deadline before 'entered': 2 s"
+    pids = [record["pid"] for rank in (0, 1) for record in records(work, "run-01", rank) if record["stage"] == "start"]
+    assert len(pids) == 2
+    assert not any(alive(pid, work) for pid in pids)
+    _, report = files.judge(asked, rules, work)
+    assert [(f.kind, f.ranks) for f in report.outcomes[0].findings] == [("stopped", (1,))]
+    assert report.outcomes[0].row.outcome == "inconclusive", "one run proves nothing"
+
+
+@needs_torch
+def test_torchrun_starts_the_ranks(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rank-divergence", hosts=[HERE])
+    text = files.write(asked, rules, settings(tmp_path / "work"), "print")
+    command = next(line.split() for line in text.splitlines() if line.endswith(" torchrun"))
+    assert command == ["bash", str(tmp_path / "work" / "run.sh"), "torchrun"]
+    ran = start(tmp_path / "work", "torchrun", NCCL_TRIAGE_BUDGET="1")
+    _, report = files.judge(asked, rules, tmp_path / "work")
+    assert [(trial.result.run.label, trial.result.outcome) for trial in report.trials] == [("run-01", "passed")], (
+        ran.stderr
+    )
+    assert sorted(report.trials[0].result.ranks) == [0, 1]
+
+
+def test_the_print_launcher_wants_to_know_by_what(tmp_path: Path, rules: RuleSet) -> None:
+    files.write(document("rank-divergence"), rules, settings(tmp_path / "work"), "print")
+    ran = start(tmp_path / "work")
+    assert ran.returncode == 2
+    assert "srun|torchrun|mpirun" in ran.stderr
+
+
+def test_ranks_of_another_number_refuse_to_start(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rank-divergence")
+    files.write(asked, rules, settings(tmp_path / "work"), "slurm")
+    script = tmp_path / "work" / "run.sh"
+    script.write_text(script.read_text().replace("--ntasks=2 --ntasks-per-node=2", "--ntasks=3 --ntasks-per-node=3"))
+    ran = start(tmp_path / "work", PATH=srun(tmp_path / "bin"))
+    assert "this run has 2 ranks, but the launcher says SLURM_PROCID=2 SLURM_NTASKS=3" in ran.stderr
+    assert "run-01: the launcher ended with exit code 2" in ran.stderr
+    with pytest.raises(UsageError, match="holds no result"):
+        files.judge(asked, rules, tmp_path / "work")
+
+
+def test_a_folder_without_a_plan_is_said_on_the_command_line(tmp_path: Path) -> None:
+    judged = triage("verify", "--collect", tmp_path)
+    assert judged.returncode == 2
+    assert "--workdir" in judged.stderr
+    assert triage("verify").returncode == 2
+
+
+def test_nothing_to_run_is_said_with_the_reason(tmp_path: Path, rules: RuleSet) -> None:
+    with pytest.raises(UsageError) as caught:
+        files.write(document("numerical-divergence"), rules, settings(tmp_path / "work"), "slurm")
+    assert "diverging model" in (caught.value.cause or "")
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_used_folder_is_left_alone_without_force(tmp_path: Path, rules: RuleSet) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        files.write(document("rank-divergence"), rules, settings(tmp_path), "slurm")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_names_of_a_log_reach_the_terminal_without_control_characters(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("network-link-fault", "rank-divergence", hosts=["evil\x1b[31m"])
+    text = files.write(asked, rules, settings(tmp_path / "work"), "slurm")
+    assert "evil?[31m" in text
+    assert "\x1b" not in text

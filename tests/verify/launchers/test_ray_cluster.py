@@ -1,0 +1,335 @@
+"""Agents on a real Ray cluster: several raylets on this machine, each of which Ray takes for a node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage.errors import UsageError
+from nccl_triage.verify import runner
+from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.launchers import ray_cluster, ray_relay
+from nccl_triage.verify.launchers.ray_cluster import RayLauncher
+from nccl_triage.verify.model import Deadlines, Message, RankTrace, Run, RunResult, Slot
+
+pytestmark = [
+    # One cluster for the whole file: with ``--dist loadgroup`` all its tests run in one worker.
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+]
+
+#: What each raylet has: room for little, and GPUs that only Ray believes in.
+NODE: dict[str, Any] = {"num_cpus": 1, "num_gpus": 2, "object_store_memory": 80 << 20}
+#: Ray notices a dead node after 3 s instead of 14.
+QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+#: Seconds for processes to be gone after they were told to.
+GONE = 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two raylets, apart from the network's, the user's and any other cluster's settings."""
+    from ray.cluster_utils import Cluster as Raylets
+
+    # Not pytest's folder: the paths of Ray's sockets below it would be too long.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.delenv("RAY_ADDRESS", raising=False)
+        environment.setenv("RAY_AUTH_MODE", "disabled")
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        environment.setenv("RAY_TMPDIR", folder)
+        environment.setenv("TMPDIR", f"{folder}/nodes")
+        for name in ("ray", "nodes"):
+            Path(folder, name).mkdir()
+        head = {**NODE, "include_dashboard": False, "_system_config": QUICK}
+        raylets = Raylets(initialize_head=True, head_node_args=head)
+        try:
+            raylets.add_node(**NODE)
+            yield raylets
+        finally:
+            raylets.shutdown()
+
+
+@pytest.fixture
+def launcher(cluster: Any, tmp_path: Path) -> Callable[..., RayLauncher]:
+    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, patience: float = 30.0) -> RayLauncher:
+        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, patience=patience)
+
+    return make
+
+
+@pytest.fixture(scope="class")
+def session(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Both nodes with torch loaded, for tests that leave them as they were."""
+    folder = tmp_path_factory.mktemp("session")
+    with Cluster(RayLauncher(cluster.address, None, 1, folder, gpus=False)) as agents:
+        agents.greet(20.0)
+        assert agents.preload(60.0) == {}
+        yield agents
+
+
+def collective(agents: Cluster, **changes: Any) -> Run:
+    slots = tuple(Slot(place, place) for place in range(len(agents.places)))
+    return Run("run", slots, Message("ALLREDUCE", 1 << 12), store_address=agents.places[0].address, **changes)
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_for(condition: Callable[[], bool], what: str, patience: float = GONE) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience} s: {what}"
+        time.sleep(0.05)
+
+
+def relays(agents: RayLauncher) -> list[int]:
+    """The processes of the actors."""
+    import ray
+
+    pids: list[int] = ray.get([link.relay.pid.remote() for link in agents._links])
+    return pids
+
+
+def family(relay: int) -> set[int]:
+    """An actor's process and all that run the worker's program, which they know under the actor's name."""
+    found = {relay} if alive(relay) else set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"/proc/{relay}/fd/".encode() in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+    return found
+
+
+def state(group: Any, actors: list[Any]) -> tuple[str, set[str]]:
+    """What Ray says of a placement group and of actors."""
+    import ray
+
+    told = ray._private.state.actors()
+    states = {told[actor._actor_id.hex()]["State"] for actor in actors}
+    return ray.util.placement_group_table()[group.id.hex()]["state"], states
+
+
+def pid_of(trace: RankTrace) -> int:
+    return int(trace.details["start"]["pid"])
+
+
+class TestOneSession:
+    """Tests that leave the agents as they were; torch is imported once."""
+
+    def test_a_healthy_collective_passes_over_two_nodes(self, session: Cluster, tmp_path: Path) -> None:
+        first, second = session.places
+        assert second.name == f"{first.name}#2"
+        assert session.facts[0]["host"] == first.name
+        result = runner.execute(session, collective(session), tmp_path, Deadlines())
+        assert (result.outcome, result.stage, result.reason) == ("passed", "end", "")
+        assert [trace.details["done"]["wrong"] for trace in result.ranks.values()] == [0, 0]
+        assert len({pid_of(trace) for trace in result.ranks.values()}) == 2
+        assert (tmp_path / "rank-1.log").exists()
+
+    @pytest.mark.parametrize(("fault", "state"), [("absent", "S"), ("sigstop", "T")])
+    def test_a_rank_that_hangs_is_declared_at_its_deadline_and_removed(
+        self, session: Cluster, tmp_path: Path, fault: str, state: str
+    ) -> None:
+        run = collective(session, faults={"1": {"name": fault}})
+        result = runner.execute(session, run, tmp_path, Deadlines(entered=2.0, first=20.0))
+        assert (result.outcome, result.stage) == ("hung", "entered")
+        assert result.reason == "deadline before 'entered': 2 s"
+        assert result.ranks[1].state == state
+        assert result.seconds < 8.0
+        assert result.cleaned_s < 2.0
+        for trace in result.ranks.values():
+            assert trace.exit_code == -signal.SIGKILL
+            assert not alive(pid_of(trace))
+        # The agents serve on.
+        assert runner.execute(session, collective(session), tmp_path / "again", Deadlines()).passed
+
+
+@pytest.fixture
+def joined(cluster: Any) -> Iterator[Any]:
+    """Ray as a driver has it that joined the cluster for its own purposes."""
+    import ray
+
+    ray.init(address=cluster.address, logging_level="CRITICAL", log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+def test_nothing_is_left_after_close(joined: Any, launcher: Callable[..., RayLauncher], tmp_path: Path) -> None:
+    ours = launcher()
+    with Cluster(ours) as agents:
+        pids, group, actors = relays(ours), ours._group, [link.relay for link in ours._links]
+        assert state(group, actors) == ("CREATED", {"ALIVE"})
+        for place in (0, 1):
+            spec = {"faults": {}, "backend": "gloo"}
+            agents.send(place, do="run", run="r", ranks=[place], spec=spec, folder=str(tmp_path / "r"), method="spawn")
+        # The actor, its agent and the rank, which is importing torch now.
+        wait_for(lambda: [len(family(pid)) for pid in pids] == [3, 3], "two ranks run")
+    # Agents and ranks are gone already; Ray ends the processes of its actors behind our back.
+    assert [member for pid in pids for member in family(pid) if member != pid] == []
+    wait_for(lambda: not any(map(alive, pids)), "the actors end")
+    wait_for(lambda: state(group, actors) == ("REMOVED", {"DEAD"}), "Ray knows")
+    assert list(Path(os.environ["TMPDIR"]).iterdir()) == []
+    # Whoever had joined before stays so.
+    assert joined.is_initialized()
+
+
+def kill_node_when_warm(cluster: Any, node: Any) -> Callable[[Run, dict[int, RankTrace]], None]:
+    killed: list[Any] = []
+
+    def watch(run: Run, traces: dict[int, RankTrace]) -> None:
+        if not killed and all("warm" in trace.times for trace in traces.values()):
+            killed.append(node)
+            cluster.remove_node(node, allow_graceful=False)
+
+    return watch
+
+
+def lost(result: RunResult, agents: Cluster) -> dict[str, str]:
+    """The hosts that a result calls lost, and why."""
+    return {
+        agents.name(trace.slot.place): trace.error["text"]
+        for trace in result.ranks.values()
+        if trace.error is not None and trace.error["type"] == "AgentLost"
+    }
+
+
+def test_a_node_that_dies_in_a_run_is_a_result_that_names_it(
+    cluster: Any, launcher: Callable[..., RayLauncher], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    node = cluster.add_node(**NODE)
+    ours = launcher()
+    try:
+        with Cluster(ours) as agents:
+            pids = relays(ours)
+            victim = next(place for place, pid in enumerate(pids) if parent(pid) == raylet(node))
+            assert agents.preload(60.0) == {}
+            run = collective(agents, iterations=1_000_000)
+            watch = kill_node_when_warm(cluster, node)
+            result = runner.execute(agents, run, tmp_path, Deadlines(grace=8.0), watch=watch)
+            assert result.outcome in ("error", "crashed")
+            assert list(lost(result, agents)) == [agents.name(victim)]
+            assert agents.name(victim) in agents.gone[victim]
+            assert list(agents.gone) == [victim]
+            wait_for(lambda: sum(told["Alive"] for told in ray.nodes()) == 2, "Ray notices")
+    finally:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+    wait_for(lambda: not any(map(family, pids)), "all processes are gone")
+    # Ray prints the death of a raylet to the driver's standard output unless it is kept from it.
+    assert capfd.readouterr() == ("", "")
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def raylet(node: Any) -> int:
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def test_a_killed_driver_leaves_nothing(cluster: Any, tmp_path: Path) -> None:
+    program = f"""
+import sys, time, ray
+from pathlib import Path
+from nccl_triage.verify.launchers.ray_cluster import RayLauncher
+launcher = RayLauncher({cluster.address!r}, None, 1, Path({str(tmp_path)!r}), False)
+launcher.open()
+print(*ray.get([link.relay.pid.remote() for link in launcher._links]), flush=True)
+time.sleep(600)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment) as driver:
+        assert driver.stdout is not None
+        pids = [int(word) for word in driver.stdout.readline().split()]
+        assert [len(family(pid)) for pid in pids] == [2, 2]
+        driver.kill()
+    wait_for(lambda: not any(map(family, pids)), "the actors and agents of the dead driver end")
+
+
+def test_too_few_nodes_are_said_at_once(launcher: Callable[..., RayLauncher]) -> None:
+    started = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        launcher(hosts=5).open()
+    assert caught.value.message == "2 nodes of the Ray cluster can take part, wanted: 5"
+    assert caught.value.cause == "2 nodes are alive, each must have a CPU"
+    assert caught.value.remedy
+    assert time.monotonic() - started < 10.0
+
+
+def test_gpus_are_reserved_and_seen_by_the_agents(launcher: Callable[..., RayLauncher]) -> None:
+    import ray
+
+    ours = launcher(ranks=2, gpus=True)
+    with Cluster(ours) as agents:
+        assert [place.slots for place in agents.places] == [2, 2]
+        for relay in relays(ours):
+            (agent,) = family(relay) - {relay}
+            assert b"CUDA_VISIBLE_DEVICES=0,1" in Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
+        # The GPUs are taken now, as by the actors of a job that hangs.
+        with pytest.raises(UsageError) as caught:
+            launcher(hosts=1, ranks=1, gpus=True, patience=0.5).open()
+        assert caught.value.message == "the Ray cluster did not reserve its nodes within 0.5 s, wanted: 1"
+        assert caught.value.cause == "0 of 4 GPUs are free"
+        # The other launcher found Ray joined and left it so.
+        agents.greet(10.0)
+    assert not ray.is_initialized()
+
+
+def test_more_gpus_than_a_node_has_are_refused(launcher: Callable[..., RayLauncher]) -> None:
+    with pytest.raises(UsageError, match="0 nodes of the Ray cluster can take part") as caught:
+        launcher(ranks=3, gpus=True).open()
+    assert caught.value.cause == "2 nodes are alive, each must have 3 GPUs"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"])
+def test_an_address_where_no_cluster_is_costs_seconds_only(tmp_path: Path, address: str) -> None:
+    ours = RayLauncher(address, None, 1, tmp_path, gpus=False)
+    started = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        ours._join()
+    ours.close()
+    assert caught.value.message == f"cannot join the Ray cluster at {address!r}"
+    assert caught.value.cause
+    assert time.monotonic() - started < 8.0
+
+
+def test_the_actor_needs_no_nccl_triage_on_its_node() -> None:
+    import ray
+
+    with ray_cluster._by_value(ray):
+        data = ray.cloudpickle.dumps(ray_relay.Relay)
+    check = (
+        "import pickle, sys; sys.modules['nccl_triage'] = None; print(pickle.load(sys.stdin.buffer).receive.__doc__)"
+    )
+    done = subprocess.run([sys.executable, "-c", check], input=data, capture_output=True, timeout=60)
+    assert b"Return the agent's lines" in done.stdout, done.stderr.decode()
+    # The test can fail: by reference it would.
+    with pytest.raises(ModuleNotFoundError):
+        unpickle_without_us(ray.cloudpickle.dumps(ray_relay.Relay))
+
+
+def unpickle_without_us(data: bytes) -> None:
+    with pytest.MonkeyPatch.context() as modules:
+        modules.setitem(sys.modules, "nccl_triage.verify.launchers.ray_relay", None)
+        pickle.loads(data)

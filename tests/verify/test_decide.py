@@ -1,0 +1,150 @@
+"""The decision table: each row by its own example, and what no combination of facts may lead to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from nccl_triage import resources
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import RuleError
+from nccl_triage.verify import decide as module
+from nccl_triage.verify.decide import Facts, Row, State, Verdict, decide, table
+from nccl_triage.verify.feedback import log_odds
+
+KINDS = ("none", "memory", "replay", "reach", "pairs", "single", "store", "versions", "environment")
+PASSING = ("refutes", "supports", "nothing")
+BOTH = (False, True)
+STATES: tuple[State, ...] = get_args(State)
+ROWS = {row.id: row for row in table()}
+
+
+def everything() -> Iterator[Facts]:
+    """Return every combination of facts."""
+    for values in itertools.product(
+        KINDS, BOTH, STATES, BOTH, STATES, BOTH, ("shows", "clean", "none"), BOTH, PASSING, BOTH
+    ):
+        yield Facts(*values)
+
+
+@pytest.fixture(scope="module")
+def decided() -> list[tuple[Facts, Row]]:
+    """Every combination with the row that it selects."""
+    return [(facts, decide(facts)) for facts in everything()]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_selected_by_its_example(name: str) -> None:
+    example = ROWS[name].example
+    assert set(example) == {entry.name for entry in fields(Facts)}
+    assert decide(Facts(**example)).id == name
+
+
+def test_the_table_is_well_formed() -> None:
+    names = {entry.name for entry in fields(Facts)}
+    domains = {
+        "kind": set(KINDS), "control": set(STATES), "treatment": set(STATES), "passing": set(PASSING),
+        "fact": {"shows", "clean", "none"},
+    }  # fmt: skip
+    assert len(ROWS) == len(table())
+    for row in table():
+        assert set(row.when) <= names
+        assert row.outcome in get_args(Verdict)
+        assert all(row.says[language] for language in ("en", "zh"))
+        for name, wanted in row.when.items():
+            values = set(wanted) if isinstance(wanted, list) else {wanted}
+            assert values <= domains.get(name, {True, False}), f"{row.id}: {name} can never be {values}"
+
+
+def test_kinds_and_what_passing_says_are_those_of_the_rules(rules: RuleSet) -> None:
+    assert {cause.experiment.kind for cause in rules.causes.values()} <= set(KINDS)
+    assert {cause.experiment.passing for cause in rules.causes.values()} <= set(PASSING)
+
+
+def test_every_row_is_reached_and_every_combination_decided(decided: list[tuple[Facts, Row]]) -> None:
+    assert {row.id for _, row in decided} == set(ROWS)
+
+
+def test_the_last_row_always_holds() -> None:
+    last = table()[-1]
+    assert last.when == {}
+    assert last.outcome == "inconclusive"
+    assert all(last.holds(facts) for facts in everything())
+
+
+def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        if row.outcome == "confirmed":
+            treated = facts.control == "fails" and facts.diagnosed and facts.treatment == "passes"
+            shown = facts.fact == "shows" and facts.kind in ("versions", "store", "environment")
+            assert facts.ran and (treated or shown), (row.id, facts)
+            assert facts.kind not in ("none", "memory")
+
+
+def test_nothing_is_confirmed_from_what_passed_or_changed(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        if facts.control in ("passes", "mixed"):
+            assert row.outcome != "confirmed", (row.id, facts)
+
+
+def test_refuted_takes_the_whole_size_and_nothing_against_it(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        if row.outcome == "refuted":
+            assert facts.ran and facts.complete, (row.id, facts)
+            assert facts.control in ("passes", "none"), (row.id, facts)
+            assert facts.fact != "shows", (row.id, facts)
+            # A cause whose file says that passing tells nothing, or speaks for it, is never refuted by passing.
+            assert facts.passing == "refutes", (row.id, facts)
+
+
+def test_less_than_the_failure_never_refutes_and_never_becomes_surer(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        if facts.complete:
+            smaller = decide(replace(facts, complete=False))
+            if smaller.outcome != row.outcome:
+                assert smaller.outcome == "inconclusive", (row.id, smaller.id, facts)
+
+
+def test_not_run_and_not_testable_say_exactly_that(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        assert (row.outcome == "not-testable") == (facts.kind in ("none", "memory"))
+        if row.outcome != "not-testable":
+            assert (row.outcome == "not-run") == (not facts.ran)
+
+
+def test_a_weight_points_where_the_outcome_does() -> None:
+    signs = {"confirmed": 1, "supported": 1, "refuted": -1}
+    for row in table():
+        sign = signs.get(row.outcome, 0)
+        if row.id == "another-cause":
+            sign = -1  # undecided, yet it did not fail as diagnosed
+        assert (log_odds(row.weight) > 0) - (log_odds(row.weight) < 0) == sign, row.id
+
+
+def test_flaky_controls_decide_nothing(decided: list[tuple[Facts, Row]]) -> None:
+    for facts, row in decided:
+        if facts.control == "mixed" and facts.ran and facts.kind not in ("none", "memory"):
+            assert row.id == "flaky", facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- id: a\n  when: {}\n",
+        "[",
+        "- id: a\n  when: {}\n  outcome: confirmed\n  weight: x\n  says: {}\n  example: {}\n",
+    ],
+)
+def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "verification"
+    folder.mkdir()
+    (folder / "decisions.yaml").write_text(text)
+    monkeypatch.setattr(resources, "rules_dir", lambda: folder.parent)
+    with pytest.raises(RuleError) as caught:
+        module.table.__wrapped__()
+    assert "decisions.yaml" in str(caught.value.where)

@@ -1,0 +1,364 @@
+"""The agent's protocol over real pipes; torch is a stand-in whose store never answers, so that ranks wait for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage.verify import bundle
+
+#: Seconds for anything to happen on a busy machine.
+SOON = 20.0
+#: What a rank imports; its first wait is the store.
+TORCH = {
+    "__init__.py": """
+import time
+__version__ = "0.0-stand-in"
+class version:
+    cuda = None
+def set_num_threads(number): pass
+def device(name): return name
+class _C: pass
+""",
+    "distributed/__init__.py": """
+import os, sys, time
+def TCPStore(*args):
+    print("waiting for the store", flush=True)
+    if os.environ.get("STAND_IN_CHILD"):
+        import subprocess
+        subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)  # grandchild " + os.environ["STAND_IN_CHILD"]])
+    time.sleep(600)
+""",
+    "distributed/distributed_c10d.py": "",
+}
+
+
+class Agent:
+    """An agent behind its pipes, with what it says as it comes."""
+
+    def __init__(self, worker: Path, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, str(worker), "agent"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "lib"), **environment},
+            start_new_session=True,
+        )
+        assert self.expect("hello")["pid"] == self.process.pid
+
+    def send(self, **command: Any) -> None:
+        self.write(json.dumps(command).encode() + b"\n")
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def expect(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Return the next answer of a kind, past others."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline:
+            line = self.process.stdout.readline()
+            assert line, f"the agent ended: {self.process.stderr.read().decode() if self.process.stderr else ''}"
+            answer: dict[str, Any] = json.loads(line)
+            if answer["answer"] == kind and fields.items() <= answer.items():
+                return answer
+        raise AssertionError(f"no answer {kind}")
+
+    def start(self, ranks: int = 2, run: str = "r", method: str = "fork", **spec: Any) -> list[int]:
+        """Start ranks that wait in the store and return their process ids."""
+        if method == "fork":
+            self.send(do="preload")
+            assert self.expect("preload")["error"] is None
+        whole = {
+            "op": "ALLREDUCE", "numel": 8, "dtype": "float32", "world": ranks, "backend": "gloo", "iterations": 1,
+            "store": {"host": "127.0.0.1", "port": 1}, "store_timeout": 1, "timeout": 1, **spec,
+        }  # fmt: skip
+        folder = str(self.folder / run)
+        self.send(do="run", run=run, ranks=list(range(ranks)), spec=whole, folder=folder, method=method)
+        found = {}
+        while len(found) < ranks:
+            mark = self.expect("mark", run=run)
+            if mark["stage"] == "start":
+                found[mark["rank"]] = mark["pid"]
+        for _ in range(ranks):
+            self.expect("mark", run=run, stage="device")
+        return [found[rank] for rank in range(ranks)]
+
+
+@pytest.fixture
+def lib(tmp_path: Path) -> Path:
+    for name, text in TORCH.items():
+        path = tmp_path / "lib" / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "lib"
+
+
+@pytest.fixture
+def agent(tmp_path: Path, lib: Path) -> Iterator[Agent]:
+    found = Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path)
+    yield found
+    end(found)
+
+
+def end(agent: Agent) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(agent.process.pid, signal.SIGKILL)
+    for pipe in (agent.process.stdin, agent.process.stdout, agent.process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    agent.process.wait()
+
+
+def runs(pid: int) -> bool:
+    """Tell whether a process runs: a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def assert_gone(pids: list[int], within: float = SOON) -> None:
+    deadline = time.monotonic() + within
+    while any(runs(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"{[pid for pid in pids if runs(pid)]} still run"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"not json", b"", b"\xff\xfe\x00", b"[1, 2]", b"null", b"17", b'"facts"', b'{"do": 5}', b"{}", b'{"do": "nothing"}',
+     b'{"do": "run"}', b'{"do": "run", "ranks": 5, "run": "r", "spec": 1}', b'{"do": "inspect"}', b'{"do": "__init__"}',
+     b'{"do": "listen", "ports": "many"}', b'{"do": "check_port", "port": "x"}', b'{"do": "check_port", "port": 99999}',
+     b'{"do": "resolve", "name": null, "x": 1}', b"[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_command_leaves_the_agent_alive(agent: Agent, line: bytes) -> None:
+    agent.write(line + b"\n")
+    agent.send(do="port")
+    assert 0 < agent.expect("port")["port"] < 65536
+
+
+@pytest.mark.parametrize("line", [b"not json", b"null", b'{"do": "nothing"}', b'{"do": "run"}'])
+def test_what_is_no_command_is_answered(agent: Agent, line: bytes) -> None:
+    agent.write(line + b"\n")
+    assert agent.expect("error")["error"]
+
+
+def test_a_command_may_come_in_pieces_and_several_at_once(agent: Agent) -> None:
+    agent.write(b'{"do": "po')
+    time.sleep(0.05)
+    agent.write(b'rt"}\n{"do": "port"}\n{"do": "res')
+    agent.expect("port")
+    agent.expect("port")
+    agent.write(b'olve", "name": "127.0.0.1"}\n')
+    assert agent.expect("resolve")["addresses"] == ["127.0.0.1"]
+
+
+def test_facts_need_no_torch(agent: Agent) -> None:
+    agent.send(do="facts")
+    facts = agent.expect("facts")["facts"]
+    assert any(entry["loopback"] for entry in facts["interfaces"])
+    assert facts["executable"] == sys.executable
+
+
+def test_only_variables_of_the_communication_leave_the_host(tmp_path: Path, lib: Path) -> None:
+    agent = Agent(
+        bundle.write(tmp_path / "worker.pyz"), tmp_path, NCCL_DEBUG="INFO", HF_TOKEN="hf_secret", AWS_KEY="x", XNCCL_A="y"
+    )
+    try:
+        agent.send(do="facts")
+        assert agent.expect("facts")["facts"]["env"] == {"NCCL_DEBUG": "INFO"}
+    finally:
+        end(agent)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_closing_the_input_kills_the_ranks(agent: Agent, method: str) -> None:
+    pids = agent.start(3, method=method)
+    assert all(runs(pid) for pid in pids)
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert agent.process.wait(SOON) == 0
+    assert_gone(pids, 2.0)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ranks_do_not_outlive_an_agent_that_is_killed(agent: Agent, method: str, number: signal.Signals) -> None:
+    pids = agent.start(2, method=method)
+    agent.process.send_signal(number)
+    assert_gone(pids, 2.0)
+
+
+def test_a_run_is_stopped_with_everything_it_started_and_no_other(agent: Agent, tmp_path: Path) -> None:
+    others = agent.start(1, run="other")
+    word = f"{tmp_path.name}-{os.getpid()}"
+    pids = agent.start(2, env={"STAND_IN_CHILD": word})
+    deadline = time.monotonic() + SOON
+    while len(children := with_argument(word)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    agent.send(do="stop", run="r")
+    assert {agent.expect("exit", run="r")["code"] for _ in pids} == {-signal.SIGKILL}
+    agent.expect("stopped", run="r")
+    assert_gone(pids + children, 2.0)
+    assert all(runs(pid) for pid in others)
+    agent.send(do="stop", run="other")
+    agent.expect("exit", run="other")
+
+
+def with_argument(word: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if f"grandchild {word}".encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def test_a_stopped_rank_is_seen_and_killed(agent: Agent) -> None:
+    one, two = agent.start(2)
+    os.kill(one, signal.SIGSTOP)
+    deadline = time.monotonic() + SOON
+    while True:
+        agent.send(do="inspect", run="r")
+        if agent.expect("state", rank=0)["state"] == "T":
+            break
+        assert time.monotonic() < deadline
+    agent.send(do="stop", run="r")
+    assert agent.expect("exit", rank=0)["code"] == -signal.SIGKILL
+    assert_gone([one, two], 2.0)
+
+
+def test_how_a_rank_ends_is_told(agent: Agent) -> None:
+    one, two = agent.start(2)
+    os.kill(two, signal.SIGSEGV)
+    assert agent.expect("exit", rank=1)["code"] == -signal.SIGSEGV
+    os.kill(one, signal.SIGTERM)
+    assert agent.expect("exit", rank=0)["code"] == -signal.SIGTERM
+
+
+def test_ranks_dump_no_core(agent: Agent) -> None:
+    """A core of torch has gigabytes, and the kernel puts it into the user's folder."""
+    (pid,) = agent.start(1)
+    limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    core = next(line for line in limits if line.startswith("Max core file size")).split()
+    assert core[4] == "0"
+
+
+def test_a_rank_holds_no_pipe_of_another_nor_of_the_agent(agent: Agent) -> None:
+    pids = agent.start(2)
+    held = []
+    for pid in (agent.process.pid, *pids):
+        links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        held.append({link for link in links if link.startswith("pipe:")})
+    assert held[1] and not held[1] & held[2]
+    told = {os.readlink(f"/proc/{agent.process.pid}/fd/{number}") for number in (0, 1, 2)}
+    assert not told & (held[1] | held[2])
+
+
+def test_each_rank_writes_to_its_own_log_which_only_the_user_reads(agent: Agent, tmp_path: Path) -> None:
+    agent.start(2)
+    for rank in range(2):
+        log = tmp_path / "r" / f"rank-{rank}.log"
+        deadline = time.monotonic() + SOON
+        while "waiting for the store" not in log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_cannot_be_written_is_the_ranks_end_not_the_agents(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    agent.send(do="run", run="r", ranks=[0, 1], spec={}, folder=str(tmp_path / "file" / "below"), method="spawn")
+    for rank in range(2):
+        answer = agent.expect("exit", rank=rank)
+        assert answer["code"] is None and "Not a directory" in answer["error"]
+    agent.send(do="port")
+    agent.expect("port")
+
+
+@pytest.mark.parametrize("env", [{"NCCL_X": 5}, {"NCCL_X": "a\x00b"}, {"NCCL=X": "a"}])
+def test_a_variable_that_cannot_be_set_is_the_ranks_end(agent: Agent, tmp_path: Path, env: dict[str, Any]) -> None:
+    before = len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir()))
+    agent.send(do="run", run="r", ranks=[0], spec={"env": env}, folder=str(tmp_path / "r"), method="spawn")
+    assert agent.expect("exit", rank=0)["error"]
+    agent.send(do="port")
+    agent.expect("port")
+    assert len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir())) == before
+
+
+def test_a_torch_that_does_not_import_is_told(tmp_path: Path, lib: Path) -> None:
+    (lib / "torch" / "__init__.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
+    agent = Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path)
+    try:
+        agent.send(do="preload")
+        assert "libcudart" in agent.expect("preload")["error"]
+        agent.send(do="run", run="r", ranks=[0], spec={"backend": "gloo"}, folder=str(tmp_path / "r"), method="fork")
+        assert agent.expect("mark", stage="error")["type"] == "ImportError"
+        assert agent.expect("exit")["code"] == 3
+    finally:
+        end(agent)
+
+
+def test_a_port_that_something_listens_on_is_taken(agent: Agent) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(1)
+        port = server.getsockname()[1]
+        agent.send(do="check_port", port=port)
+        assert agent.expect("check_port", port=port)["taken"]
+    agent.send(do="check_port", port=port)
+    assert not agent.expect("check_port", port=port)["taken"]
+
+
+def test_the_listener_ends_with_its_command_and_with_the_agent(agent: Agent) -> None:
+    agent.send(do="listen", ports=1, loopback=True)
+    first = agent.expect("listen")["where"][0]
+    socket.create_connection((first["address"], first["ports"][0]), 5).close()
+    agent.send(do="end_listen")
+    agent.expect("end_listen")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((first["address"], first["ports"][0]), 5)
+    agent.send(do="listen", ports=1, loopback=True)
+    again = agent.expect("listen")["where"][0]
+    agent.process.kill()
+    agent.process.wait()
+    deadline = time.monotonic() + SOON
+    while True:
+        try:
+            socket.create_connection((again["address"], again["ports"][0]), 5).close()
+        except ConnectionRefusedError:
+            break
+        assert time.monotonic() < deadline, "the listener outlives its agent"
+        time.sleep(0.02)
+
+
+def test_the_probe_runs_beside_the_commands(agent: Agent) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(8)  # accepts, and never answers
+        where = {"host": "a", "interface": "lo", "address": "127.0.0.1", "ports": [server.getsockname()[1]]}
+        agent.send(do="probe", targets=[where], patience=1.0)
+        agent.send(do="port")
+        agent.expect("port")
+        (result,) = agent.expect("probe")["results"]
+        assert result["state"] == "no-data"
