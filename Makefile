@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy bench docs dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs dist clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(BIN)/nccl-triage: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +57,9 @@ accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/a
 
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
 	$(BIN)/nccl-triage evaluate $(CASES)
+
+verify-faults: setup  ## Prove the verifier on faulty worlds made for real (root for namespaces; half an hour), WHAT='--only late'
+	$(BIN)/python -m corpus.verifier --write docs/verifier.md $(WHAT)
 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import options
+from nccl_triage.cli import launching, options
 
 if TYPE_CHECKING:
     from nccl_triage.engine.schema import RuleSet
@@ -66,7 +66,15 @@ def _report(path: Path) -> dict[str, Any] | None:
 @click.option(
     "--dry-run", is_flag=True, help="Show the plan: what would run, where, how long at most, how much memory."
 )
-@options.verifier_options
+@launching.launcher_options(["local", "ray", "slurm", "print"], 300.0)
+@click.option(
+    "--suspects", type=click.IntRange(1, 5), default=3, show_default=True, help="Causes that are put to the test."
+)
+@click.option(
+    "--collect",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Judge the results that --launcher slurm or print left here.",
+)
 @click.option(
     "--format",
     "chosen",
@@ -116,7 +124,7 @@ def command(
     rules = load.load(options.all_rules(rules_dirs))
     document = read_document(paths or _written(given["collect"]), rules, model_name, quiet)
     language = options.language(lang)
-    settings = options.verifier_settings(given, force)
+    settings = launching.settings(given, force)
     if dry_run:
         _show_plan(api.plan_of(document, rules, settings), chosen, language, output, force)
         return

@@ -35,7 +35,8 @@ def needs_command(entries: Sequence[Item]) -> bool:
 def moved(verification: Item, lang: Lang) -> str:
     """Return the confidence before and after, or nothing when the experiments did not move it."""
     before, after = verification.get("before") or {}, verification.get("after") or {}
-    if not before or not after or before == after:
+    numbers = [item.get("confidence") for item in (before, after)]
+    if before == after or not all(isinstance(number, (int, float)) for number in numbers):
         return ""
     return " -> ".join(_sure(item, lang) for item in (before, after))
 

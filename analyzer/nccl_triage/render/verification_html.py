@@ -67,6 +67,9 @@ class Section:
     detail: Item | None = None
     others: list[Item] = field(default_factory=list)
     found: Mapping[str, Any] = field(default_factory=dict)
+    findings: list[Item] = field(default_factory=list)
+    treatments: list[Item] = field(default_factory=list)
+    notices: list[Item] = field(default_factory=list)
     moved: Pair | None = None
     narrowed: Pair | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -108,6 +111,8 @@ def section(document: Document, some: Some) -> Section | None:
     made.others = [entry for entry in entries if entry is not detail and entry is not made.lead]
     made.moved, made.narrowed = _pair(experiments.moved, found), _pair(experiments.narrowed_text, found)
     made.differs, made.problems = _listed(found, "differs"), _listed(found, "problems")
+    made.findings, made.notices = some(found.get("findings"), "findings", 20), some(found.get("notices"), "notices", 20)
+    made.treatments = some(found.get("treatments"), "treatments", 20)
     runs = some(found.get("runs"), "runs")
     made.runs = [_run(run) for run in runs]
     made.errors = some([(str(r.get("run")), e) for r in runs for e in r.get("errors") or []], "reported")

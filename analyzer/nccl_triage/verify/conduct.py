@@ -190,9 +190,9 @@ class Session:
 
     def _assess(self, result: RunResult) -> Trial:
         env = {**result.run.env, **result.run.per_rank_env.get(0, {})}
-        return trial_of(result, self.names, self._findings(result.run.backend, env), self.rules)
+        return trial_of(result, self.names, self.findings(result.run.backend, env), self.rules)
 
-    def _findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
+    def findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
         """Return what facts and matrix show for a backend with these variables."""
         key = f"{backend} {sorted(env.items())}"
         if key not in self._paths:
@@ -294,7 +294,7 @@ class Session:
         if planned.experiment.kind == "single":
             return "shows" if self.plan.means.gpu_faults else "clean"
         realised = self._realised(control)
-        found = self._findings(control.backend, {**control.env, **realised.per_rank_env.get(0, {})})
+        found = self.findings(control.backend, {**control.env, **realised.per_rank_env.get(0, {})})
         return fact_of_findings(planned, found, bool(self.report.matrix.paths))
 
     def _crowded(self) -> Fact:

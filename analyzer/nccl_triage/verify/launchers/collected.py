@@ -6,7 +6,8 @@ The files come from other hosts and may be cut, missing or from an earlier start
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -178,66 +179,57 @@ def _outcome(planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts:
             outcome.why_not = {"en": "Its runs left no result.", "zh": "其实验没有留下结果。"}
         return outcome
     control = controls[0].result.run
-    found = [*planned.differs, *_other_than_planned(planned.control, controls[0], hosts, question)]
-    planned = replace(
-        planned,
-        control=control,
-        differs=tuple(found),
-        complete=planned.complete and len(found) == len(planned.differs),
-    )
+    planned = _as_it_ran(planned, controls[0], hosts, question, saved)
     outcome = outcome_without(planned, controls)
     for treatment, own in treatments:
         made = [trials[label] for label in own if label in trials]
         if made:
             outcome.treatments.append((treatment, made))
-    settle(outcome, _fact(planned, control, trials, hosts), question.timeout)
+    settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
     return outcome
 
 
-def _fact(planned: Planned, control: Run, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
+def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
     if planned.experiment.kind == "versions":
-        return fact_of_versions(trials.values(), control)
-    return fact_of_findings(planned, hosts.findings(control), probed=False)
+        return fact_of_versions(trials.values(), control.result.run)
+    if planned.suspect.cause == "duplicate-gpu":
+        gpus = _gpus(control)
+        return ("shows" if len(set(gpus)) < len(gpus) else "clean") if gpus else "none"
+    return fact_of_findings(planned, hosts.findings(control.result.run), probed=False)
 
 
-def _other_than_planned(wanted: Run, control: Trial, hosts: Hosts, question: Question) -> list[Text]:
-    """Return in what the ranks, once started, fell short of the plan: a pass of these proves less."""
-    run = control.result.run
-    found: list[Text] = []
-    if len(run.places) < len(wanted.places):
+def _as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question, saved: Saved) -> Planned:
+    """Return an experiment as its ranks were really placed; where they fell short of the plan, a pass says less."""
+    wanted, run = planned.control, control.result.run
+    gpus = Counter(place for place, _ in set(_gpus(control)))
+    means = replace(saved.means, gpus=min(gpus.values())) if gpus else saved.means
+    names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
+    planned = static.compared(replace(planned, control=run), question, means, names)
+    short: list[Text] = []
+    if wanted is not None and len(run.places) < len(wanted.places):
         one, two = len(run.places), len(wanted.places)
-        found.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
-    absent = [name for name in question.hosts if not any(_is(question, name, hosts.facts[p]) for p in run.places)]
-    if absent:
-        shown = ", ".join(absent[:4])
-        found.append({"en": f"not on these hosts of the log: {shown}", "zh": f"未在日志中的这些主机上运行：{shown}"})
-    if _shared(control):
-        found.append({"en": "several ranks shared a GPU", "zh": "多个 rank 共用一块 GPU"})
+        short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
+    if planned.experiment.kind == "single":
+        short.append({"en": "the health of the GPUs was not read", "zh": "未读取 GPU 的健康状态"})
     if run.backend == "gloo" and _elsewhere(run, hosts):
-        found.append(
-            {
-                "en": "Gloo did not take the interface that NCCL would take",
-                "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同",
-            }
-        )
-    return found
+        text = "Gloo did not take the interface that NCCL would take"
+        short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
+    return replace(planned, differs=(*planned.differs, *short), complete=planned.complete and not short)
 
 
-def _is(question: Question, name: str, facts: Mapping[str, Any]) -> bool:
-    """Tell whether a host is the one that the log calls so, by its name or by an address."""
-    own = {str(entry["address"]) for entry in facts["interfaces"]}
-    return name.split(".")[0] == str(facts["host"]).split(".")[0] or bool(
-        own & {name, *question.addresses.get(name, ())}
-    )
+def _known_as(question: Question, facts: Mapping[str, Any]) -> str:
+    """Return what the log calls a host: by one of its addresses, else by its own name."""
+    own = {str(entry["address"]) for entry in facts["interfaces"] if not entry["loopback"]}
+    return next((host for host in question.hosts if own & {host, *question.addresses.get(host, ())}), facts["host"])
 
 
-def _shared(control: Trial) -> bool:
-    buses: Sequence[tuple[int, str]] = [
+def _gpus(control: Trial) -> list[tuple[int, str]]:
+    """Return host and bus number of each rank's GPU, as far as they are told."""
+    return [
         (trace.slot.place, str(trace.details["device"]["bus"]))
         for trace in control.result.ranks.values()
         if trace.details.get("device", {}).get("bus")
     ]
-    return len(set(buses)) < len(buses)
 
 
 def _elsewhere(run: Run, hosts: Hosts) -> bool:

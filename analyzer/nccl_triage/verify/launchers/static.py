@@ -14,6 +14,7 @@ from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.conduct import deadlines_of
+from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
 from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes, words
 from nccl_triage.verify.question import Question
@@ -86,7 +87,18 @@ def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     named = [entry.partition("=")[0] for entry in settings.hosts]
     places = tuple(Place(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
     means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
-    return plan.build(question, rules.causes, means, replace(settings.wishes, backend=backend, world=world))
+    made = plan.build(question, rules.causes, means, replace(settings.wishes, backend=backend, world=world))
+    return replace(made, experiments=tuple(compared(entry, question, means, ()) for entry in made.experiments))
+
+
+def compared(planned: Planned, question: Question, means: Means, names: tuple[str, ...]) -> Planned:
+    """Return an experiment with what tells its control from the failure, on the hosts of these names if any are known."""
+    run = planned.control
+    if run is None:
+        return planned
+    _, wanted = plan.message_of(question, planned.experiment, means, run.world, run.backend)
+    found, complete = differences(Comparison(question, planned.experiment, run, wanted, means.gpus, names))
+    return replace(planned, differs=found, complete=complete)
 
 
 def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:

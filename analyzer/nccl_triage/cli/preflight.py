@@ -1,0 +1,65 @@
+"""``nccl-triage preflight``: check hosts, paths and collectives before a job starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccl_triage import errors
+from nccl_triage.cli import launching, options
+
+#: Seconds that the whole takes at most unless the user says otherwise.
+BUDGET = 120.0
+
+
+@click.command(
+    "preflight",
+    epilog="\b\nExample (in a launch script):\n  nccl-triage preflight --host gpu-a --host gpu-b --ranks-per-host 8 || exit 1",
+)
+@launching.launcher_options(["local", "ray"], BUDGET)
+@click.option("--format", "chosen", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@options.language_option
+@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
+@options.debug_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    chosen: str,
+    output: Path | None,
+    force: bool,
+    lang: str,
+    quiet: bool,
+    debug: bool,
+    **given: Any,
+) -> None:
+    """Check, before a job starts, that hosts are alike, reach each other, and run every collective right and fast enough.
+
+    Exit code 0: ready; 1: something failed (the output says what); 2: the check itself could not run.
+    """
+    options.refuse_existing((output,), force)
+    from nccl_triage.engine import load
+    from nccl_triage.verify import preflight
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(f"nccl-triage: {text}", err=True)
+
+    document = preflight.preflight(launching.settings(given, force), load.load(()), say=say)
+    if chosen == "json":
+        import orjson
+
+        data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    else:
+        data = preflight.text(document, options.language(lang) == "zh").encode()
+    if output is not None:
+        options.write_file(output, data, force)
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    ctx.exit(errors.EXIT_OK if document["verdict"] == "ready" else errors.EXIT_CAUSE_FOUND)

@@ -1,0 +1,238 @@
+"""Before a job starts: whether hosts are alike, reach each other, and run every collective right and fast enough.
+
+The same agents, probes, runs and checks as a verification, without a diagnosis to put to the test.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nccl_triage._version import __version__
+from nccl_triage.engine.schema import Experiment, RuleSet, Text
+from nccl_triage.verify import api, record, session
+from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.conduct import Session
+from nccl_triage.verify.judge import Trial
+from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Run
+from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
+from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.reachability import BROKEN
+from nccl_triage.verify.worker.ops import OPERATIONS
+
+#: Elements of the small and the middle message of every operation, and of the one that is timed (bytes: 4 and 2 each).
+SMALL, MIDDLE, LARGE_CPU, LARGE_GPU = 1 << 10, 1 << 18, 1 << 20, 1 << 26
+#: /dev/shm below this and fewer open files than this make trouble sooner or later (NCCL's and PyTorch's own advice).
+SHM_BYTES, OPEN_FILES = 1 << 30, 65536
+#: Facts that must be the same on all hosts.
+ALIKE = ("torch", "nccl", "driver", "python")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: ok, failed, warning or skipped, with what was seen."""
+
+    id: str
+    state: str
+    says: Text
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the check as the document has it."""
+        return {"id": self.id, "state": self.state, "says": self.says["en"], "says_zh": self.says["zh"]}
+
+
+def _check(name: str, state: str, en: str, zh: str) -> Check:
+    return Check(name, state, {"en": en, "zh": zh})
+
+
+def gpu_checks(means: Means, backend: str) -> Iterator[Check]:
+    """Tell whether the driver reports faults, and whether there are idle GPUs."""
+    for fault in means.gpu_faults:
+        yield _check("gpu-health", "failed", fault, fault)
+    if backend == "nccl" and not means.gpus:
+        yield _check("gpus", "failed", means.no_gpu["en"], means.no_gpu["zh"])
+    elif means.gpus:
+        yield _check("gpus", "ok", f"{means.gpus} idle x {means.gpu_name}", f"{means.gpus} 块空闲 {means.gpu_name}")
+    else:
+        yield _check("gpus", "skipped", means.no_gpu["en"], means.no_gpu["zh"])
+
+
+def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterator[Check]:
+    """Compare the hosts' versions and look at limits that are too small."""
+    for name in ALIKE:
+        seen = {host: entry.get(name) for host, entry in zip(names, facts, strict=True)}
+        values = set(seen.values())
+        if len(values) > 1:
+            listed = ", ".join(f"{host} {value}" for host, value in seen.items())
+            yield _check(f"same-{name}", "failed", f"{name} differs: {listed}", f"{name} 不一致：{listed}")
+        elif None not in values:
+            yield _check(f"same-{name}", "ok", f"{name} {values.pop()} everywhere", f"各主机 {name} 一致")
+    for host, entry in zip(names, facts, strict=True):
+        shm, files = (entry.get("shm") or {}).get("size"), (entry.get("limits") or {}).get("nofile", -1)
+        if shm is not None and shm < SHM_BYTES:
+            yield _check(
+                "shm", "warning", f"{host}: /dev/shm has {shm >> 20} MiB", f"{host}：/dev/shm 只有 {shm >> 20} MiB"
+            )
+        if 0 <= files < OPEN_FILES:
+            yield _check("nofile", "warning", f"{host}: {files} open files at most", f"{host}：最多打开 {files} 个文件")
+
+
+def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator[Check]:
+    """Tell what facts and probe show of the interfaces and paths that the backend would take."""
+    if len(made.names) < 2:
+        yield _check("reachability", "skipped", "one host: no path to probe", "只有一台主机，无需探测")
+        return
+    found = made.findings(backend, env)
+    for finding in found:
+        yield Check(f"path {finding.kind}", "failed", dict(finding.says))
+    others = sorted({(p.target, p.interface) for p in made.report.matrix.paths if p.state in BROKEN})
+    if others and not found:
+        listed = ", ".join(f"{interface} of {host}" for host, interface in others[:6])
+        yield _check(
+            "other-interfaces",
+            "warning",
+            f"not reached from everywhere: {listed}; NCCL may take them unless NCCL_SOCKET_IFNAME names others",
+            f"并非各处都能访问：{listed}；除非 NCCL_SOCKET_IFNAME 另行指定，NCCL 可能会使用它们",
+        )
+    if not found:
+        count = sum(path.usable for path in made.report.matrix.paths)
+        yield _check(
+            "reachability",
+            "ok",
+            f"{count} paths between {len(made.names)} hosts",
+            f"{len(made.names)} 台主机之间 {count} 条通路正常",
+        )
+
+
+def collectives(backend: str, world: int) -> Run:
+    """Return the run with every operation at two sizes, and a large all-reduce whose time counts."""
+    large = LARGE_GPU if backend == "nccl" else LARGE_CPU
+    more = tuple(
+        Message(name, numel, dtype)
+        for name, row in OPERATIONS.items()
+        if name != "INIT" and (world > 1 or not row.pair)
+        for numel in (SMALL, MIDDLE)
+        for dtype in ("float32", "bfloat16")
+    )
+    return Run(
+        label="preflight",
+        slots=(),
+        message=Message("ALLREDUCE", large, "bfloat16" if backend == "nccl" else "float32"),
+        backend=backend,
+        device="cuda" if backend == "nccl" else "cpu",
+        more=more,
+    )
+
+
+def collective_checks(trial: Trial | None, run: Run, written: dict[str, Any] | None) -> Iterator[Check]:
+    """Tell which operations gave right results, who stands out, and whether the bandwidth is in its band."""
+    if trial is None or written is None:
+        yield _check("collectives", "skipped", "the time was over", "时间已用完")
+        return
+    result = trial.result
+    parts = [trace.parts for trace in result.ranks.values()]
+    done = min((len(found) for found in parts), default=0)
+    wrong = sorted({part["op"] for found in parts for part in found if part["wrong"]})
+    if wrong:
+        yield _check("results", "failed", f"wrong results: {', '.join(wrong)}", f"结果错误：{', '.join(wrong)}")
+    if result.passed and trial.finding is None:
+        total = 1 + len(run.more)
+        yield _check(
+            "collectives",
+            "ok",
+            f"{total} collectives on {run.world} ranks, all right",
+            f"{run.world} 个 rank 上 {total} 次集合操作全部正确",
+        )
+    else:
+        step = run.more[done].op if result.stage == "done" and done < len(run.more) else run.message.op
+        says = (
+            trial.finding.says
+            if trial.finding
+            else {"en": f"{result.outcome} at {result.stage}", "zh": f"{result.outcome}（{result.stage}）"}
+        )
+        yield _check("collectives", "failed", f"{step}: {says['en']}", f"{step}：{says['zh']}")
+    expected = written.get("expected") or {}
+    if expected.get("state") == "below":
+        yield _check("bandwidth", "warning", expected["says"], expected["says_zh"])
+    elif written.get("bandwidth"):
+        rate = written["bandwidth"]["busbw"]
+        note = expected.get("says") or ""
+        yield _check(
+            "bandwidth",
+            "ok",
+            f"{rate:.3g} GB/s bus bandwidth. {note}".strip(),
+            f"总线带宽 {rate:.3g} GB/s。{expected.get('says_zh') or ''}",
+        )
+
+
+def preflight(
+    settings: api.Settings,
+    rules: RuleSet,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    faults: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Carry out all checks and return the document; raises UsageError when hosts cannot be reached."""
+    started = time.monotonic()
+    means = api.means_of(settings)
+    experiment = Experiment(kind="replay")
+    backend = settings.wishes.backend if settings.wishes.backend != "auto" else ("nccl" if means.gpus else "gloo")
+    made = Plan(Question(()), means, settings.wishes, ())
+    checks = list(gpu_checks(means, backend))
+    with (
+        session.lock(wait=settings.wait),
+        session.workspace(settings.workdir, force=settings.force) as folder,
+        api.launcher_of(settings, made, folder) as launcher,
+        Cluster(launcher) as cluster,
+    ):
+        made = replace(made, means=replace(means, places=tuple(cluster.places)))
+        live = Session(cluster, made, rules, folder, say=say, faults=faults)
+        live.prepare(backend, len(cluster.places) > 1)
+        checks += host_checks(live.names, cluster.facts)
+        checks += [Check("torch", "failed", dict(problem)) for problem in live.report.problems]
+        runs = []
+        if not live.report.problems:
+            run, trial = _collectives(live, made, experiment, backend)
+            checks += network_checks(live, backend, run.env)
+            runs = [record.run_record(trial, live.names, cluster.facts, "")] if trial is not None else []
+            checks += collective_checks(trial, run, runs[0] if runs else None)
+        paths = [path.to_dict() for path in live.report.matrix.paths if path.state != "reachable"]
+        hosts = [{"name": name, **facts} for name, facts in zip(live.names, cluster.facts, strict=True)]
+    return {
+        "schema_version": 1,
+        "tool": {"name": "nccl-triage", "version": __version__},
+        "verdict": "not-ready" if any(check.state == "failed" for check in checks) else "ready",
+        "checks": [check.to_dict() for check in checks],
+        "runs": runs,
+        "reachability": paths,
+        "hosts": hosts,
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str) -> tuple[Run, Trial | None]:
+    slots = slots_of(made.question, experiment, made.means, made.wishes, backend)
+    run = replace(collectives(backend, len(slots)), slots=slots, env=session.allowed_env(dict(_own_variables())))
+    limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.wishes.patience)
+    planned = Planned(Suspect("", "possible", 0.0), experiment, run, None, deadlines=limits)
+    return run, live.trial(run, 0, planned)
+
+
+def _own_variables() -> Iterator[tuple[str, str]]:
+    """Yield the variables of this process that a job started from here would have."""
+    for name, value in os.environ.items():
+        if name.startswith(("NCCL_", "GLOO_")):
+            yield name, value
+
+
+def text(document: dict[str, Any], chinese: bool) -> str:
+    """Return the document for a terminal, one line a check."""
+    marks = {"ok": "ok", "failed": "FAILED", "warning": "warning", "skipped": "skipped"}
+    head = {"ready": ("ready", "就绪"), "not-ready": ("not ready", "未就绪")}[document["verdict"]]
+    lines = [f"preflight: {head[1] if chinese else head[0]} ({document['seconds']:.1f} s)"]
+    for check in document["checks"]:
+        lines.append(f"  {marks[check['state']]}: {check['id']}: {check['says_zh' if chinese else 'says']}")
+    return "\n".join(lines) + "\n"
