@@ -423,7 +423,7 @@ def large(ranks: int = 512) -> Doc:
 
 def hostile() -> Doc:
     """The same text, meant to do harm, wherever a log's text can reach."""
-    doc = copy.deepcopy(diagnosed())
+    doc = copy.deepcopy(verified())
     nasty: Any = HOSTILE
 
     def spoil(value: Any, key: str = "") -> Any:
@@ -455,6 +455,20 @@ def chinese() -> Doc:
     return doc
 
 
+def verified() -> Doc:
+    """A diagnosis that experiments have confirmed."""
+    from .verified import verified as made  # it builds upon this module
+
+    return made()
+
+
+def not_run() -> Doc:
+    """A diagnosis that could not be put to the test."""
+    from .verified import not_run as made
+
+    return made()
+
+
 ALL = {
     "diagnosed": diagnosed,
     "unknown": unknown,
@@ -462,4 +476,6 @@ ALL = {
     "large": large,
     "hostile": hostile,
     "chinese": chinese,
+    "verified": verified,
+    "not-run": not_run,
 }

@@ -10,7 +10,7 @@ import pytest
 from nccl_triage import resources
 from nccl_triage.render import json_output
 
-from .documents import ALL, diagnosed
+from .documents import ALL, diagnosed, verified
 
 SCHEMA = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -48,6 +48,39 @@ def test_the_schema_refuses_what_breaks_the_contract(spoil):
     doc = diagnosed()
     spoil(doc)
     assert list(VALIDATOR.iter_errors(doc))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda v: v.update(outcome="proved"),
+        lambda v: v.pop("reason_zh"),
+        lambda v: v["after"].update(confidence=1.2),
+        lambda v: v["runs"][0].update(outcome="slow"),
+        lambda v: v["runs"][0].pop("seconds"),
+        lambda v: v["runs"][0]["errors"][0].update(rank="2"),
+        lambda v: v["runs"][2]["bandwidth"].pop("busbw"),
+        lambda v: v["runs"][2]["expected"].update(state="fine"),
+        lambda v: v["reachability"][0].update(state="odd"),
+        lambda v: v["hosts"][0]["interfaces"][0].update(speed_mbit="fast"),
+        lambda v: v["findings"][0].update(ranks=["2"]),
+        lambda v: v["narrowed"].update(kind="three"),
+        lambda v: v["treatments"][0].update(passed="yes"),
+        lambda v: v["notices"][0].pop("candidates"),
+    ],
+)
+def test_the_schema_refuses_a_verification_that_breaks_the_contract(spoil):
+    doc = verified()
+    spoil(doc["diagnoses"][0]["verification"])
+    assert list(VALIDATOR.iter_errors(doc))
+
+
+@pytest.mark.parametrize("key", ["expected", "parts", "changed_zh"])
+def test_runs_of_a_document_may_lack_what_was_added_since(key):
+    doc = verified()
+    for run in doc["diagnoses"][0]["verification"]["runs"]:
+        del run[key]
+    VALIDATOR.validate(doc)
 
 
 def test_json_has_sorted_keys_and_ends_with_a_newline():

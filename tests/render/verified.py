@@ -62,6 +62,8 @@ def failing(number: int, **more: Any) -> Doc:
                 "exit_code": 3,
                 "type": "DistBackendError",
                 "text": "NCCL error: unhandled system error\nsocketStartConnect: Connect to 172.17.0.1<40153> failed",
+                "last_call": "all_reduce",
+                "flight": {"profiling_name": "nccl:all_reduce", "state": "scheduled"},
             }
             for rank in (2, 3)
         ],
@@ -121,17 +123,13 @@ def reachability() -> list[Doc]:
             if one == two:
                 continue
             for port in (40153, 52655, 52805):
-                found.append(
-                    path(one, two, "docker0", "172.17.0.1", port, "refused", error="ECONNREFUSED", answered=0)
-                )
+                found.append(path(one, two, "docker0", "172.17.0.1", port, "refused", error="ECONNREFUSED", answered=0))
                 if "node-c" in (one, two):
                     state = {"error": "TimeoutError"} if port == 40153 else {}
                     word = "silent" if port == 40153 else "reachable"
                     found.append(path(one, two, "eth0", f"10.0.0.{k + 1}", port, word, **state))
                 elif one == "node-b":
-                    found.append(
-                        path(one, two, "eth0", "10.0.0.1", port, "delayed", round_trip_s=0.0612, sent_again=0)
-                    )
+                    found.append(path(one, two, "eth0", "10.0.0.1", port, "delayed", round_trip_s=0.0612, sent_again=0))
                 else:
                     found.append(path(one, two, "eth0", "10.0.0.2", port, "reachable", round_trip_s=6e-05))
     return found
@@ -221,10 +219,8 @@ def verification() -> Doc:
 def without_runs(outcome: str, reason: str, reason_zh: str) -> Doc:
     """Return the verification of a cause for which nothing ran."""
     same = {"status": "possible", "confidence": 0.03}
-    empty: Doc = {
-        key: []
-        for key in "differs differs_zh findings treatments runs notices reachability hosts problems problems_zh".split()
-    }
+    lists = ("differs", "differs_zh", "findings", "treatments", "runs", "notices", "reachability", "hosts", "problems")
+    empty: Doc = {key: [] for key in (*lists, "problems_zh")}
     return {
         **empty,
         "outcome": outcome,

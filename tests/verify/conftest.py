@@ -30,9 +30,7 @@ class Gloo:
     folder: Path
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def run(
-        self, world: int = 3, message: Message = SMALL, deadlines: Deadlines = QUICK, **changes: Any
-    ) -> RunResult:
+    def run(self, world: int = 3, message: Message = SMALL, deadlines: Deadlines = QUICK, **changes: Any) -> RunResult:
         """Carry out one run with its own label and folder; ``changes`` are fields of Run."""
         label = f"test-{next(self.numbers)}"
         run = Run(label, tuple(Slot(rank, 0) for rank in range(world)), message, iterations=3)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import options
+from nccl_triage.cli import automatic, options
 
 if TYPE_CHECKING:
     from nccl_triage.diagnosis.verdict import Diagnosis
@@ -57,6 +57,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 @options.rules_options
 @options.model_option
 @options.language_option
+@automatic.options
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Files scanned at once.")
 @click.option("--exit-code", "want_code", is_flag=True, help="Exit 0 healthy, 1 cause found, 3 cause unknown.")
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
@@ -73,6 +74,8 @@ def command(
     rules_dirs: tuple[Path, ...],
     model_name: str | None,
     lang: str,
+    mode: str,
+    budget: float,
     jobs: int,
     want_code: bool,
     quiet: bool,
@@ -82,6 +85,7 @@ def command(
     """Name the root cause of a failed or hanging job from its logs.
 
     PATHS are files, folders, globs, or - for standard input; compressed logs (gz, xz, zst) are read as they are.
+    Exit code 4: experiments before a report contradict the diagnosis.
     """
     if not paths:
         if sys.stdin.isatty():
@@ -89,6 +93,10 @@ def command(
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
     options.refuse_existing((report, output), force)
+    kind = _format(chosen, output)
+    reports = report is not None or kind == "html"
+    automatic.refuse_without_report(mode, reports)
+    folders = options.all_rules(rules_dirs)
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
     from nccl_triage.render import render
@@ -96,15 +104,19 @@ def command(
     with Progress(quiet) as progress:
         diagnosis = diagnose(
             paths,
-            rules_dirs=options.all_rules(rules_dirs),
+            rules_dirs=folders,
             jobs=jobs,
             stdin=_stdin(paths),
             progress=progress.bytes,
             model=options.chosen_model(model_name),
         )
     document = diagnosis.to_dict()
+    first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
+    if reports:
+        document = automatic.verified(
+            document, folders, mode, budget, lambda text: _say(quiet, f"nccl-triage: {text}"), debug
+        )
     language = options.language(lang)
-    kind = _format(chosen, output)
     if output is None:
         color = kind == "text" and options.use_color()
         width = options.width_of() if kind == "text" else None
@@ -119,8 +131,9 @@ def command(
     if report is not None:
         page = render(document, "html", lang=language, color=False, width=None, verbose=verbose)
         options.write_file(report, page, force)
-        _say(quiet, f"nccl-triage: report written to {report} (not verified on hardware)")
-    ctx.exit(exit_code(diagnosis, want_code))
+        _say(quiet, f"nccl-triage: report written to {report} ({automatic.told(document)})")
+    refuted = automatic.contradicted(document, first)
+    ctx.exit(errors.EXIT_CONTRADICTED if refuted else exit_code(diagnosis, want_code))
 
 
 def _say(quiet: bool, text: str) -> None:

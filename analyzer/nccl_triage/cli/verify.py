@@ -119,14 +119,14 @@ def command(
     """
     options.refuse_existing((report, output), force)
     from nccl_triage.engine import load
-    from nccl_triage.verify import api
+    from nccl_triage.verify import planning
 
     rules = load.load(options.all_rules(rules_dirs))
     document = read_document(paths or _written(given["collect"]), rules, model_name, quiet)
     language = options.language(lang)
     settings = launching.settings(given, force)
     if dry_run:
-        _show_plan(api.plan_of(document, rules, settings), chosen, language, output, force)
+        _show_plan(planning.plan_of(document, rules, settings), chosen, language, output, force)
         return
     if given["launcher"] in ("slurm", "print") and given["collect"] is None:
         _write_commands(document, rules, settings, given, force)
@@ -136,6 +136,8 @@ def command(
 
         changed, _ = files.judge(document, rules, given["collect"])
     else:
+        from nccl_triage.verify import api
+
         changed, _ = api.verify(document, rules, settings, say=_progress(quiet))
     _write(changed, chosen, language, output, report, force, verbose, quiet)
     from nccl_triage.verify.feedback import contradicted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_triage.render.charts import WIDTH, shape
-from nccl_triage.render.experiments import changed, message
+from nccl_triage.render.experiments import changed, figure, message
 from nccl_triage.render.words import Lang, Pair, cut, visible
 
 #: State of a measurement -> shape and tone; a state of a newer document counts as one without expectation.
@@ -62,20 +62,12 @@ def measurements(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def figure(value: object) -> str:
-    """Return a bandwidth with three digits that mean something, never in powers of ten."""
-    if not isinstance(value, (int, float)):
-        return ""
-    digits = 0 if abs(value) >= 100 else 2 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:,.{min(max(digits, 0), 5)}f}"
-
-
 def _ticks(most: float) -> list[float]:
     """Return about five round values from 0 to the first one that is not below ``most``."""
     raw = (most or 1.0) / 5
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
-    return [step * index for index in range(math.ceil(round(most / step, 6)) + 1)] or [0.0, step]
+    return [round(step * index, 10) for index in range(max(1, math.ceil(round(most / step, 6))) + 1)]
 
 
 def _label(row: Mapping[str, Any], lang: Lang) -> str:
@@ -116,4 +108,6 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> Chart | None:
         )
     present = {row["state"] for row in rows}
     states = [state for state in STATES if state in present]
-    return Chart(_TOP + _ROW * len(rows) + 8, bars, [(x(v), f"{v:g}") for v in ticks], states)
+    return Chart(
+        _TOP + _ROW * len(rows) + 8, bars, [(x(v), f"{v:,.6f}".rstrip("0").rstrip(".")) for v in ticks], states
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,11 @@ Item = Mapping[str, Any]
 
 #: States of a path on which the words of every format agree; others are shown as they are.
 REACHABLE, POOR = "reachable", frozenset({"lossy", "delayed"})
+#: States of a bandwidth that had an expectation.
+JUDGED = frozenset({"in-band", "below", "above"})
+
+#: Kinds of experiments that no collective stands for.
+UNTESTABLE = ("none", "memory")
 
 
 def verified(document: Document) -> list[Item]:
@@ -25,11 +31,18 @@ def detailed(entries: Sequence[Item]) -> Item | None:
     return next(ran, entries[0] if entries else None)
 
 
-def needs_command(entries: Sequence[Item]) -> bool:
-    """Tell whether nothing has run although something could: a cause that no collective can show needs no rerun."""
-    outcomes = [entry["verification"].get("outcome") for entry in entries]
+def testable(document: Document) -> bool:
+    """Tell whether experiments could say anything about one of the causes."""
+    kinds = [(entry.get("experiment") or {}).get("kind") for entry in document.get("diagnoses") or []]
+    return any(kind not in UNTESTABLE for kind in kinds)
+
+
+def needs_command(document: Document) -> bool:
+    """Tell whether nothing has run although something could."""
+    entries = verified(document)
     ran = any(entry["verification"].get("runs") for entry in entries)
-    return not entries or (not ran and "not-run" in outcomes)
+    asked = any(entry["verification"].get("outcome") == "not-run" for entry in entries)
+    return asked and not ran if entries else testable(document)
 
 
 def moved(verification: Item, lang: Lang) -> str:
@@ -57,11 +70,32 @@ def narrowed_text(verification: Item, lang: Lang) -> str:
     return word(key, lang).format(who=who, n=found.get("runs") or 0)
 
 
+def size_text(count: float) -> str:
+    """Return bytes for people."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def figure(value: object) -> str:
+    """Return a bandwidth with three digits that mean something, never in powers of ten."""
+    if not isinstance(value, (int, float)):
+        return ""
+    digits = 0 if abs(value) >= 100 else 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(digits, 0), 5)}f}"
+
+
 def message(item: Item) -> str:
-    """Return ``ALLREDUCE 65,536 x float32`` of a run or a part of one."""
-    numel = item.get("numel")
-    size = f" {numel:,} x {item.get('dtype')}" if isinstance(numel, int) else ""
-    return f"{item.get('op') or '?'}{size}"
+    """Return ``ALLREDUCE 65,536 x float32, bfloat16`` of a run with a second pass, or of a part of one."""
+    op, numel = item.get("op") or "?", item.get("numel")
+    if not isinstance(numel, int):
+        return str(op)
+    parts = item.get("parts") or []
+    same = [part for part in parts if (part.get("op"), part.get("numel")) == (op, numel)]
+    dtypes = dict.fromkeys(str(part.get("dtype")) for part in (item, *same))
+    others = f" (+{len(parts) - len(same)})" if len(parts) > len(same) else ""
+    return f"{op} {numel:,} x {', '.join(dtypes)}{others}"
 
 
 def where(run: Item, lang: Lang) -> str:
@@ -86,8 +120,9 @@ def ended(run: Item, lang: Lang) -> str:
 
 
 def shows(run: Item, lang: Lang) -> str:
-    """Return what a run shows: what stands out, else what its bandwidth says, else its first error."""
-    for item in (run.get("finding"), run.get("expected")):
+    """Return what a run shows: what stands out, else what a bandwidth that can be judged says, else its first error."""
+    expected = run.get("expected") or {}
+    for item in (run.get("finding"), expected if expected.get("state") in JUDGED else None):
         if item and pick(item, "says", lang):
             return pick(item, "says", lang)
     for error in run.get("errors") or []:

@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nccl_triage.render import experiments
 from nccl_triage.render.words import (
     Document,
     Lang,
     confidence,
     consequence_phrase,
     culprit_name,
+    listed,
     pick,
     place,
     rank_ranges,
@@ -150,6 +152,67 @@ def _rivals(rivals: Sequence[Mapping[str, Any]], lang: Lang, heading: str) -> li
     return lines
 
 
+def _runs(found: Mapping[str, Any], lang: Lang) -> list[str]:
+    heads = ("run", "outcome", "changed", "message", "seconds", "bus_bandwidth", "shows")
+    rows = [
+        (
+            code(run.get("run")),
+            plain(experiments.ended(run, lang)),
+            plain(experiments.changed(run, lang)),
+            plain(f"{experiments.message(run)}, {run.get('backend')}, {experiments.where(run, lang)}"),
+            plain(run.get("seconds")),
+            plain(experiments.figure((run.get("bandwidth") or {}).get("busbw"))),
+            plain(experiments.shows(run, lang)),
+        )
+        for run in found.get("runs") or []
+    ]
+    return [*table([word(key, lang) for key in heads], rows), ""] if rows else []
+
+
+def _paths(found: Mapping[str, Any], lang: Lang) -> list[str]:
+    heads = ("from", "to", "interface", "address", "state", "errno")
+    rows = [
+        (
+            plain(path.get("from")),
+            plain(path.get("to")),
+            code(path.get("to_interface")),
+            code(experiments.endpoint(path)),
+            plain(experiments.state_word(path, lang)),
+            plain(experiments.measured(path, lang)),
+        )
+        for path in experiments.folded(found.get("reachability") or [])
+    ]
+    return [*table([word(key, lang) for key in heads], rows), ""] if rows else []
+
+
+def _verification(document: Document, lang: Lang) -> list[str]:
+    """Return what the experiments showed, or the command that would make them."""
+    entries = experiments.verified(document)
+    lines = [f"### {word('verification', lang)}", ""]
+    if not any(entry["verification"].get("runs") for entry in entries):
+        lines += [word("not_verified_text", lang), ""]
+    if experiments.needs_command(document):
+        lines += [word("to_verify", lang), ""]
+        lines += [*fence([experiments.verify_command(document)], "sh"), ""]
+    for entry in entries:
+        moved = experiments.moved(entry["verification"], lang)
+        change = f" ({word('confidence', lang)} {plain(moved)})" if moved else ""
+        lines.append(f"- {code(entry.get('cause'))}: {plain(verification_text(entry, lang))}{change}")
+    detail = experiments.detailed(entries)
+    if detail is None:
+        return lines
+    found = detail["verification"]
+    narrowed = experiments.narrowed_text(found, lang)
+    lines += [f"- {plain(text)}" for text in ([narrowed] if narrowed else [])]
+    for key in ("differs", "problems"):
+        lines += [f"- {word(key, lang)}: {plain(text)}" for text in listed(found, key, lang)]
+    for notice in found.get("notices") or []:
+        causes = ", ".join(map(code, notice.get("candidates") or []))
+        says = f"- {word('notices', lang)}: {code(notice.get('run'))}: {plain(pick(notice, 'says', lang))}"
+        lines.append(f"{says}; {word('possible_causes', lang)}: {causes}" if causes else says)
+    return [*lines, "", *_runs(found, lang), *_paths(found, lang)]
+
+
 def _context(document: Document, lang: Lang) -> list[str]:
     """Return the tables: symptoms, environment, inputs."""
     lines: list[str] = []
@@ -204,6 +267,8 @@ def render(document: Document, lang: Lang) -> str:
             "",
         ]
         lines += _rivals(diagnoses, lang, "possible_causes")
+    if document.get("verdict") != "healthy" and diagnoses:
+        lines += _verification(document, lang)
     lines += _context(document, lang)
     tool = document.get("tool") or {}
     lines += [f"nccl-triage {code(tool.get('version'))}, {word('rules', lang)} {code(tool.get('rules'))}"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from nccl_triage.render import experiments
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import (
     Document,
@@ -189,6 +190,22 @@ def _healthy(page: _Page, document: Document) -> None:
         page.say(2, word("seen", lang), f"{times}: {pick(symptom, 'meaning', lang)}")
 
 
+def _verification(page: _Page, document: Document) -> None:
+    """Print what the experiments say of each cause, those of one in detail, or the command that makes them."""
+    lang, entries = page.lang, experiments.verified(document)
+    detail = experiments.detailed(entries)
+    best = document["diagnoses"][0] if document.get("verdict") == "diagnosed" else None
+    for entry in entries:
+        text = verification_text(entry, lang)
+        page.say(2, word("verification", lang), text if entry is best else f"{entry.get('cause')}: {text}")
+        for line in outcome_lines(entry["verification"], lang) if entry is detail else []:
+            page.lines += fold(f"    {line}", page.width, 6) if page.width else [f"    {line}"]
+    if experiments.needs_command(document):
+        page.say(2, word("confirm", lang), experiments.verify_command(document))
+    if not entries:
+        page.say(2, word("verification", lang), word("not_verified", lang))
+
+
 def render(document: Document, *, color: bool, width: int | None, lang: Lang, verbose: int) -> str:
     """Return the text for a terminal (``width`` columns) or a pipe (``width`` None)."""
     page = _Page(color, width, lang)
@@ -213,11 +230,6 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     causes = [str(d.get("cause")) for d in diagnoses[: 1 if verdict == "diagnosed" else 3]]
     for cause in causes:
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
-    outcome = verification_text(diagnoses[0], lang) if diagnoses else ""
-    page.say(2, word("verification", lang), outcome)
-    if outcome and "runs" in diagnoses[0]["verification"]:
-        for line in outcome_lines(diagnoses[0]["verification"], lang):
-            page.lines.append(f"    {line}")
-    if causes and not outcome:
-        page.say(2, word("verification", lang), word("not_verified", lang))
+    if causes:
+        _verification(page, document)
     return "\n".join(page.lines) + "\n"

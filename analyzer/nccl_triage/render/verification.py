@@ -13,14 +13,6 @@ Lines = list[str]
 _PATHS = 6
 
 
-def _size(count: float) -> str:
-    """Return bytes for people."""
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} B"
-
-
 def plan_text(plan: Mapping[str, Any], lang: Lang) -> str:
     """Return a plan for a terminal: where, how long at most, and each experiment with its control and treatments."""
     chinese = lang == "zh"
@@ -48,7 +40,7 @@ def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
         why = entry["why_not_zh"] if chinese else entry["why_not"]
         return [*lines, visible(f"    {'不运行' if chinese else 'not run'}: {why}")]
     ranks = "+".join(str(count) for count in run["ranks_per_host"])
-    control = f"{run['call']}, {run['numel']:,} x {run['dtype']}, {run['backend']}, {ranks} ranks"
+    control = f"{run['call']}, {run['numel']:,} x {'+'.join([run['dtype'], *run['more_dtypes']])}, {run['backend']}, {ranks} ranks"
     lines.append(visible(f"    {'对照' if chinese else 'control'}: {control}, x{entry['repeats']}"))
     for name, value in run["env"].items():
         lines.append(visible(f"      {name}={value}"))
@@ -57,7 +49,7 @@ def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
     lines.append(
         visible(
             f"    {'最多' if chinese else 'at most'}: {entry['seconds_at_most']:.0f} s, "
-            f"{_size(entry['memory_per_rank'])} {'每 rank' if chinese else 'a rank'}"
+            f"{experiments.size_text(entry['memory_per_rank'])} {'每 rank' if chinese else 'a rank'}"
         )
     )
     for text in entry["differs_zh" if chinese else "differs"]:
@@ -92,10 +84,10 @@ def _run(run: Mapping[str, Any], lang: Lang) -> str:
             experiments.message(run),
             experiments.where(run, lang),
             str(run.get("backend")),
-            *([f"{run['bandwidth']['busbw']:.3g} GB/s"] if run.get("bandwidth") else []),
+            *([f"{experiments.figure(run['bandwidth'].get('busbw'))} GB/s"] if run.get("bandwidth") else []),
         ]
     )
-    found = experiments.shows({**run, "expected": None}, lang)
+    found = experiments.shows({**run, "expected": None}, lang)  # a slow run has a line of its own
     took = f"{float(run.get('seconds') or 0):.1f} s"
     return f"{run.get('run')}: {experiments.ended(run, lang)}, {took}: {what}{f': {found}' if found else ''}"
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.render import bandwidth_chart, experiments
-from nccl_triage.render.bandwidth_chart import Chart, figure
+from nccl_triage.render.bandwidth_chart import Chart
 from nccl_triage.render.charts import shape
-from nccl_triage.render.experiments import POOR, REACHABLE, Item
-from nccl_triage.render.words import Document, Lang, Pair, listed, word
+from nccl_triage.render.experiments import POOR, REACHABLE, Item, figure
+from nccl_triage.render.words import Document, Lang, Pair, listed, pick, word
 
 #: Outcome of an experiment, of a run, state of a path -> shape and tone; what is unknown gets ``_OTHER``.
 MARKS = {
@@ -63,6 +64,8 @@ class Section:
 
     command: str
     asks: bool
+    ran: bool = False
+    why_not: Item = field(default_factory=dict)
     lead: Item | None = None
     detail: Item | None = None
     others: list[Item] = field(default_factory=list)
@@ -70,7 +73,7 @@ class Section:
     findings: list[Item] = field(default_factory=list)
     treatments: list[Item] = field(default_factory=list)
     notices: list[Item] = field(default_factory=list)
-    moved: Pair | None = None
+    moved: bool = False
     narrowed: Pair | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
     measurements: list[dict[str, Any]] = field(default_factory=list)
@@ -97,19 +100,22 @@ def path_mark(state: object) -> Mark:
 
 
 def section(document: Document, some: Some) -> Section | None:
-    """Return what the section shows, None for a healthy log; ``some`` cuts a list and remembers that it did."""
-    if document.get("verdict") == "healthy":
+    """Return what the section shows, None without a cause to test; ``some`` cuts a list and remembers that it did."""
+    if document.get("verdict") == "healthy" or not document.get("diagnoses"):
         return None
     entries = experiments.verified(document)
-    made = Section(experiments.verify_command(document), experiments.needs_command(entries))
+    made = Section(experiments.verify_command(document), experiments.needs_command(document))
+    made.ran = any(entry["verification"].get("runs") for entry in entries)
     detail = experiments.detailed(entries)
     if detail is None:
+        made.why_not = (document["diagnoses"][0].get("experiment") or {}) if not made.asks else {}
         return made
     found = detail["verification"]
     made.detail, made.found = detail, found
     made.lead = entries[0] if entries[0] is not detail else None
     made.others = [entry for entry in entries if entry is not detail and entry is not made.lead]
-    made.moved, made.narrowed = _pair(experiments.moved, found), _pair(experiments.narrowed_text, found)
+    made.moved = bool(experiments.moved(found, "en"))
+    made.narrowed = _pair(experiments.narrowed_text, found)
     made.differs, made.problems = _listed(found, "differs"), _listed(found, "problems")
     made.findings, made.notices = some(found.get("findings"), "findings", 20), some(found.get("notices"), "notices", 20)
     made.treatments = some(found.get("treatments"), "treatments", 20)
@@ -158,7 +164,7 @@ def _measurement(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "label": run.get("run"),
         "message": experiments.message(part),
-        "bytes": rate.get("bytes"),
+        "size": experiments.size_text(float(rate.get("bytes") or 0)),
         "median": rate.get("median_s"),
         "algbw": figure(rate.get("algbw")),
         "busbw": figure(rate.get("busbw")),
@@ -167,12 +173,15 @@ def _measurement(row: Mapping[str, Any]) -> dict[str, Any]:
         "basis": f"basis_{expected['basis']}" if expected.get("basis") else None,
         "state": f"bw_{row['state']}",
         "mark": mark(row["state"]),
+        "why": _pair(lambda item, lang: pick(item, "says", lang), expected)
+        if row["state"] == "no-expectation"
+        else None,
     }
 
 
 def _path(path: dict[str, Any]) -> dict[str, Any]:
     return {
-        **path,
+        **{key: path.get(key) for key in ("from", "by_interface", "to", "to_interface")},
         "end": experiments.endpoint(path),
         "mark": path_mark(path.get("state")),
         "says": _pair(experiments.state_word, path),
@@ -208,25 +217,31 @@ def matrix(paths: Sequence[Item]) -> Matrix | None:
     bad = {str(path.get(key)) for path in paths for key in ("from", "to") if path.get("state") != REACHABLE}
     shown = sorted(hosts, key=lambda host: (host not in bad, host)) if len(hosts) > MATRIX_HOSTS else sorted(hosts)
     shown = shown[:MATRIX_HOSTS]
-    cells: dict[tuple[str, str], dict[str, list[str]]] = {}
+    cells: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
     for path in paths:
-        groups = cells.setdefault((str(path.get("from")), str(path.get("to"))), {})
-        interfaces = groups.setdefault(str(path.get("state")), [])
-        name = str(path.get("to_interface") or path.get("address") or "")
-        if name and name not in interfaces:
-            interfaces.append(name)
+        where = str(path.get("to_interface") or path.get("address") or "")
+        ends = (str(path.get("from")), str(path.get("to")))
+        cells.setdefault(ends, Counter())[str(path.get("state")), where] += 1
     named = len(shown) <= NAMED_HOSTS
-    rows = [(one, [None if one == two else _cell(cells.get((one, two), {}), named) for two in shown]) for one in shown]
+    rows = [
+        (one, [None if one == two else _cell(cells.get((one, two), Counter()), named) for two in shown])
+        for one in shown
+    ]
     return Matrix(shown, rows, len(hosts) - len(shown))
 
 
-def _cell(groups: Mapping[str, Sequence[str]], named: bool) -> list[tuple[Mark, Pair, str]]:
-    """Return the states of a cell, the worst first; without names only the worst."""
-    ordered = sorted(groups, key=lambda state: (state == REACHABLE, state in POOR))[: 4 if named else 1]
+def _cell(counts: Counter[tuple[str, str]], named: bool) -> list[tuple[Mark, Pair, str]]:
+    """Return the states of a cell with their interfaces, the worst first; without names only the worst."""
+    every = Counter(where for (_, where), count in counts.items() for _ in range(count))
+    states: dict[str, list[str]] = {}
+    for (state, where), count in counts.items():
+        share = "" if count == every[where] else f" {count}/{every[where]}"
+        states.setdefault(state, []).append(f"{where}{share}")
+    ordered = sorted(states, key=lambda state: (state == REACHABLE, state in POOR))[: 4 if named else 1]
     cell = []
     for state in ordered:
         says = Pair(experiments.state_word({"state": state}, "en"), experiments.state_word({"state": state}, "zh"))
-        cell.append((path_mark(state), says, ", ".join(groups[state][:4]) if named else ""))
+        cell.append((path_mark(state), says, ", ".join(states[state][:4]) if named else ""))
     return cell or [(mark("no_path"), Pair(word("no_path", "en"), word("no_path", "zh")), "")]
 
 
@@ -256,13 +271,9 @@ def limits_text(host: Item, lang: Lang) -> str:
     parts = [f"{host['cores']} CPU"] if host.get("cores") else []
     shm = host.get("shm") or {}
     if isinstance(shm.get("size"), (int, float)):
-        free = word("free", lang).format(n=_gib(shm.get("free") or 0))
-        parts.append(f"/dev/shm {_gib(shm['size'])} ({free})")
+        free = word("free", lang).format(n=experiments.size_text(shm.get("free") or 0))
+        parts.append(f"/dev/shm {experiments.size_text(shm['size'])} ({free})")
     for name, value in sorted((host.get("limits") or {}).items()):
         shown = word("unlimited", lang) if value == -1 else f"{value:,}" if isinstance(value, int) else str(value)
         parts.append(f"{name} {shown}")
     return ", ".join(parts)
-
-
-def _gib(count: float) -> str:
-    return f"{count / (1 << 30):.3g} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.3g} MiB"

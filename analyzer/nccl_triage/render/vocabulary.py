@@ -28,9 +28,9 @@ free = {n} free = 空闲 {n}
 from = From = 从
 interface = Interface = 网络接口
 interfaces = Interfaces = 网络接口
+last_call = last call = 最后一次调用
 limits = Limits = 限制
 matrix_left_out = {n} hosts without a failing path are left out = 省略了 {n} 台没有问题路径的主机
-measured = Measured = 测得
 message = Collective = 集合操作
 narrowed_group = Narrowed down to the group {who} in {n} further runs; no smaller part of it fails alone. = 又运行 {n} 次后缩小到这一组：{who}；其中更小的部分单独运行不会失败。
 narrowed_one = Narrowed down to {who} in {n} further runs. = 又运行 {n} 次后缩小到 {who}。
@@ -42,6 +42,7 @@ not_verified_text = No experiment has run on the hardware: the verdict rests on 
 notices = Slower than expected = 低于预期
 notices_text = Worth a look; slowness alone is no failure. = 值得检查；仅仅是慢并不算失败。
 other_suspects = The other suspects = 其他可能原因的验证
+outcome = Outcome = 结果
 passes = passes = 通过
 path_delayed = delayed = 延迟高
 path_failed = failed = 失败
@@ -56,7 +57,6 @@ path_reset = reset = 被重置
 path_silent = no answer = 无应答
 paths = Paths that fail or work badly = 不通或质量差的路径
 port_of_log = port of the log = 日志中的端口
-ports = Ports = 端口
 ranks_on = ranks {ranks} on {hosts} = rank {ranks}，位于 {hosts}
 reachability = Reachability between the hosts = 主机之间的可达性
 reachability_text = Each row is where the packets start, each column where they go. = 行为起点，列为终点。
@@ -72,7 +72,6 @@ runs = The runs = 各次运行
 seconds = Seconds = 秒
 sent_again = {n} segments sent again = 重传 {n} 个报文段
 shows = What it shows = 说明了什么
-stage = Stage = 阶段
 stage_device = choosing the GPU = 选择 GPU
 stage_done = timed iterations = 计时迭代
 stage_end = to the end = 全部完成

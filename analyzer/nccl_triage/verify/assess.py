@@ -87,6 +87,8 @@ def different_call(view: View) -> Finding | None:
     )
 
 
+#: Signatures of a watchdog that takes its process down.
+_WATCHDOG = ("torch.watchdog", "torch.nccl2", "torch.comm_aborted", "torch.timeout_at_work")
 _SIGNALS = {
     signal.SIGKILL: ("process-crashed", "killed"),
     signal.SIGTERM: ("job-preempted", "terminated"),
@@ -95,9 +97,18 @@ _SIGNALS = {
 }
 
 
+def _watchdog_abort(view: View, trace: RankTrace) -> bool:
+    """Tell whether SIGABRT is only how torch's watchdog ends a rank that waited too long (ProcessGroupNCCL.cpp)."""
+    if trace.exit_code != -signal.SIGABRT or "entered" not in trace.times:
+        return False
+    told = any(str(symptom["signature"]).startswith(_WATCHDOG) for symptom in view.result.symptoms)
+    return told or any("entered" not in other.times for other in view.traces)
+
+
 def died_of_signal(view: View) -> Finding | None:
     """The rank that a signal ended before the parent stopped anything."""
     dead = [t for t in view.traces if t.exit_code is not None and t.exit_code < 0 and not t.killed]
+    dead = [trace for trace in dead if not _watchdog_abort(view, trace)]
     if not dead:
         return None
     first = min(dead, key=lambda trace: trace.exited_at or 0.0)

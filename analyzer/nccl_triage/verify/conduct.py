@@ -50,11 +50,9 @@ class Session:
         *,
         say: Say = lambda text: None,
         faults: dict[str, Any] | None = None,
-        timeout: float | None = None,
     ) -> None:
         self.cluster, self.plan, self.rules, self.folder, self.say = cluster, plan, rules, folder, say
         self.faults = faults or {}
-        self.timeout = timeout
         self.report = Report(plan)
         self.end = time.monotonic() + plan.wishes.budget
         self.method = "fork"
@@ -145,7 +143,6 @@ class Session:
             per_rank_env=env,
             store_address=run.store_address or self._store_address(run),
             faults=self.faults,
-            timeout=run.timeout if run.timeout is not None else self.timeout,
         )
 
     def _store_address(self, run: Run) -> str:

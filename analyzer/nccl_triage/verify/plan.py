@@ -194,6 +194,8 @@ def control_run(
     message, wanted = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
     store = experiment.kind == "store"
+    # The watchdog's line does not tell the dtype: half precision, in which models train, goes the same way.
+    both = question.dtype is None and message.op not in ("INIT", "BARRIER")
     shared = backend == "nccl" and 0 < means.gpus < len(slots) // max(1, len({slot.place for slot in slots}))
     per_rank = {rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(len(slots))} if shared else {}
     run = Run(
@@ -208,6 +210,7 @@ def control_run(
         timeout=limit,
         port=question.port if store else None,
         store_address=question.master if store and len(means.places) > 1 else None,
+        more=(replace(message, dtype="bfloat16"),) if both else (),
     )
     return run, wanted
 
@@ -235,7 +238,8 @@ def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes:
 
 def small(run: Run) -> Run:
     """Return a run with a message of 64 bytes."""
-    return replace(run, message=replace(run.message, numel=SMALL_NUMEL))
+    more = tuple(replace(part, numel=min(part.numel, SMALL_NUMEL)) for part in run.more)
+    return replace(run, message=replace(run.message, numel=min(run.message.numel, SMALL_NUMEL)), more=more)
 
 
 def words(treatment: Treatment) -> Text:
@@ -296,6 +300,7 @@ def _run(run: Run) -> dict[str, Any]:
         "call": f"torch.distributed.{operation(run.message.op).calls}",
         "numel": run.message.numel,
         "dtype": run.message.dtype,
+        "more_dtypes": [part.dtype for part in run.more],
         "world_size": run.world,
         "backend": run.backend,
         "device": run.device,

@@ -200,7 +200,7 @@ def preflight(
             runs = [record.run_record(trial, live.names, cluster.facts, "")] if trial is not None else []
             checks += collective_checks(trial, run, runs[0] if runs else None)
         paths = [path.to_dict() for path in live.report.matrix.paths if path.state != "reachable"]
-        hosts = [{"name": name, **facts} for name, facts in zip(live.names, cluster.facts, strict=True)]
+        hosts = [_host(name, facts) for name, facts in zip(live.names, cluster.facts, strict=True)]
     return {
         "schema_version": 1,
         "tool": {"name": "nccl-triage", "version": __version__},
@@ -219,6 +219,11 @@ def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str
     limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.wishes.patience)
     planned = Planned(Suspect("", "possible", 0.0), experiment, run, None, deadlines=limits)
     return run, live.trial(run, 0, planned)
+
+
+def _host(name: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return a host's facts; of its variables only those that no secret hides in."""
+    return {"name": name, **facts, "env": session.allowed_env(facts.get("env") or {})}
 
 
 def _own_variables() -> Iterator[tuple[str, str]]:

@@ -9,13 +9,18 @@ from typing import Any
 
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
-_PORT = re.compile(r"(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
+_PORT = re.compile(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
 _MASTER = re.compile(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
 _VARIABLE = re.compile(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
 #: Variables of the job that an experiment repeats.
 _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
 #: Of these, what would only make the experiment talk, dump or wait differently.
 _NOT_REPEATED = re.compile(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
+
+#: Bounds of what a log can mean: ranks of a job, and 30 days of time-out.
+MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
+#: torch says ALLGATHER_COALESCED in its logs (Work.cpp) and ALLGATHER_coalesced in its flight recorder.
+_OPS = {name.upper(): name for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +55,53 @@ class Question:
     master: str | None = None
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(entry for entry in value if isinstance(entry, str)) if isinstance(value, list) else ()
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(value: Any, most: int, least: int = 1) -> int | None:
+    """Return a whole number within bounds, None for anything else: a report may have been written by anybody."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if least <= value <= most else None
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    found = (_whole(entry, MOST_RANKS, 0) for entry in value) if isinstance(value, list) else ()
+    return tuple(rank for rank in found if rank is not None)
+
+
 def _texts(document: Mapping[str, Any]) -> Iterator[str]:
-    for found in document.get("diagnoses", []):
-        for entry in found.get("evidence", []):
-            yield entry["text"]
-    for excerpt in document.get("excerpts", []):
-        yield from excerpt.get("lines", [])
-    for moment in document.get("timeline", []):
-        yield moment["text"]
+    for found in _mappings(document.get("diagnoses")):
+        for entry in _mappings(found.get("evidence")):
+            yield _string(entry.get("text")) or ""
+    for excerpt in _mappings(document.get("excerpts")):
+        yield from _strings(excerpt.get("lines"))
+    for moment in _mappings(document.get("timeline")):
+        yield _string(moment.get("text")) or ""
 
 
 def _first(pattern: re.Pattern[str], texts: Iterable[str]) -> str | None:
     return next((match[1] for text in texts if (match := pattern.search(text))), None)
 
 
-def _env(document: Mapping[str, Any]) -> dict[str, str]:
+def _env(job: Mapping[str, Any]) -> dict[str, str]:
     kept = {}
-    for name, value in document.get("job", {}).get("env", {}).items():
+    for name, value in _mapping(job.get("env")).items():
         # Ranks that disagree: the first value is as good as any, the difference is named in the report.
         single = value[0] if isinstance(value, list) and value else value
         if name.startswith(_ENV) and not _NOT_REPEATED.search(name) and isinstance(single, str):
@@ -75,8 +110,9 @@ def _env(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _backend(document: Mapping[str, Any]) -> str | None:
-    names = [symptom["signature"] for symptom in document.get("symptoms", [])]
-    if document.get("job", {}).get("software", {}).get("nccl") or any(name.startswith("nccl.") for name in names):
+    names = [_string(symptom.get("signature")) or "" for symptom in _mappings(document.get("symptoms"))]
+    software = _mapping(_mapping(document.get("job")).get("software"))
+    if software.get("nccl") or any(name.startswith("nccl.") for name in names):
         return "nccl"
     if any(name.startswith("gloo.") for name in names):
         return "gloo"
@@ -85,38 +121,40 @@ def _backend(document: Mapping[str, Any]) -> str | None:
 
 def _suspects(document: Mapping[str, Any]) -> tuple[Suspect, ...]:
     found = []
-    for entry in document.get("diagnoses", []):
-        culprits = entry.get("culprits", [])
-        ranks = tuple(sorted({c["rank"] for c in culprits if c.get("rank") is not None}))
-        hosts = tuple(dict.fromkeys(c["host"] for c in culprits if c.get("host")))
-        named = [name for line in entry.get("evidence", []) for name in _VARIABLE.findall(line["text"])]
-        variables = tuple(dict.fromkeys(named))
-        found.append(Suspect(entry["cause"], entry["status"], entry["confidence"], ranks, hosts, variables))
+    for entry in _mappings(document.get("diagnoses")):
+        cause = _string(entry.get("cause"))
+        if cause is None:
+            continue
+        culprits = _mappings(entry.get("culprits"))
+        ranks = tuple(sorted(set(_ranks([culprit.get("rank") for culprit in culprits]))))
+        hosts = tuple(dict.fromkeys(_strings([culprit.get("host") for culprit in culprits if culprit.get("host")])))
+        texts = [_string(line.get("text")) or "" for line in _mappings(entry.get("evidence"))]
+        variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
+        confidence = entry.get("confidence")
+        sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
+        found.append(Suspect(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
     return tuple(found)
 
 
 def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; every field that it lacks stays empty."""
-    collective = document.get("collective") or {}
-    job = document.get("job", {})
+    """Read a report document; every field that it lacks, or that cannot be what it should be, stays empty."""
+    collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
-    op = collective.get("op")
-    numel = collective.get("numel_in")
-    port = _first(_PORT, texts)
-    hosts = [host for host in job.get("hosts", []) if host.get("name")]
+    timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)
+    hosts = [host for host in _mappings(job.get("hosts")) if _string(host.get("name"))]
     return Question(
         suspects=_suspects(document),
-        op=op if op in OPERATIONS else None,
-        numel=int(numel) if numel is not None and 0 < int(numel) < UNKNOWN_NUMEL else None,
-        dtype=collective.get("dtype"),
-        world=collective.get("world_size") or job.get("world_size"),
-        timeout=(collective.get("timeout_ms") or 0) / 1000 or None,
-        hosts=tuple(host["name"] for host in hosts),
-        addresses={host["name"]: tuple(host.get("addresses", ())) for host in hosts},
-        ranks_of={host["name"]: tuple(host.get("ranks", ())) for host in hosts},
-        env=_env(document),
-        versions={name: str(value) for name, value in job.get("software", {}).items()},
+        op=_OPS.get((_string(collective.get("op")) or "").upper()),
+        numel=_whole(collective.get("numel_in"), UNKNOWN_NUMEL - 1),
+        dtype=_string(collective.get("dtype")),
+        world=_whole(collective.get("world_size"), MOST_RANKS) or _whole(job.get("world_size"), MOST_RANKS),
+        timeout=timeout / 1000 if timeout else None,
+        hosts=tuple(dict.fromkeys(host["name"] for host in hosts)),
+        addresses={host["name"]: _strings(host.get("addresses")) for host in hosts},
+        ranks_of={host["name"]: _ranks(host.get("ranks")) for host in hosts},
+        env=_env(job),
+        versions={name: str(value) for name, value in _mapping(job.get("software")).items()},
         backend=_backend(document),
-        port=int(port) if port and 0 < int(port) < 65536 else None,
+        port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),
     )

@@ -68,21 +68,14 @@ class Matrix:
         ]
 
     def reached_by_all(self, target: str, hosts: Sequence[str]) -> list[str]:
-        """Return the addresses of a host that every other host reaches, in the probe's order."""
-        others = [host for host in hosts if host != target]
-        addresses = dict.fromkeys(path.address for path in self.paths if path.target == target)
-        return [
-            address
-            for address in addresses
-            if all(
-                paths and all(path.usable for path in paths)
-                for host in others
-                if (paths := self.between(host, target, [address])) or host in self._origins()
-            )
-        ]
-
-    def _origins(self) -> set[str]:
-        return {path.origin for path in self.paths}
+        """Return the addresses of a host that all of the others reach that probed it, in the probe's order."""
+        towards = [path for path in self.paths if path.target == target and path.origin in hosts]
+        origins = {path.origin for path in towards}
+        usable: dict[str, dict[str, bool]] = {}
+        for path in towards:
+            of_address = usable.setdefault(path.address, {})
+            of_address[path.origin] = of_address.get(path.origin, True) and path.usable
+        return [address for address, found in usable.items() if set(found) == origins and all(found.values())]
 
 
 def pairs(count: int) -> list[tuple[int, int]]:

@@ -121,6 +121,8 @@ def _errors(result: RunResult) -> list[dict[str, Any]]:
                     "exit_code": trace.exit_code,
                     "type": error.get("type"),
                     "text": str(error.get("text", ""))[:_TEXT],
+                    "last_call": trace.calls[-1].get("call") if trace.calls else None,
+                    "flight": trace.flight[-1] if trace.flight else None,
                 }
             )
     return found[:16]

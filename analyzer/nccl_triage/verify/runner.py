@@ -14,6 +14,7 @@ from typing import Any
 
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.model import Deadlines, Outcome, RankTrace, Run, RunResult
+from nccl_triage.verify.spec import spec_of
 from nccl_triage.verify.traces import first_missing, next_mark, note, outcome_of
 
 #: Seconds that ranks get to answer the last question before they are killed.
@@ -80,31 +81,8 @@ class _Execution:
         answer = self.cluster.ask("port", [place], 5.0).get(place)
         return answer["port"] if answer else None
 
-    def spec(self, port: int) -> dict[str, Any]:
-        """Return what every rank needs to know."""
-        run, message = self.run, self.run.message
-        return {
-            "op": message.op,
-            "numel": message.numel,
-            "dtype": message.dtype,
-            "root": message.root,
-            "pair": message.pair,
-            "world": run.world,
-            "backend": run.backend,
-            "device": run.device,
-            "env": run.env,
-            "iterations": run.iterations,
-            "slots": [slot.number for slot in run.slots],
-            "store": {"host": run.store_address or "127.0.0.1", "port": port},
-            "store_timeout": self.deadlines.store / 2,
-            "timeout": run.timeout if run.timeout is not None else self.deadlines.first / 2,
-            "faults": run.faults,
-            "eager": run.eager,
-            "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
-        }
-
     def _start(self, port: int) -> None:
-        spec = self.spec(port)
+        spec = spec_of(self.run, self.deadlines, port, "127.0.0.1")
         for place in self.run.places:
             ranks = [rank for rank, slot in enumerate(self.run.slots) if slot.place == place]
             extra = {

@@ -37,8 +37,20 @@ class Known:
 def make(treatment: Treatment, control: Run, known: Known) -> list[Run]:
     """Return the runs that a treatment stands for; none when it cannot be made here."""
     if treatment.variable == "env":
-        return [replace(control, env={**control.env, **treatment.env})]
+        return [_with_env(control, {**control.env, **treatment.env})]
     return _MAKERS[treatment.variable](control, known)
+
+
+def _with_env(control: Run, env: dict[str, str]) -> Run:
+    """Return the control with other variables; the interface that Gloo takes after them is found anew."""
+    names = {name for name in {*env, *control.env} if env.get(name) != control.env.get(name)}
+    per_rank = control.per_rank_env
+    if any(name.endswith("SOCKET_IFNAME") for name in names):
+        per_rank = {
+            rank: {name: value for name, value in own.items() if name != "GLOO_SOCKET_IFNAME"}
+            for rank, own in per_rank.items()
+        }
+    return replace(control, env=env, per_rank_env=per_rank)
 
 
 def _interface(control: Run, known: Known) -> list[Run]:
@@ -62,7 +74,7 @@ def _interface(control: Run, known: Known) -> list[Run]:
         rank: {**control.per_rank_env.get(rank, {}), name: per_place[slot.place]}
         for rank, slot in enumerate(control.slots)
     }
-    if all(control.per_rank_env.get(rank, control.env).get(name) == env[name] for rank, env in changed.items()):
+    if all({**control.env, **control.per_rank_env.get(rank, {})}.get(name) == env[name] for rank, env in changed.items()):
         return []
     return [replace(control, per_rank_env=changed)]
 
@@ -132,7 +144,7 @@ def _variables(control: Run, known: Known) -> list[Run]:
     dropped = named or [name for name in control.env if _SUSPECT.match(name)]
     if not dropped:
         return []
-    return [replace(control, env={name: value for name, value in control.env.items() if name not in dropped})]
+    return [_with_env(control, {name: value for name, value in control.env.items() if name not in dropped})]
 
 
 _MAKERS = {

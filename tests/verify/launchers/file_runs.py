@@ -55,9 +55,7 @@ def document(
         "verdict": "diagnosed",
         "headline": "Possible: something",
         "headline_zh": "可能：某事",
-        "diagnoses": [
-            {"cause": cause, **entry, **lists, "next_check": None, "verification": None} for cause in causes
-        ],
+        "diagnoses": [{"cause": cause, **entry, **lists, "next_check": None, "verification": None} for cause in causes],
         "collective": {"op": "ALLREDUCE", "numel_in": 4096, "dtype": "float32", "timeout_ms": 600000},
         "job": {
             "world_size": world,
@@ -124,7 +122,9 @@ def result(
         lines[-1].update({"device": device or {}, "done": {"wrong": 0, "median": 0.001}}.get(stage, {}))
     if error is not None:
         lines.append({"stage": "error", "t": 9.0 + skew, "type": "RuntimeError", "text": error})
-    lines.append({"stage": "exit", "t": 9.5 + skew, "code": 0, "killed": False, "state": None, "why": None, **(end or {})})
+    lines.append(
+        {"stage": "exit", "t": 9.5 + skew, "code": 0, "killed": False, "state": None, "why": None, **(end or {})}
+    )
     path = folder / "results" / label / f"rank-{rank}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"rank": rank, **line}) + "\n" for line in lines))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,18 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import ray_cluster, ray_relay
 from nccl_triage.verify.launchers.ray_relay import Relay
+
+#: A node's process, to which our package is unknown.
+NODE = """
+import pathlib, pickle, sys
+sys.modules["nccl_triage"] = None
+actor, worker = (pathlib.Path(name).read_bytes() for name in sys.argv[1:])
+relay = pickle.loads(actor)(worker, "/")
+print(relay.receive(0, 10.0)[0][0].decode())
+relay.stop(2.0)
+"""
 
 
 @pytest.fixture
@@ -96,18 +109,20 @@ def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
     relay.stop(1.0)
 
 
-def test_a_node_without_our_folder_sends_the_logs_and_removes_its_own(
-    start: Callable[[Path], Relay], tmp_path: Path
+def test_a_node_without_our_folder_sends_the_logs_and_keeps_nothing(
+    start: Callable[[Path], Relay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
     folder = tmp_path / "elsewhere"
     relay = start(folder)
     relay.send(0, broken_rank(folder / "r"))
     answer = collect(relay, "exit")[-1]
     assert answer["code"] == 1
     assert "KeyError: 'name'" in answer["log"]
-    assert (folder / "r" / "rank-0.log").exists()
-    relay.stop(2.0)
     assert not folder.exists()
+    assert list(own.iterdir()) == []
 
 
 def test_a_node_that_shares_our_folder_leaves_the_logs_there(start: Callable[[Path], Relay], tmp_path: Path) -> None:
@@ -116,6 +131,22 @@ def test_a_node_that_shares_our_folder_leaves_the_logs_there(start: Callable[[Pa
     assert "log" not in collect(relay, "exit")[-1]
     relay.stop(2.0)
     assert "KeyError: 'name'" in (tmp_path / "r" / "rank-0.log").read_text()
+
+
+def test_the_relay_works_where_there_is_no_nccl_triage(worker: bytes, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    (tmp_path / "bytes").write_bytes(worker)
+    with ray_cluster._by_value(ray):
+        (tmp_path / "actor").write_bytes(ray.cloudpickle.dumps(ray_relay.Relay))
+    done = subprocess.run(
+        [sys.executable, "-c", NODE, tmp_path / "actor", tmp_path / "bytes"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["answer"] == "hello"
 
 
 def test_an_agent_that_lingers_is_killed(start: Callable[[Path], Relay], tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
+import select
 import signal
 import socket
 import subprocess
@@ -19,7 +21,7 @@ import pytest
 from nccl_triage.verify import bundle
 
 #: Seconds for anything to happen on a busy machine.
-SOON = 20.0
+SOON = 5.0
 #: What a rank imports; its first wait is the store.
 TORCH = {
     "__init__.py": """
@@ -44,11 +46,17 @@ def TCPStore(*args):
 }
 
 
+def allow_cores() -> None:
+    """Let processes dump cores, as on the machine of a user who asked for them."""
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
 class Agent:
     """An agent behind its pipes, with what it says as it comes."""
 
     def __init__(self, worker: Path, folder: Path, **environment: str) -> None:
-        self.folder = folder
+        self.folder, self.heard = folder, b""
         self.process = subprocess.Popen(
             [sys.executable, str(worker), "agent"],
             stdin=subprocess.PIPE,
@@ -56,6 +64,7 @@ class Agent:
             stderr=subprocess.PIPE,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "lib"), **environment},
             start_new_session=True,
+            preexec_fn=allow_cores,
         )
         assert self.expect("hello")["pid"] == self.process.pid
 
@@ -69,15 +78,19 @@ class Agent:
 
     def expect(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Return the next answer of a kind, past others."""
-        assert self.process.stdout is not None
         deadline = time.monotonic() + SOON
-        while time.monotonic() < deadline:
-            line = self.process.stdout.readline()
-            assert line, f"the agent ended: {self.process.stderr.read().decode() if self.process.stderr else ''}"
-            answer: dict[str, Any] = json.loads(line)
-            if answer["answer"] == kind and fields.items() <= answer.items():
-                return answer
-        raise AssertionError(f"no answer {kind}")
+        while True:
+            while b"\n" in self.heard:
+                line, self.heard = self.heard.split(b"\n", 1)
+                answer: dict[str, Any] = json.loads(line)
+                if answer["answer"] == kind and fields.items() <= answer.items():
+                    return answer
+            assert self.process.stdout is not None and self.process.stderr is not None
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"no answer {kind}"
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, f"the agent ended: {self.process.stderr.read().decode()}"
+            self.heard += data
 
     def start(self, ranks: int = 2, run: str = "r", method: str = "fork", **spec: Any) -> list[int]:
         """Start ranks that wait in the store and return their process ids."""
@@ -90,14 +103,13 @@ class Agent:
         }  # fmt: skip
         folder = str(self.folder / run)
         self.send(do="run", run=run, ranks=list(range(ranks)), spec=whole, folder=folder, method=method)
-        found = {}
-        while len(found) < ranks:
+        pids, ready = {}, 0
+        while ready < ranks:
             mark = self.expect("mark", run=run)
             if mark["stage"] == "start":
-                found[mark["rank"]] = mark["pid"]
-        for _ in range(ranks):
-            self.expect("mark", run=run, stage="device")
-        return [found[rank] for rank in range(ranks)]
+                pids[mark["rank"]] = mark["pid"]
+            ready += mark["stage"] == "device"
+        return [pids[rank] for rank in range(ranks)]
 
 
 @pytest.fixture
@@ -180,7 +192,12 @@ def test_facts_need_no_torch(agent: Agent) -> None:
 
 def test_only_variables_of_the_communication_leave_the_host(tmp_path: Path, lib: Path) -> None:
     agent = Agent(
-        bundle.write(tmp_path / "worker.pyz"), tmp_path, NCCL_DEBUG="INFO", HF_TOKEN="hf_secret", AWS_KEY="x", XNCCL_A="y"
+        bundle.write(tmp_path / "worker.pyz"),
+        tmp_path,
+        NCCL_DEBUG="INFO",
+        HF_TOKEN="hf_secret",
+        AWS_KEY="x",
+        XNCCL_A="y",
     )
     try:
         agent.send(do="facts")
@@ -268,10 +285,10 @@ def test_a_rank_holds_no_pipe_of_another_nor_of_the_agent(agent: Agent) -> None:
     pids = agent.start(2)
     held = []
     for pid in (agent.process.pid, *pids):
-        links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
         held.append({link for link in links if link.startswith("pipe:")})
     assert held[1] and not held[1] & held[2]
-    told = {os.readlink(f"/proc/{agent.process.pid}/fd/{number}") for number in (0, 1, 2)}
+    told = {str(Path(f"/proc/{agent.process.pid}/fd/{number}").readlink()) for number in (0, 1, 2)}
     assert not told & (held[1] | held[2])
 
 

@@ -178,7 +178,6 @@ def _outcome(planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts:
         if planned.control is not None:
             outcome.why_not = {"en": "Its runs left no result.", "zh": "其实验没有留下结果。"}
         return outcome
-    control = controls[0].result.run
     planned = _as_it_ran(planned, controls[0], hosts, question, saved)
     outcome = outcome_without(planned, controls)
     for treatment, own in treatments:
@@ -206,8 +205,8 @@ def _as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Questio
     names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
     planned = static.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
-    if wanted is not None and len(run.places) < len(wanted.places):
-        one, two = len(run.places), len(wanted.places)
+    one, two = len(run.places), len(wanted.places) if wanted is not None else 0
+    if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
         short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
     if planned.experiment.kind == "single":
         short.append({"en": "the health of the GPUs was not read", "zh": "未读取 GPU 的健康状态"})

@@ -19,11 +19,11 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
 from nccl_triage.verify import bundle, feedback, session
-from nccl_triage.verify.api import Settings, question_of
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import collected, script, static
 from nccl_triage.verify.launchers.static import Design, Layout
 from nccl_triage.verify.plan import words
+from nccl_triage.verify.planning import Settings, question_of
 from nccl_triage.verify.question import Question
 
 #: Version of plan.json.
@@ -78,7 +78,7 @@ def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
     name = hashlib.sha256((told + repr(layout.runs)).encode()).hexdigest()[:16]
     _put(folder / "report.json", told)
     for written in layout.runs:
-        _put(folder / f"spec-{written.label}.json", json.dumps(static.spec_of(written, name), indent=1))
+        _put(folder / f"spec-{written.label}.json", json.dumps(static.spec_of(written, name)))
     means = layout.plan.means
     plan = {
         "format": FORMAT,

@@ -1,50 +1,83 @@
-"""Agents as child processes: on this host, or on others through a command such as ``ssh NAME``."""
+"""Agents as child processes: on this host, or on others through a command such as ``ssh NAME``.
+
+A host behind a command gets the worker through the command's standard input (``boot``) and sends the ranks' logs with its
+answers: it need not share a folder with this one. When the line to it is cut, its agent ends its ranks once the command's
+other side (sshd, the kubelet) closes the input.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import queue
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import bundle
-from nccl_triage.verify.launchers import Link
+from nccl_triage.verify.launchers import Link, boot
+from nccl_triage.verify.launchers.logs import Logs
 from nccl_triage.verify.model import Place
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0
 _CHUNK = 1 << 16
+#: Chunks that are read at once: whatever talks without end must not keep the deadlines from being looked at.
+_CHUNKS = 16
+#: What kubectl exec says after the words that tell why.
+_AFTERWORD = re.compile(r"command terminated with exit code \d+")
 
 
 class ProcessLink:
-    """An agent behind the pipes of a child process."""
+    """An agent behind the pipes of a child process, to which ``parcel`` is written before any command."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+    def __init__(self, command: Sequence[str], folder: Path, parcel: bytes = b"") -> None:
+        # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
+        self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+            )
+        except BaseException:
+            self._errors.close()
+            raise
         assert self._process.stdout is not None and self._process.stdin is not None
         self._out = self._process.stdout
         self._in = self._process.stdin
         os.set_blocking(self._out.fileno(), False)
         self._rest = b""
         self._gone = False
+        self._logs = Logs()
+        # A thread writes: the worker is larger than a pipe, and a host that does not answer does not read either.
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outgoing.put(parcel)
+        threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, command: Mapping[str, Any]) -> None:
-        """Write one command; a broken pipe is left to ``receive``."""
-        with contextlib.suppress(OSError, ValueError):
-            self._in.write(json.dumps(command).encode() + b"\n")
-            self._in.flush()
+        """Write one command, never waiting; a broken pipe is left to ``receive``."""
+        self._logs.note(command)
+        self._outgoing.put(json.dumps(command).encode() + b"\n")
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError), self._in as pipe:
+            for data in iter(self._outgoing.get, None):
+                pipe.write(data)
+                pipe.flush()
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the answers that have arrived."""
+        """Return the answers that have arrived; what is no answer (a banner of the host) is passed over."""
         found: list[dict[str, Any]] = []
-        while not self._gone:
+        for _ in range(_CHUNKS):
+            if self._gone:
+                break
             try:
                 data = os.read(self._out.fileno(), _CHUNK)
             except BlockingIOError:
@@ -55,41 +88,48 @@ class ProcessLink:
                 break
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                with contextlib.suppress(ValueError):
-                    found.append(json.loads(line))
+                if line.startswith(b"{"):
+                    with contextlib.suppress(ValueError, RecursionError):
+                        found.append(self._logs.unpack(json.loads(line)))
         return found
 
     def _last_words(self) -> str:
-        assert self._process.stderr is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(FAREWELL)
-        os.set_blocking(self._process.stderr.fileno(), False)
-        text = (self._process.stderr.read() or b"").decode(errors="replace").strip()
-        return (text.splitlines() or [f"exit code {self._process.returncode}"])[-1][:400]
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _CHUNK))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        told = [line for line in lines if line.strip() and not _AFTERWORD.match(line)] or lines
+        return (told or [f"exit code {self._process.returncode}"])[-1][:400]
 
     def descriptor(self) -> int | None:
         """Return the pipe's descriptor."""
         return self._out.fileno()
 
+    def hang_up(self) -> None:
+        """Close the agent's input, which ends it."""
+        self._outgoing.put(None)
+
     def close(self) -> None:
-        """Close the agent's input, which ends it, and kill it when it lingers."""
-        with contextlib.suppress(OSError, ValueError):
-            self._in.close()
+        """End the agent; when it lingers, kill it and the command that reaches it."""
+        self.hang_up()
         try:
             self._process.wait(FAREWELL)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._out, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+            # Behind sudo it belongs to somebody else, who has seen the end of its input.
+            with contextlib.suppress(PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(FAREWELL)
+        self._out.close()
+        self._errors.close()
 
 
 class ProcessLauncher:
     """One agent a place, each the child of this process or of the command that reaches its host.
 
-    ``python`` is the interpreter that has torch; the worker is carried there as one file in ``folder``, which every
-    host must see under the same path when there are several.
+    ``python`` is the interpreter that has torch, ``folder`` takes the worker and the ranks' logs; only agents without a
+    command use it themselves.
     """
 
     def __init__(self, places: Sequence[Place], folder: Path, python: str | None = None) -> None:
@@ -101,21 +141,25 @@ class ProcessLauncher:
     def open(self) -> list[Link]:
         """Start the agents."""
         worker = bundle.write(self._folder / "worker.pyz")
+        parcel = boot.parcel(worker.read_bytes())
         for place in self.places:
-            command = [*place.command, self._python, str(worker), "agent"]
+            away = bool(place.command)
+            command = boot.words(place.command, self._python) if away else [self._python, str(worker), "agent"]
             try:
-                self._links.append(ProcessLink(command))
+                self._links.append(ProcessLink(command, self._folder, parcel if away else b""))
             except OSError as error:
                 self.close()
                 raise UsageError(
                     f"cannot start an agent on {place.name}: {error.strerror}",
-                    cause=f"the command was: {' '.join(command)}",
+                    cause=f"the command was: {' '.join([*place.command, self._python])}",
                     remedy="check --host and --python",
                 ) from None
         return list(self._links)
 
     def close(self) -> None:
-        """End all agents."""
+        """End all agents, all at once."""
+        for link in self._links:
+            link.hang_up()
         for link in self._links:
             link.close()
         self._links.clear()

@@ -6,8 +6,9 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+
+from nccl_triage.verify.launchers.logs import Logs
 
 #: Seconds an agent gets to kill its ranks after its input was closed, and Ray to carry the wish there and back.
 FAREWELL, CARRIED = 2.0, 1.5
@@ -35,12 +36,11 @@ class RayLink:
         self._unconfirmed: dict[int, tuple[bytes, float]] = {}
         self._call_at = self._looked = self._silent = 0.0
         self._why = ""
-        self._folders: dict[str, Path] = {}
+        self._logs = Logs()
 
     def send(self, command: Mapping[str, Any]) -> None:
         """Send one command; a dead actor is left to ``receive``."""
-        if command.get("do") == "run":
-            self._folders[command["run"]] = Path(command["folder"])
+        self._logs.note(command)
         self._deliver(self._sent, json.dumps(command).encode() + b"\n")
         self._sent += 1
 
@@ -103,20 +103,14 @@ class RayLink:
         return [{"answer": "gone", "error": f"{self.name}: {why}"}]
 
     def _unpack(self, line: bytes) -> dict[str, Any] | None:
-        """Return an answer; a log that came with it is written to where it would lie if the rank had run here."""
+        """Return an answer, without the log that may have come with it; None for what is no answer."""
         try:
             answer: dict[str, Any] = json.loads(line)
         except ValueError:
             return None
         if answer.get("answer") == "gone":
             return self._lost(str(answer.get("error")))[0]
-        text = answer.pop("log", None)
-        folder = self._folders.get(answer.get("run", ""))
-        if text is not None and folder is not None:
-            with contextlib.suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"rank-{int(answer['rank'])}.log").write_text(text)
-        return answer
+        return self._logs.unpack(answer)
 
 
 def end(ray: Any, links: Sequence[RayLink]) -> None:

@@ -78,7 +78,7 @@ def read_rank(path: Path) -> RankFile | None:
                 return None
             found = RankFile(str(record.get("plan")), str(record.get("attempt")), float(started), facts)
         elif found is None:
-            return None
+            continue
         elif stage == "env":
             found.env = _strings(record.get("env"))
         elif stage == "exit":

@@ -12,11 +12,12 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.verify import plan
-from nccl_triage.verify.api import Settings
+from nccl_triage.verify import spec as specs
 from nccl_triage.verify.conduct import deadlines_of
 from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
 from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes, words
+from nccl_triage.verify.planning import Settings
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import Matrix
 from nccl_triage.verify.treatments import Known, make
@@ -160,34 +161,18 @@ def _patient(limits: Deadlines) -> Deadlines:
 
 def spec_of(written: Written, plan_id: str) -> dict[str, Any]:
     """Return what every rank of a run needs to know, as its file has it."""
-    run, message, limits = written.run, written.run.message, written.deadlines
+    run, limits = written.run, written.deadlines
     return {
         "label": written.label,
         "plan": plan_id,
         "changed": run.changed,
-        "op": message.op,
-        "numel": message.numel,
-        "dtype": message.dtype,
-        "root": message.root,
-        "pair": list(message.pair),
-        "world": run.world,
-        "backend": run.backend,
-        "device": run.device,
-        "env": run.env,
+        **specs.spec_of(run, limits, run.port or 0, "auto"),
         "per_rank_env": {str(rank): env for rank, env in run.per_rank_env.items()},
-        "iterations": run.iterations,
-        "slots": [slot.number for slot in run.slots],
         "places": [slot.place for slot in run.slots],
         "ranks_per_host": written.per_host,
-        "store": {"host": run.store_address or "auto", "port": run.port or 0},
         "store_wait": limits.start,
-        "store_timeout": limits.store / 2,
-        "timeout": run.timeout if run.timeout is not None else limits.first / 2,
         "limits": {**{stage: limits.before(stage) for stage in STAGES}, "end": limits.grace},
         "deadline": written.seconds,
-        "faults": run.faults,
-        "eager": run.eager,
-        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
     }
 
 

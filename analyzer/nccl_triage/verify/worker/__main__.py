@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 
 
 def main() -> int:
     """Run the part that the first word names; returns the exit code."""
+    # A rank that crashes is a result; its core of gigabytes would end in the user's folder.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     part, *rest = sys.argv[1:] or ["help"]
     if part == "agent":
         from .agent import Agent
 
-        Agent().serve()
+        Agent(carries="carry" in rest).serve()
         return 0
     if part == "rank":
         from .rank import run
@@ -37,5 +40,5 @@ def main() -> int:
         from .task import run_task
 
         return int(run_task(rest[0], rest[1]))
-    print("usage: agent | rank | listen | probe | task SPEC OUT", file=sys.stderr)
+    print("usage: agent [carry] | rank | listen | probe | task SPEC OUT", file=sys.stderr)
     return 2

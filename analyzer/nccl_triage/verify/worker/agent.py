@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import selectors
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import host
+from . import carry, host
 
 _PR_SET_PDEATHSIG = 1
 #: Seconds between two looks at the children.
@@ -38,17 +39,19 @@ class Child:
     control: int
     rest: bytes = b""
     popen: subprocess.Popen[bytes] | None = None
+    log: int | None = None
 
 
 @dataclass
 class Agent:
-    """The loop and what it watches."""
+    """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
     children: dict[int, Child] = field(default_factory=dict)
     helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     loaded: bool = False
+    carries: bool = False
 
     def say(self, **answer: Any) -> None:
         """Write one answer."""
@@ -86,8 +89,9 @@ class Agent:
         self.say(answer="port", port=host.free_port())
 
     def do_check_port(self, command: dict[str, Any]) -> None:
-        """Tell whether a port can be listened on, and whether its holder answers."""
-        self.say(answer="check_port", port=command["port"], taken=host.port_free(int(command["port"])))
+        """Tell whether something listens on a port; that it may not be used (below 1024) is another matter."""
+        why = host.port_free(int(command["port"]))
+        self.say(answer="check_port", port=command["port"], taken=why == os.strerror(errno.EADDRINUSE), why=why)
 
     def do_resolve(self, command: dict[str, Any]) -> None:
         """Tell the addresses of a name."""
@@ -122,7 +126,7 @@ class Agent:
             spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
             try:
                 self._start(command, rank, spec)
-            except OSError as error:
+            except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
                 self.say(answer="exit", run=command["run"], rank=rank, code=None, error=str(error))
 
     def do_inspect(self, command: dict[str, Any]) -> None:
@@ -146,13 +150,13 @@ class Agent:
     # children
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
-        folder = Path(command["folder"])
-        folder.mkdir(parents=True, exist_ok=True)
-        log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = carry.unnamed() if self.carries else _log(Path(command["folder"]), rank)
         marks_in, marks_out = os.pipe()
         control_in, control_out = os.pipe()
         spec = {**spec, "local_rank": command["ranks"].index(rank)}
         popen = None
+        own, ranks = [marks_in, control_out], [marks_out, control_in]
+        (own if self.carries else ranks).append(log)
         try:
             if command.get("method") == "fork" and self.loaded:
                 pid = self._fork(spec, rank, log, marks_out, control_in)
@@ -169,14 +173,14 @@ class Agent:
                     preexec_fn=_die_with_parent,
                 )
                 pid = popen.pid
-        except OSError:
-            os.close(marks_in)
-            os.close(control_out)
+        except BaseException:
+            for descriptor in own:
+                os.close(descriptor)
             raise
         finally:
-            for descriptor in (log, marks_out, control_in):
+            for descriptor in ranks:
                 os.close(descriptor)
-        child = Child(command["run"], rank, pid, marks_in, control_out, popen=popen)
+        child = Child(command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None)
         self.children[marks_in] = child
         self.selector.register(marks_in, selectors.EVENT_READ, "marks")
 
@@ -230,7 +234,8 @@ class Agent:
         status = code if code is not None else _wait(child.pid)
         if child.popen is not None:
             child.popen.returncode = status  # waited for here: keep subprocess from waiting again
-        self.say(answer="exit", run=child.run, rank=child.rank, code=status)
+        log = {"log": carry.end_of(child.log)} if child.log is not None else {}
+        self.say(answer="exit", run=child.run, rank=child.rank, code=status, **log)
 
     def _kill(self, run: str | None) -> None:
         """Kill whole sessions; a stopped process dies of SIGKILL, too."""
@@ -296,11 +301,18 @@ class Agent:
                 process.wait()
 
     def _obey(self, line: bytes) -> None:
-        command = json.loads(line)
+        name = None
         try:
-            getattr(self, f"do_{command['do']}")(command)
-        except (OSError, KeyError, ValueError) as error:
-            self.say(answer="error", do=command.get("do"), error=f"{type(error).__name__}: {error}"[:600])
+            command = json.loads(line)
+            name = str(command["do"])
+            getattr(self, f"do_{name}")(command)
+        except Exception as error:  # ranks may run that must not end with a command that is none
+            self.say(answer="error", do=name, error=f"{type(error).__name__}: {error}"[:600])
+
+
+def _log(folder: Path, rank: int) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def _wait(pid: int, patience: float = 2.0) -> int | None:

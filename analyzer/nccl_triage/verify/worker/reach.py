@@ -120,7 +120,8 @@ def _kind(error: OSError, done: list[int]) -> str:
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         if not done:
             return "silent"
-        return "large-packets-lost" if done[-1] < SIZES[-1] else "no-data"
+        # Connected, and not even the smallest message was answered: nothing that its size could explain.
+        return "large-packets-lost" if 0 < done[-1] < SIZES[-1] else "no-data"
     return _BY_ERRNO.get(error.errno or 0, "failed")
 
 

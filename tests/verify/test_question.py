@@ -1,0 +1,216 @@
+"""What a document asks: real diagnoses of small logs, and documents that nobody honest would write."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_triage.api import diagnose
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.verify import plan
+from nccl_triage.verify.api import question_of
+from nccl_triage.verify.model import Place
+from nccl_triage.verify.plan import Means, Wishes
+from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
+from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
+
+WATCHDOG = (
+    "[rank{rank}]:[E302 10:30:00.000000000 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=7, OpType={op}, NumelIn={numel}, NumelOut={out}, Timeout(ms)=600000) ran for 600050 "
+    "milliseconds before timing out."
+)
+LOG = "\n".join(
+    [
+        "node-a:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>",
+        "node-a:101:101 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0",
+        "node-a:101:101 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.",
+        "node-b:202:202 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.",
+        "node-a:101:101 [0] NCCL INFO NCCL_DEBUG set by environment to INFO.",
+        "node-a:101:101 [0] NCCL INFO NCCL version 2.21.5+cuda12.4",
+        WATCHDOG.format(rank=0, op="ALLGATHER", numel=1024, out=8192),
+        WATCHDOG.format(rank=1, op="ALLGATHER", numel=1024, out=8192),
+        "[W302 10:30:00 socket.cpp:1] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address "
+        "already in use).",
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory, rules: RuleSet) -> dict[str, Any]:
+    return diagnosed(tmp_path_factory.mktemp("log"), LOG, rules)
+
+
+def diagnosed(folder: Path, text: str, rules: RuleSet) -> dict[str, Any]:
+    path = folder / "trainer.log"
+    path.write_text(text + "\n")
+    found: dict[str, Any] = diagnose([str(path)], rules=rules, model=None).to_dict()
+    return found
+
+
+def test_a_real_log_is_read(document: dict[str, Any]) -> None:
+    question = ask(document)
+    assert question.suspects[0].cause == "port-in-use"
+    assert (question.op, question.numel, question.world, question.timeout) == ("ALLGATHER", 1024, 8, 600.0)
+    assert question.dtype is None
+    assert question.hosts == ("node-a", "node-b")
+    assert question.addresses["node-a"] == ("10.0.0.1",)
+    assert question.versions["nccl"] == "2.21.5"
+    assert (question.backend, question.port) == ("nccl", 29500)
+
+
+def test_variables_that_ranks_disagree_on_give_one_value(document: dict[str, Any]) -> None:
+    assert document["job"]["env"]["NCCL_IB_DISABLE"] == ["1", "0"]
+    assert ask(document).env == {"NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth0"}
+
+
+def test_a_log_without_a_collective(tmp_path: Path, rules: RuleSet) -> None:
+    question = ask(
+        diagnosed(tmp_path, 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x', rules)
+    )
+    assert question.op is question.numel is question.world is question.timeout is None
+    assert question.env == {} and question.hosts == ()
+
+
+def test_the_suspect_variables_are_those_that_its_evidence_names(tmp_path: Path, rules: RuleSet) -> None:
+    log = "node-a:1:1 [0] NCCL WARN NCCL_IB_HCA set by environment to mlx5_9\nnode-a:1:1 [0] misc/socket.cc:1 NCCL WARN Bootstrap : no socket interface found"
+    found = diagnosed(tmp_path, log, rules)
+    named = {suspect.cause: suspect.variables for suspect in ask(found).suspects}
+    for entry in found["diagnoses"]:
+        texts = " ".join(line["text"] for line in entry["evidence"])
+        assert all(name in texts for name in named[entry["cause"]])
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS, "ALLGATHER_COALESCED", "allreduce"])
+def test_every_operation_of_a_log_is_known(name: str) -> None:
+    found = ask({"collective": {"op": name}}).op
+    assert found in OPERATIONS and found.upper() == name.upper()
+
+
+@pytest.mark.parametrize("name", [None, "", "ALLSUM", 5, ["ALLREDUCE"], {}, "UNKNOWN"])
+def test_no_operation_is_none(name: Any) -> None:
+    assert ask({"collective": {"op": name}}).op is None
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(1, 1), ("1024", 1024), (UNKNOWN_NUMEL - 1, UNKNOWN_NUMEL - 1), (UNKNOWN_NUMEL, None), (10**40, None), (0, None),
+     (-5, None), ("-5", None), ("many", None), ("٣٤", None), pytest.param("9" * 5000, None, id="endless"), (1.5, None), (float("nan"), None), (float("inf"), None),
+     (True, None), (None, None), ([3], None), ({}, None)],
+)  # fmt: skip
+def test_the_number_of_elements(value: Any, wanted: int | None) -> None:
+    assert ask({"collective": {"numel_in": value}}).numel == wanted
+
+
+@pytest.mark.parametrize("value", [0, -1, MOST_RANKS + 1, 1e9, "eight", [8], {}, False, None])
+def test_a_world_that_is_none(value: Any) -> None:
+    assert ask({"collective": {"world_size": value}, "job": {"world_size": value}}).world is None
+
+
+def test_the_world_of_the_group_goes_before_that_of_the_job() -> None:
+    assert ask({"collective": {"world_size": 4}, "job": {"world_size": 16}}).world == 4
+    assert ask({"collective": {"world_size": None}, "job": {"world_size": 16}}).world == 16
+
+
+@pytest.mark.parametrize("value", [0, -1, MOST_MILLISECONDS + 1, 1e300, "long", [1], None])
+def test_a_timeout_that_is_none(value: Any) -> None:
+    assert ask({"collective": {"timeout_ms": value}}).timeout is None
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ("The server socket has failed to bind to [::]:29500 (errno: 98", 29500),
+        ("bind to 0.0.0.0:29501", 29501),
+        ("port: 29502, useIpv6: 0, code: -98", 29502),
+        ("MASTER_PORT=29503", 29503),
+        ("'master_port': 29504", 29504),
+        ("port=99999", None),
+        ("port: 443", None),
+        ("NET/IB transport 12345", None),
+        ("support 2024", None),
+        ("viewport: 8080", None),
+    ],
+)
+def test_the_port_of_the_log(text: str, port: int | None) -> None:
+    assert ask({"timeline": [{"text": text}]}).port == port
+
+
+def test_only_variables_of_the_communication_are_repeated() -> None:
+    env = {
+        "NCCL_ALGO": "Ring", "GLOO_SOCKET_IFNAME": "eth0", "TORCH_NCCL_NAN_CHECK": "1", "NCCL_P2P_LEVEL": ["NVL", "SYS"],
+        "PATH": "/evil", "LD_PRELOAD": "/evil.so", "HF_TOKEN": "hf_x", "XNCCL_A": "1", "nccl_algo": "Tree",
+        "NCCL_DEBUG": "TRACE", "NCCL_DEBUG_FILE": "/etc/x", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "NCCL_COMM_ID": "h:1",
+        "NCCL_HOSTID": "a", "TORCH_NCCL_BLOCKING_WAIT": "1", "NCCL_EMPTY": [], "NCCL_ODD": 5, "NCCL_NESTED": [["a"]],
+    }  # fmt: skip
+    kept = {"NCCL_ALGO": "Ring", "GLOO_SOCKET_IFNAME": "eth0", "TORCH_NCCL_NAN_CHECK": "1", "NCCL_P2P_LEVEL": "NVL"}
+    assert ask({"job": {"env": env}}).env == kept
+
+
+def test_neither_secrets_nor_control_characters_nor_files_leave() -> None:
+    env = {
+        "NCCL_API_TOKEN": "x", "NCCL_PROXY": "http://me:secret@host", "NCCL_A": "a\nb", "NCCL_B": "a\x00b", "NCCL_C": "\x1b[2J",
+        "NCCL_GRAPH_DUMP_FILE": "/etc/passwd", "NCCL_X=Y": "1", "NCCL_IB_PKEY": "7",
+    }  # fmt: skip
+    assert question_of({"job": {"env": env}}).env == {"NCCL_IB_PKEY": "7"}
+
+
+def test_an_empty_document_asks_nothing() -> None:
+    assert ask({}) == Question(suspects=())
+
+
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [entry for key, below in items for entry in [(*path, key), *paths_of(below, (*path, key))]]
+
+
+HOSTILE = (
+    None, True, 0, -1, 2**64, 10**30, -(10**30), 1.5, 1e308, "", "x", "\x00", "9" * 400, "'; rm -rf ~ #", [], {}, [None], [[]],
+    {"a": {"b": []}},
+)  # fmt: skip
+
+
+def read(document: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the paths that the question looks at."""
+    wanted = {"diagnoses", "collective", "job", "symptoms", "timeline", "excerpts"}
+    return [path for path in paths_of(document) if path[0] in wanted]
+
+
+def planned(document: dict[str, Any], rules: RuleSet) -> None:
+    """Ask and plan as the command does: neither may fail, nor plan anything beyond bounds."""
+    question = question_of(document)
+    for means in (Means((Place("here"),), torch="2.13"), Means((Place("a"), Place("b")), 8, 80 << 30, torch="2.13")):
+        made = plan.build(question, rules.causes, means, Wishes())
+        json.dumps(plan.to_dict(made))
+        for entry in made.experiments:
+            assert entry.control is None or 1 <= entry.control.world <= 16
+
+
+def test_any_field_may_be_missing(document: dict[str, Any], rules: RuleSet) -> None:
+    for path in read(document):
+        broken = copy.deepcopy(document)
+        *front, last = path
+        holder = broken
+        for key in front:
+            holder = holder[key]
+        del holder[last]
+        planned(broken, rules)
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_any_field_may_be_anything(data: st.DataObject, document: dict[str, Any], rules: RuleSet) -> None:
+    broken = copy.deepcopy(document)
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(read(broken)) if read(broken) else st.just(("job",)))
+        *front, last = path
+        holder: Any = broken
+        for key in front:
+            holder = holder[key]
+        holder[last] = data.draw(st.sampled_from(HOSTILE))
+    planned(broken, rules)
