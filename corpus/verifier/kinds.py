@@ -48,7 +48,7 @@ def of_rank(name: str, does: str, cause: str, outcome: str, found: str, fault: s
     """Return a fault that rank 2 of 4 commits."""
     seconds = more.pop("seconds", 0.0)
     faults = {"2": {"name": fault or name, "seconds": seconds}}
-    return Kind(name, does, cause, outcome, found, ranks=(2,), faults=faults, **more)
+    return Kind(name, does, cause, outcome, found or None, ranks=(2,), faults=faults, **more)
 
 
 PAIR = (HOSTS[0], HOSTS[1])
@@ -74,15 +74,6 @@ def between(name: str, does: str, cause: str, make: World, found: str | None = N
 def _both(rule: str) -> World:
     """Return a world in which both hosts have a rule of iptables from the beginning."""
     return lambda: network.firewalled(2, {0: (rule,), 1: (rule,)})
-
-
-@contextlib.contextmanager
-def _narrow_line() -> Iterator[Lab]:
-    """Two hosts with a line of 16 Mbit/s and a long queue, so that nothing is lost and all takes long."""
-    with network.flat(2) as lab:
-        for namespace in lab.hosts:
-            inside(namespace, "tc qdisc add dev eth0 root tbf rate 16mbit burst 64kbit limit 32mb")
-        yield lab
 
 
 def _with_port(port: int, make: World) -> World:
@@ -196,15 +187,15 @@ KINDS: tuple[Kind, ...] = (
         _with_port(BLOCKED_PORT, lambda: network.flat(2)),
         asks={"port": BLOCKED_PORT},
     ),
-    between(
+    of_rank(
         "short-timeout",
-        "every rank is in a collective that takes longer than the time-out",
+        "rank 2 comes 2 s late, and the time-out of the log is 1 s",
         "timeout-too-short",
-        _narrow_line,
-        found="",
-        hosts=(),
-        asks={"timeout_s": 0.5, "numel": 1 << 20},
-        patience=0.5,
+        "confirmed",
+        "",
+        "late",
+        seconds=2.0,
+        asks={"timeout_s": 1.0},
     ),
     *_healthy(),
 )  # fmt: skip

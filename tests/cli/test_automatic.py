@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, gpus
+from nccl_triage.verify import api, gpus, planning
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Plan
 from render.verified import verification
@@ -85,7 +85,7 @@ def hardware(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verifier]:
     def make(means: Means = IDLE, answer: Callable[[Document], Document] | None = None) -> Verifier:
         verifier = Verifier(answer or ends("confirmed"))
         monkeypatch.setattr(gpus, "likely_present", lambda: True)
-        monkeypatch.setattr(api, "means_of", lambda settings: means)
+        monkeypatch.setattr(planning, "means_of", lambda settings: means)
         monkeypatch.setattr(api, "verify", verifier)
         return verifier
 

@@ -81,7 +81,7 @@ def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(deci
     for facts, row in decided:
         if row.outcome == "confirmed":
             treated = facts.control == "fails" and facts.diagnosed and facts.treatment == "passes"
-            shown = facts.fact == "shows" and facts.kind in ("versions", "store", "environment")
+            shown = facts.fact == "shows" and facts.kind in ("versions", "store", "environment", "single")
             assert facts.ran and (treated or shown), (row.id, facts)
             assert facts.kind not in ("none", "memory")
 

@@ -23,6 +23,7 @@ from nccl_triage.verify.judge import (
     outcome_without,
     settle,
     state_of,
+    treated,
     trial_of,
 )
 from nccl_triage.verify.model import Deadlines, Finding, Run, RunResult
@@ -248,8 +249,8 @@ class Session:
                 for index in range(REPEATS):
                     trial = self.trial(changed, index, planned)
                     if trial is not None:
-                        trials.append(trial)
-                    if trial is None or trial.fails:
+                        trials.append(treated(trial, treatment))
+                    if trial is None or trials[-1].fails:
                         break
                 if trials:
                     outcome.treatments.append((treatment, trials))

@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.job import HEDGES
 from nccl_triage.diagnosis.verdict import status_of
-from nccl_triage.diagnosis.weigh import confidences
+from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.verify.conduct import Outcome, Report
 from nccl_triage.verify.record import outcome_record
@@ -32,7 +32,12 @@ def log_odds(weight: str) -> float:
 
 
 def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the document with every outcome in it: verification, confidence, status, order and headline."""
+    """Return the document with every outcome in it: verification, confidence, status, order and headline.
+
+    What an earlier verification added to the same document is taken out first: an experiment that is repeated must not
+    count twice.
+    """
+    document = _forget(document)
     changed = copy.deepcopy(document)
     by_cause = {outcome.planned.suspect.cause: outcome for outcome in report.outcomes}
     before = {entry["cause"]: (entry["status"], entry["confidence"]) for entry in changed["diagnoses"]}
@@ -53,6 +58,26 @@ def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
     return changed
 
 
+def _forget(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document as it was before an earlier verification."""
+    earlier = copy.deepcopy(document)
+    marked = False
+    for entry in earlier["diagnoses"]:
+        added = [item for item in entry["contributions"] if item["id"] == EVIDENCE_ID]
+        entry["contributions"] = [item for item in entry["contributions"] if item["id"] != EVIDENCE_ID]
+        entry["score"] = round(entry["score"] - sum(item["applied"] for item in added), 3)
+        entry["verification"] = None
+        marked = marked or bool(added)
+    if marked:
+        _reweigh(earlier["diagnoses"])
+    hedges = HEDGES[earlier["diagnoses"][0]["status"]] if earlier["diagnoses"] else ("", "")
+    for name, words, hedge in zip(("headline", "headline_zh"), (_VERDICT_EN, _VERDICT_ZH), hedges, strict=True):
+        for word in words.values():
+            if earlier[name].startswith(word):
+                earlier[name] = hedge + earlier[name].removeprefix(word)
+    return earlier
+
+
 def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
     """Put the diagnoses in the order of their new scores, with the confidence and status that follow."""
     diagnoses.sort(key=lambda entry: -entry["score"])
@@ -60,7 +85,8 @@ def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
     for index, entry in enumerate(diagnoses):
         entry["confidence"] = round(shares[index], 3)
         rival = shares[index + 1] if index + 1 < len(shares) else 0.0
-        entry["status"] = status_of(shares[index], rival if index == 0 else 1.0, _decisive(entry))
+        status = status_of(shares[index], rival if index == 0 else 1.0, _decisive(entry))
+        entry["status"] = "possible" if _resembles_only(entry) else status
 
 
 def _weigh(entry: dict[str, Any], outcome: Outcome) -> None:
@@ -88,22 +114,33 @@ def _decisive(entry: dict[str, Any]) -> bool:
     )
 
 
+def _resembles_only(entry: dict[str, Any]) -> bool:
+    """Tell whether the classifier's vote is all that speaks for a cause: resemblance alone establishes nothing."""
+    return all(item["id"] == VOTE_ID for item in entry["contributions"] if item["log_odds"] > 0)
+
+
 def _headline(changed: dict[str, Any], document: dict[str, Any], first: str | None) -> None:
-    """Say in the headline what the experiments made of it; its sentence is about the cause that the log named."""
-    if first is None or changed["verdict"] != "diagnosed":
+    """Say in the headline what the experiments made of the cause that the log named, or which other they confirmed."""
+    if first is None or changed["verdict"] == "healthy":
         return
-    entry = next(item for item in changed["diagnoses"] if item["cause"] == first)
-    outcome = (entry["verification"] or {}).get("outcome")
-    if outcome not in _VERDICT_EN:
+    best = changed["diagnoses"][0]
+    if _outcome(best) == "confirmed" and (best["cause"] != first or changed["verdict"] == "unknown"):
+        changed["verdict"] = "diagnosed"
+        changed["headline"] = f"{_VERDICT_EN['confirmed']}{best['title']}."
+        changed["headline_zh"] = f"{_VERDICT_ZH['confirmed']}{best['title_zh']}。"
+        return
+    outcome = _outcome(next(item for item in changed["diagnoses"] if item["cause"] == first))
+    if outcome not in _VERDICT_EN or changed["verdict"] != "diagnosed":
         return
     english, chinese = HEDGES[document["diagnoses"][0]["status"]]
     changed["headline"] = _VERDICT_EN[outcome] + document["headline"].removeprefix(english)
     changed["headline_zh"] = _VERDICT_ZH[outcome] + document["headline_zh"].removeprefix(chinese)
 
 
+def _outcome(entry: dict[str, Any]) -> str | None:
+    return (entry.get("verification") or {}).get("outcome")
+
+
 def contradicted(document: dict[str, Any], first: str | None) -> bool:
     """Tell whether the cause that the log named first was refuted."""
-    return any(
-        entry["cause"] == first and (entry["verification"] or {}).get("outcome") == "refuted"
-        for entry in document["diagnoses"]
-    )
+    return any(entry["cause"] == first and _outcome(entry) == "refuted" for entry in document["diagnoses"])

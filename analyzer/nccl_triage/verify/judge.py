@@ -6,7 +6,7 @@ Live sessions and results that were collected from files are judged here in the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Treatment
@@ -28,11 +28,17 @@ class Trial:
 
     result: RunResult
     finding: Finding | None
+    tolerated: tuple[str, ...] = ()
 
     @property
     def fails(self) -> bool:
-        """Whether anything was wrong."""
-        return not self.result.passed or self.finding is not None
+        """Whether anything was wrong, but for the kinds of findings that are ``tolerated``."""
+        return not self.result.passed or (self.finding is not None and self.finding.kind not in self.tolerated)
+
+
+def treated(trial: Trial, treatment: Treatment) -> Trial:
+    """Return a treatment's run: with a longer time-out it may come late what came too late before."""
+    return replace(trial, tolerated=("late", "slow")) if treatment.variable == "timeout" else trial
 
 
 @dataclass(slots=True)
@@ -81,16 +87,16 @@ def settle(outcome: Outcome, fact: Fact, limit: float | None) -> None:
     planned, controls = outcome.planned, outcome.controls
     outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
     state = state_of(controls)
-    treated: State = "none"
+    best: State = "none"
     if outcome.treatments:
         states = [state_of(trials) for _, trials in outcome.treatments]
-        treated = "passes" if "passes" in states else states[0]
+        best = "passes" if "passes" in states else states[0]
     outcome.facts = Facts(
         kind=planned.experiment.kind,
         ran=bool(controls) or fact != "none",
         control=state,
         diagnosed=state == "fails" and as_diagnosed(planned, controls),
-        treatment=treated,
+        treatment=best,
         found=any(finding.cause and not predicted(planned, finding) for finding in outcome.findings),
         fact=fact,
         complete=planned.complete,

@@ -25,6 +25,7 @@ from nccl_triage.verify.judge import (
     fact_of_versions,
     outcome_without,
     settle,
+    treated,
     trial_of,
 )
 from nccl_triage.verify.launchers import static
@@ -183,7 +184,7 @@ def _outcome(planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts:
     for treatment, own in treatments:
         made = [trials[label] for label in own if label in trials]
         if made:
-            outcome.treatments.append((treatment, made))
+            outcome.treatments.append((treatment, [treated(trial, treatment) for trial in made]))
     settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
     return outcome
 

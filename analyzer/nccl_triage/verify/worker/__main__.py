@@ -17,7 +17,8 @@ def main() -> int:
         from .agent import Agent
 
         Agent(carries="carry" in rest).serve()
-        return 0
+        sys.stderr.flush()
+        os._exit(0)  # torch takes a second or two to be taken down
     if part == "rank":
         from .rank import run
 

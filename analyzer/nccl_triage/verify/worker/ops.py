@@ -49,25 +49,33 @@ def moved(call: Call, rank: int, iteration: int, count: int, start: int = 0) -> 
 def _many(call: Call) -> bool:
     """Tell whether sums of the small pattern would not be exact: bf16 has 8 bits of precision, int8 ends at 127."""
     limit = 127 if call.dtype == call.torch.int8 else 255
-    return call.dtype == call.torch.bool or call.world * 3 > limit
+    return call.dtype == call.torch.bool or 3 * (call.world - 1) + 12 > limit
+
+
+def _period(call: Call) -> int:
+    return call.world + 1 if _many(call) else 4 * 13
 
 
 def _addend(call: Call, rank: int, index: int, iteration: int) -> int:
+    """Return what a rank adds at a place: the sums must differ by place and iteration, or a stale result would pass."""
     if _many(call):
-        return int((index + iteration) % call.world == rank)
-    return (index * 7 + rank * 3 + iteration) % 4
+        # One rank adds 1, and none at every (w+1)-th place.
+        return int((index + iteration) % _period(call) == rank)
+    # Rank 0 goes by 13: where 4 divides w the others' sums alone are all alike.
+    return (index * 7 + rank * 3 + iteration) % 4 if rank else (index * 5 + iteration) % 13
 
 
 def added(call: Call, iteration: int, count: int, start: int = 0) -> Any:
     """Return what this rank contributes to a reduction."""
-    period = call.world if _many(call) else 4
-    return _repeat(call, [_addend(call, call.rank, start + i, iteration) for i in range(period)], count)
+    return _repeat(call, [_addend(call, call.rank, start + i, iteration) for i in range(_period(call))], count)
 
 
 def total(call: Call, iteration: int, count: int, start: int = 0) -> Any:
     """Return the closed-form result of the reduction over all ranks."""
-    period = call.world if _many(call) else 4
-    sums = [sum(_addend(call, r, start + i, iteration) for r in range(call.world)) for i in range(period)]
+    places = range(start, start + _period(call))
+    if _many(call):
+        return _repeat(call, [int((place + iteration) % _period(call) != call.world) for place in places], count)
+    sums = [sum(_addend(call, r, place, iteration) for r in range(call.world)) for place in places]
     return _repeat(call, sums, count)
 
 
@@ -143,9 +151,9 @@ def _gathered_wrong(call: Call, slices: Any, iteration: int, size: int, start: i
 
 def _all_gather_base(call: Call) -> Prepared:
     out = _empty(call, call.numel * call.world)
-    gather = _named(call, "all_gather_single", "all_gather_into_tensor", "_all_gather_base")
 
     def run(iteration: int) -> None:
+        gather = _named(call, "all_gather_single", "all_gather_into_tensor", "_all_gather_base")
         gather(out, moved(call, call.rank, iteration, call.numel))
 
     return run, lambda iteration: _gathered_wrong(call, out.chunk(call.world), iteration, call.numel)
@@ -181,9 +189,9 @@ def _share(call: Call) -> int:
 def _reduce_scatter_base(call: Call) -> Prepared:
     size = _share(call)
     out = _empty(call, size)
-    scatter = _named(call, "reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base")
 
     def run(iteration: int) -> None:
+        scatter = _named(call, "reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base")
         scatter(out, added(call, iteration, size * call.world), op=_reduction(call))
 
     return run, lambda iteration: _differs(call, out, total(call, iteration, size, call.rank * size))

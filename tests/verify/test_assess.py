@@ -1,0 +1,309 @@
+"""What a run shows, from the traces of its ranks alone: each check, and which goes first."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nccl_triage.verify.assess import LATE, POOR, View, assess
+from nccl_triage.verify.model import Finding, Message, Outcome, RankTrace, Run, RunResult, Slot
+from nccl_triage.verify.own_logs import OwnDiagnosis
+from nccl_triage.verify.traces import first_missing, next_mark, note, outcome_of
+from nccl_triage.verify.worker.marks import STAGES
+
+NAMES = ("node-a", "node-b")
+#: Seconds at which each stage is reached by a rank that does what it should.
+TIMES = {stage: 0.1 * index for index, stage in enumerate(STAGES)}
+CALL = {"call": "all_reduce", "message": ["float32", 64]}
+
+
+def rank(
+    number: int, until: str = "done", place: int = 0, calls: Sequence[dict[str, Any]] = (CALL,), **changes: Any
+) -> RankTrace:
+    """Return a rank that came to a stage; one that came to the end exits with 0."""
+    reached = STAGES[: STAGES.index(until) + 1]
+    trace = RankTrace(number, Slot(number, place), until)
+    trace.times = {stage: TIMES[stage] for stage in reached}
+    trace.details = {stage: {"stage": stage} for stage in reached}
+    if "done" in reached:
+        trace.exit_code, trace.exited_at = 0, 1.0
+        trace.details["done"] = {"wrong": 0, "median": 0.01}
+    if "entered" in reached:
+        trace.calls = list(calls)
+    for name, value in changes.items():
+        setattr(trace, name, value)
+    return trace
+
+
+def run(*ranks: RankTrace, op: str = "ALLREDUCE", outcome: Outcome | None = None) -> RunResult:
+    """Return the result that a runner would make of these ranks."""
+    traces = {trace.rank: trace for trace in ranks}
+    settled = Run("r", tuple(trace.slot for trace in ranks), Message(op, 64))
+    return RunResult(settled, outcome or outcome_of(traces), first_missing(traces), 1.0, traces)
+
+
+def seen(
+    *ranks: RankTrace, paths: Sequence[Finding] = (), own: OwnDiagnosis | None = None, op: str = "ALLREDUCE"
+) -> Finding | None:
+    return assess(View(run(*ranks, op=op), NAMES, tuple(paths), own))
+
+
+def told(found: Finding | None) -> tuple[str, str, tuple[int, ...]]:
+    assert found is not None
+    assert found.says["en"] and found.says["zh"] and "{ranks}" not in found.says["en"] + found.says["zh"]
+    return found.cause, found.kind, found.ranks
+
+
+ERROR = {"type": "RuntimeError", "text": "Connection closed by peer"}
+WAITS = {"error": ERROR, "exit_code": 3, "exited_at": 2.0}
+KILLED = {"killed": True, "exit_code": -9, "exited_at": 9.0}
+
+
+def test_healthy_ranks_show_nothing() -> None:
+    assert seen(rank(0), rank(1), rank(2)) is None
+    assert seen(rank(0)) is None
+
+
+def test_another_call() -> None:
+    odd = rank(1, "entered", calls=[{"call": "broadcast", "message": ["float32", 64]}], **WAITS)
+    assert told(seen(rank(0, "entered", **WAITS), odd, rank(2, "entered", **WAITS))) == (
+        "collective-mismatch",
+        "different-call",
+        (1,),
+    )
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"call": "broadcast", "message": ["float32", 64]},
+        {"call": "all_reduce", "message": ["float32", 32]},
+        {"call": "all_reduce", "message": ["float64", 64]},
+        {"call": "barrier", "message": None},
+    ],
+)
+def test_of_two_ranks_the_one_that_calls_what_was_not_asked(culprit: int, call: dict[str, Any]) -> None:
+    ranks = [rank(k, "entered", calls=[call] if k == culprit else [CALL], **WAITS) for k in range(2)]
+    assert told(seen(*ranks)) == ("collective-mismatch", "different-call", (culprit,))
+
+
+def test_another_call_counts_although_the_run_passed() -> None:
+    """Gloo does not notice every mismatch."""
+    odd = rank(1, calls=[{"call": "all_reduce", "message": ["float32", 32]}])
+    assert told(seen(rank(0), odd, rank(2))) == ("collective-mismatch", "different-call", (1,))
+
+
+def test_the_first_call_is_compared_not_the_later_ones() -> None:
+    more = rank(1, calls=[CALL, {"call": "barrier", "message": None}])
+    assert seen(rank(0), more) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "cause", "kind"),
+    [
+        (signal.SIGKILL, "process-crashed", "killed"),
+        (signal.SIGSEGV, "process-crashed", "crashed"),
+        (signal.SIGABRT, "process-crashed", "crashed"),
+        (signal.SIGBUS, "process-crashed", "crashed"),
+        (signal.SIGTERM, "job-preempted", "terminated"),
+        (signal.SIGINT, "job-preempted", "terminated"),
+        (signal.SIGHUP, "terminal-hangup", "terminated"),
+        pytest.param(
+            42,
+            "process-crashed",
+            "crashed",
+            marks=pytest.mark.xfail(
+                strict=True, raises=ValueError, reason="a real-time signal is valid and has no name"
+            ),
+        ),
+    ],
+)
+def test_death_by_a_signal(number: int, cause: str, kind: str) -> None:
+    dead = rank(1, "group", exit_code=-int(number), exited_at=1.0)
+    assert told(seen(rank(0, "entered", **WAITS), dead)) == (cause, kind, (1,))
+
+
+def test_of_several_dead_the_first_is_named() -> None:
+    early, late = rank(2, "group", exit_code=-11, exited_at=1.0), rank(1, "entered", exit_code=-6, exited_at=1.5)
+    found = seen(rank(0, "entered", **WAITS), late, early)
+    assert told(found) == ("process-crashed", "crashed", (2,))
+    assert "SIGSEGV" in str(found and found.says["en"])
+
+
+def test_what_the_parent_killed_did_not_die() -> None:
+    found = seen(rank(0, "entered", **KILLED), rank(1, "group", **KILLED))
+    assert told(found) == ("rank-divergence", "absent", (1,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"state": "T", **KILLED}, "stopped"),
+        ({"state": "S", **KILLED}, "absent"),
+        ({"state": "D", **KILLED}, "absent"),
+        ({"exit_code": 0, "exited_at": 1.0}, "left"),
+    ],
+)
+def test_a_rank_that_never_entered(changes: dict[str, Any], kind: str) -> None:
+    found = seen(rank(0, "entered", **WAITS), rank(1, "group", **changes), rank(2, "entered", **WAITS))
+    assert told(found) == ("rank-divergence", kind, (1,))
+
+
+def test_nobody_entered_is_no_divergence() -> None:
+    found = seen(rank(0, "store", **KILLED), rank(1, "store", **KILLED))
+    assert told(found) == ("", "group-failed", ())
+
+
+def test_a_rank_that_never_joined_the_store() -> None:
+    found = seen(rank(0, "device", **WAITS), rank(1, "device", **KILLED), rank(2, "store", **WAITS))
+    assert told(found) == ("rendezvous-failed", "never-joined", (1,))
+
+
+def test_all_ranks_waiting_for_the_store_blame_nobody_of_never_joining() -> None:
+    found = seen(rank(0, "device", **KILLED), rank(1, "device", **KILLED))
+    assert found is None or found.kind != "never-joined"
+
+
+def test_a_store_that_cannot_be_reached_names_both_ends() -> None:
+    found = seen(rank(0, "device", **WAITS), rank(1, "device", place=1, **WAITS))
+    assert told(found) == ("rendezvous-failed", "store-unreachable", (1,))
+    assert found is not None and found.hosts == NAMES
+
+
+def test_a_late_rank() -> None:
+    behind = rank(1)
+    behind.times["entered"] += LATE + 0.1
+    assert told(seen(rank(0), behind, rank(2))) == ("straggler", "late", (1,))
+    behind.times["entered"] -= 0.2
+    assert seen(rank(0), behind, rank(2)) is None
+
+
+def test_of_two_ranks_the_later_one_is_late() -> None:
+    for culprit in (0, 1):
+        ranks = [rank(0), rank(1)]
+        ranks[culprit].times["entered"] += 2 * LATE
+        assert told(seen(*ranks)) == ("straggler", "late", (culprit,))
+
+
+def slow(median: float) -> dict[str, Any]:
+    return {"wrong": 0, "median": median}
+
+
+def test_a_slow_rank_is_the_one_that_waits_for_nobody() -> None:
+    ranks = [rank(k) for k in range(3)]
+    for trace, median in zip(ranks, (0.5, 0.01, 0.51), strict=True):
+        trace.details["done"] = slow(median)
+    assert told(seen(*ranks)) == ("straggler", "slow", (1,))
+    assert seen(*ranks, op="BROADCAST") is None, "nobody waits for the receivers of a broadcast"
+    for trace in ranks:
+        trace.details["done"] = slow(0.5)
+    assert seen(*ranks) is None
+
+
+@pytest.mark.parametrize("stage", ["warm", "done"])
+def test_wrong_data(stage: str) -> None:
+    wrong = rank(1)
+    wrong.details[stage] = {"wrong": 7, "median": 0.01}
+    wrong.details["done"]["wrong"] = 7  # the ranks add up
+    assert told(seen(rank(0), wrong)) == ("gpu-p2p-broken", "wrong-data", (1,))
+
+
+def test_all_entered_and_nothing_came() -> None:
+    one = seen(rank(0, "entered", **KILLED), rank(1, "entered", **KILLED))
+    assert told(one) == ("", "collective-failed", ())
+    two = seen(rank(0, "entered", **KILLED), rank(1, "entered", place=1, **KILLED))
+    assert told(two) == ("network-link-fault", "collective-failed", ())
+
+
+def path(kind: str, *hosts: str) -> Finding:
+    return Finding("network-firewall-port", kind, {"en": "x", "zh": "x"}, hosts=hosts)
+
+
+def test_a_broken_path_explains_a_failure_of_its_hosts() -> None:
+    ranks = rank(0, "store", **KILLED), rank(1, "store", place=1, **KILLED)
+    found = seen(*ranks, paths=[path("path-silent", "node-c"), path("path-silent", *NAMES)])
+    assert found is not None and (found.kind, found.hosts) == ("path-silent", NAMES)
+    assert told(seen(*ranks, paths=[path("path-silent", "node-c", "node-a")])) == (
+        "network-link-fault",
+        "group-failed",
+        (),
+    )
+
+
+def test_a_broken_path_is_nothing_to_a_run_that_passed() -> None:
+    assert seen(rank(0), rank(1, place=1), paths=[path("path-silent", *NAMES)]) is None
+
+
+@pytest.mark.parametrize("kind", sorted(POOR))
+def test_a_poor_path_counts_although_the_run_passed(kind: str) -> None:
+    found = seen(rank(0), rank(1, place=1), paths=[path(kind, *NAMES)])
+    assert found is not None and found.kind == kind
+    assert seen(rank(0), rank(1), paths=[path(kind, *NAMES)]) is None, "not between these ranks"
+
+
+def own(cause: str, status: str = "established", ranks: tuple[int, ...] = (1,)) -> OwnDiagnosis:
+    return OwnDiagnosis(cause, status, ranks, (), "the line")
+
+
+def test_what_the_ranks_own_log_establishes() -> None:
+    ranks = rank(0, "entered", **WAITS), rank(1, "group", **WAITS)
+    assert told(seen(*ranks, own=own("gpu-out-of-memory"))) == ("gpu-out-of-memory", "own-log", (1,))
+
+
+@pytest.mark.parametrize(
+    "found", [own("gpu-out-of-memory", "possible"), own("rank-divergence"), own("straggler"), own("process-crashed")]
+)
+def test_own_logs_that_only_guess_or_that_the_stages_know_better(found: OwnDiagnosis) -> None:
+    ranks = rank(0, "entered", **WAITS), rank(1, "group", state="T", **KILLED)
+    assert told(seen(*ranks, own=found)) == ("rank-divergence", "stopped", (1,))
+
+
+def test_ranks_are_named_by_their_place_in_the_whole_job() -> None:
+    """Rank 1 of an experiment that leaves others out may be rank 5 of the job."""
+    dead = rank(1, "group", exit_code=-9, exited_at=1.0, slot=Slot(5, 0))
+    found = seen(rank(0, "entered", **WAITS), dead)
+    assert told(found)[2] == (5,) and "rank 5" in str(found and found.says["en"])
+
+
+# the marks that traces are made of
+
+
+def test_marks_become_a_trace() -> None:
+    trace = RankTrace(0, Slot(0, 0))
+    assert not note(trace, {"stage": "start", "pid": 1}, 10.5, 10.0)
+    assert (trace.stage, trace.times, trace.since) == ("start", {"start": 0.5}, 10.5)
+    assert not note(trace, {"stage": "call", "call": "barrier", "message": None}, 11.0, 10.0)
+    assert not note(trace, {"stage": "iteration", "done": 20}, 12.0, 10.0)
+    assert (trace.stage, trace.since, len(trace.calls)) == ("start", 12.0, 1), "an iteration is a sign of life"
+    assert note(trace, {"stage": "error", "type": "X", "text": "y"}, 13.0, 10.0)
+    assert (trace.error_at, trace.done) == (13.0, False)
+    assert not note(trace, {"stage": "from-a-later-release"}, 14.0, 10.0)
+    assert not note(trace, {"stage": "flight"}, 14.0, 10.0)
+    assert trace.flight == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "outcome"),
+    [
+        ([rank(0), rank(1)], "passed"),
+        ([rank(0), rank(1, details={"done": {"wrong": 3}})], "wrong-data"),
+        ([rank(0, "entered", **WAITS), rank(1, "group", exit_code=-11)], "crashed"),
+        ([rank(0, "entered", **WAITS), rank(1, "group", **KILLED)], "error"),
+        ([rank(0, "entered", **KILLED), rank(1, "group", **KILLED)], "hung"),
+        ([rank(0, "group", exit_code=0), rank(1, "group", exit_code=0)], "crashed"),
+        ([rank(0), rank(1, killed=True)], "passed"),
+    ],
+)
+def test_how_a_run_ended(ranks: list[RankTrace], outcome: Outcome) -> None:
+    assert outcome_of({trace.rank: trace for trace in ranks}) == outcome
+
+
+def test_the_stage_of_a_failure_is_the_first_mark_that_is_missing() -> None:
+    assert first_missing({0: rank(0, "entered"), 1: rank(1, "store")}) == "group"
+    assert first_missing({0: rank(0)}) == "end"
+    assert first_missing({0: RankTrace(0, Slot(0, 0))}) == "start"
+    assert [next_mark(stage) for stage in ("started", "start", "warm", "done")] == ["start", "imported", "done", "done"]

@@ -1,0 +1,90 @@
+"""The checks before a job starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine import load
+from nccl_triage.errors import UsageError
+from nccl_triage.verify import api, preflight
+from nccl_triage.verify.plan import Means, Wishes
+
+
+def facts(**changes):
+    return {
+        "torch": "2.13.0",
+        "nccl": None,
+        "driver": None,
+        "python": "3.11.7",
+        "shm": {"size": 64 << 30, "free": 1},
+        "limits": {"nofile": 1 << 20},
+        **changes,
+    }
+
+
+def states(checks):
+    return {(check.id, check.state) for check in checks}
+
+
+def test_hosts_that_are_alike_are_ok():
+    found = states(preflight.host_checks(["a", "b"], [facts(), facts()]))
+    assert found == {("same-torch", "ok"), ("same-python", "ok")}
+
+
+def test_versions_that_differ_between_hosts_fail_and_name_both():
+    found = list(preflight.host_checks(["a", "b"], [facts(), facts(torch="2.9.1")]))
+    (check,) = [one for one in found if one.state == "failed"]
+    assert check.id == "same-torch"
+    assert "a 2.13.0" in check.says["en"]
+    assert "b 2.9.1" in check.says["en"]
+
+
+def test_a_package_that_one_host_lacks_fails():
+    assert ("same-nccl", "failed") in states(preflight.host_checks(["a", "b"], [facts(nccl="2.29.7"), facts()]))
+
+
+def test_small_limits_are_warnings():
+    poor = facts(shm={"size": 64 << 20, "free": 1}, limits={"nofile": 1024})
+    found = states(preflight.host_checks(["a"], [poor]))
+    assert {("shm", "warning"), ("nofile", "warning")} <= found
+
+
+def test_no_gpu_fails_only_where_nccl_is_asked_for():
+    means = Means(())
+    assert states(preflight.gpu_checks(means, "nccl")) == {("gpus", "failed")}
+    assert states(preflight.gpu_checks(means, "gloo")) == {("gpus", "skipped")}
+    assert ("gpu-health", "failed") in states(
+        preflight.gpu_checks(Means((), gpu_faults=("row remap pending",)), "gloo")
+    )
+
+
+def settings(**more):
+    return api.Settings(wishes=Wishes(backend="gloo", patience=0.3, budget=100.0, world=2), wait=120.0, **more)
+
+
+@pytest.mark.xdist_group("verify-live")
+def test_two_healthy_ranks_are_ready_and_every_operation_ran():
+    pytest.importorskip("torch", reason="needs torch")
+    document = preflight.preflight(settings(), load.load(()))
+    assert document["verdict"] == "ready"
+    assert {check["id"]: check["state"] for check in document["checks"]}["collectives"] == "ok"
+    assert {part["op"] for part in document["runs"][0]["parts"]} >= {"ALLREDUCE", "ALLTOALL", "SEND", "BARRIER"}
+    text = preflight.text(document, chinese=False)
+    assert text.startswith("preflight: ready")
+    assert "FAILED" not in text
+
+
+@pytest.mark.xdist_group("verify-live")
+def test_a_rank_that_dies_is_named_and_the_job_must_not_start():
+    pytest.importorskip("torch", reason="needs torch")
+    document = preflight.preflight(settings(), load.load(()), faults={"1": {"name": "sigkill"}})
+    assert document["verdict"] == "not-ready"
+    (check,) = [one for one in document["checks"] if one["state"] == "failed"]
+    assert check["id"] == "collectives"
+    assert "rank 1" in check["says"]
+    assert "SIGKILL" in check["says"]
+
+
+def test_a_python_that_does_not_exist_is_a_usage_error():
+    with pytest.raises(UsageError, match=r"cannot start an agent|no answer"):
+        preflight.preflight(settings(python="/no/such/python"), load.load(()))

@@ -1,0 +1,136 @@
+"""Run every operation on a real Gloo group of this process's children, and spoil what it returns: one JSON line a rank.
+
+``python ops_world.py FOLDER OUT WORLD NUMEL,NUMEL DTYPE...``: FOLDER is where nccl_triage lies, OUT takes rank-R.json.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, sys.argv[1])
+
+import torch
+import torch.distributed as dist
+
+from nccl_triage.verify.worker.ops import OPERATIONS, Call, Operation
+
+
+class Idle:
+    """torch.distributed whose collectives do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "distributed_c10d":
+            return self
+        if name == "_get_default_group":
+            return lambda: self
+        found = getattr(dist, name)
+        if isinstance(found, type) or not callable(found) or name in ("isend", "irecv"):
+            return found
+        return lambda *args, **kwargs: [] if name == "batch_isend_irecv" else self
+
+    def allgather_into_tensor_coalesced(self, *args: Any) -> Any:
+        return self
+
+    def wait(self) -> None:
+        pass
+
+
+def outputs(issue: Callable[[int], None]) -> list[Any]:
+    """Return the tensors that an operation writes to: those that its function keeps between calls."""
+    held = [cell.cell_contents for cell in issue.__closure__ or ()]
+    flat = [item for value in held for item in (value if isinstance(value, list) else [value])]
+    return [item for item in flat if isinstance(item, torch.Tensor)]
+
+
+def spoil(tensor: Any, index: int) -> None:
+    """Change one element as a flipped bit does."""
+    value = tensor[index].item()
+    tensor[index] = (not value) if tensor.dtype == torch.bool else value + 1
+
+
+def spoilt(issue: Callable[[int], None], wrong: Callable[[int], int]) -> list[int]:
+    """Return how many elements count as wrong for each of some positions that were spoilt alone."""
+    found = []
+    for tensor in outputs(issue):
+        for index in sorted({0, tensor.numel() // 2, tensor.numel() - 1}):
+            kept = tensor.clone()
+            spoil(tensor, index)
+            found.append(wrong(0))
+            tensor.copy_(kept)
+    return found
+
+
+def try_one(row: Operation, rank: int, world: int, numel: int, dtype: Any) -> dict[str, Any]:
+    """Return what is counted as wrong after a real run, after one element was spoilt, and when nothing was moved."""
+    call = Call(torch, dist, rank, world, numel, dtype, torch.device("cpu"))
+    issue, wrong = row.prepare(call)
+    right = []
+    for iteration in (1, 2, 0):
+        issue(iteration)
+        right.append(wrong(iteration))
+    flipped = spoilt(issue, wrong)
+    call.dist = Idle()
+    stale = []
+    for iteration in (1, 2):  # what the last real run left behind is no result of these
+        issue(iteration)
+        stale.append(wrong(iteration))
+    fresh = Call(torch, Idle(), rank, world, numel, dtype, torch.device("cpu"))
+    nothing, count = row.prepare(fresh)
+    nothing(0)
+    return {"right": right, "flipped": flipped, "stale": stale, "idle": count(0)}
+
+
+def run(rank: int, world: int, numels: list[int], dtypes: list[str], store: str) -> dict[str, Any]:
+    """Return the results of one rank by operation, dtype and size; what the backend refuses is told as such."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=world, timeout=timedelta(seconds=20)
+    )
+    found: dict[str, Any] = {}
+    for (name, row), dtype, numel in itertools.product(OPERATIONS.items(), dtypes, numels):
+        try:
+            outcome = try_one(row, rank, world, numel, getattr(torch, dtype))
+        except RuntimeError as error:
+            outcome = {"refused": str(error)[:200]}
+        found[f"{name} {dtype} {numel}"] = outcome
+    dist.barrier()
+    dist.destroy_process_group()
+    return found
+
+
+def main() -> int:
+    """Fork the ranks; return the worst exit code."""
+    out, world, numels, dtypes = (
+        sys.argv[2],
+        int(sys.argv[3]),
+        [int(word) for word in sys.argv[4].split(",")],
+        sys.argv[5:],
+    )
+    children = []
+    for rank in range(world):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                found = run(rank, world, numels, dtypes, f"{out}/store")
+                Path(out, f"rank-{rank}.json").write_text(json.dumps(found))
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(pid)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    return max(codes, key=abs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

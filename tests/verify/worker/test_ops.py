@@ -1,0 +1,165 @@
+"""The table of collectives: its numbers, its closed forms, and every row on real Gloo with what it returns spoilt."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage.verify.worker import ops
+from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
+
+SOURCE = Path(ops.__file__).parents[3]
+#: OpTypes with which ProcessGroupNCCL.cpp labels its work (Work.hpp of torch 2.13), and INIT for the group alone.
+#: Left out: RECVANYSOURCE (NCCL has none) and _ALLREDUCE_SPARSE (an experimental branch of NCCL only).
+PROCESS_GROUP_NCCL = {
+    "ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "ALLGATHER_coalesced",
+    "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE", "ALLTOALL", "ALLTOALL_BASE", "SEND", "RECV", "COALESCED", "GATHER", "SCATTER",
+    "BARRIER",
+}  # fmt: skip
+#: Rows that move nothing of which a result could be wrong.
+DATALESS = {"BARRIER", "INIT"}
+#: Rows whose result only some ranks hold (root 0, pair 0 -> 1); ``idle``: those that notice when nothing was moved.
+HOLDERS = {"REDUCE": {0}, "GATHER": {0}, "SEND": {1}, "RECV": {1}}
+WORLDS = {2: ("float32", "bfloat16", "int64", "uint8"), 3: ("float32", "float64", "float16", "int8", "int32", "bool")}
+SIZES = {2: 96, 3: 97}
+
+
+def test_all_operations_of_the_process_group_are_there() -> None:
+    assert set(OPERATIONS) == PROCESS_GROUP_NCCL | {"INIT"}
+    assert len(PROCESS_GROUP_NCCL) == 17
+    assert all(name == row.name for name, row in OPERATIONS.items())
+    with pytest.raises(KeyError):
+        operation("ALLSUM")
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "size", "factor"),
+    [
+        # NumelOut, S in bytes and bus factor for 1024 float32 on 8 ranks, by doc/PERFORMANCE.md of nccl-tests
+        ("ALLREDUCE", 1024, 4096, 1.75),
+        ("ALLREDUCE_COALESCED", 1024, 4096, 1.75),
+        ("BROADCAST", 1024, 4096, 1.0),
+        ("REDUCE", 1024, 4096, 1.0),
+        ("_ALLGATHER_BASE", 8192, 32768, 0.875),
+        ("ALLGATHER", 8192, 32768, 0.875),
+        ("ALLGATHER_coalesced", 8192, 32768, 0.875),
+        ("_REDUCE_SCATTER_BASE", 128, 4096, 0.875),
+        ("REDUCE_SCATTER", 128, 4096, 0.875),
+        ("ALLTOALL_BASE", 1024, 4096, 0.875),
+        ("ALLTOALL", 1024, 4096, 0.875),
+        ("SEND", 1024, 4096, 1.0),
+        ("RECV", 1024, 4096, 1.0),
+        ("COALESCED", 1024, 4096, 1.0),
+        ("GATHER", 8192, 32768, 0.875),
+        ("SCATTER", 8192, 32768, 0.875),
+        ("BARRIER", 1024, 0, 1.0),
+        ("INIT", 1024, 0, 1.0),
+    ],
+)
+def test_sizes_and_bus_bandwidth(name: str, out: int, size: int, factor: float) -> None:
+    row = operation(name)
+    assert row.numel_out(1024, 8) == out
+    assert row.bytes(1024, 8, 4) == size
+    assert row.bus_factor(8) == pytest.approx(factor)
+
+
+def test_two_ranks_and_one() -> None:
+    assert operation("ALLREDUCE").bus_factor(2) == 1.0
+    assert operation("_ALLGATHER_BASE").bus_factor(2) == 0.5
+    assert operation("ALLREDUCE").bus_factor(1) == 0.0
+    assert operation("_REDUCE_SCATTER_BASE").numel_out(1, 8) == 1
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_memory_of_a_rank_covers_input_output_and_comparison(name: str) -> None:
+    row = operation(name)
+    held = (1000 + row.numel_out(1000, 4)) * 4
+    assert held + row.numel_out(1000, 4) * 4 <= row.memory(1000, 4, 4)
+
+
+def test_only_what_waits_for_all_is_compared_in_time() -> None:
+    waiting = {name for name, row in OPERATIONS.items() if row.symmetric}
+    assert {"ALLREDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLTOALL"} <= waiting
+    assert not waiting & {"BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "INIT"}
+
+
+def tried(folder: Path, world: int) -> list[dict[str, Any]]:
+    """Return what each rank of a short-lived group tells, by operation, dtype and size."""
+    pytest.importorskip("torch", reason="the operations are tried on Gloo")
+    command = [str(Path(__file__).with_name("ops_world.py")), str(SOURCE), str(folder), str(world), f"{SIZES[world]},1"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command, *WORLDS[world]],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(world)]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_operation_on_gloo(world: int, tmp_path: Path) -> None:
+    """A right result is right, one spoilt element is one wrong element, and what was not moved is noticed."""
+    ranks = tried(tmp_path, world)
+    for name, dtype, numel in itertools.product(OPERATIONS, WORLDS[world], (SIZES[world], 1)):
+        case = f"{name} {dtype} {numel}"
+        holders = set() if name in DATALESS else HOLDERS.get(name, set(range(world)))
+        for rank, told in enumerate(ranks):
+            assert "refused" not in told[case], f"{case}: {told[case]}"
+            assert told[case]["right"] == [0, 0, 0], f"{case}, rank {rank}"
+            if rank in holders:
+                assert set(told[case]["flipped"]) == {1}, f"{case}, rank {rank}: {told[case]}"
+            if rank in holders - ({0} if name == "BROADCAST" else set()) and numel > 1:
+                # Two iterations make no difference to truth values that are only moved.
+                stale = told[case]["stale"][: 1 if dtype == "bool" else 2]
+                assert told[case]["idle"] > 0 and min(stale) > 0, f"{case}, rank {rank}: {told[case]}"
+
+
+def test_the_closed_forms() -> None:
+    """For worlds that nobody can start here: exact in every dtype, in any order, and different by rank and iteration."""
+    torch = pytest.importorskip("torch", reason="the closed forms are tensors")
+    for dtype, world in itertools.product(DTYPES, (1, 2, 3, 4, 8, 39, 40, 60, 82, 83, 128)):
+        calls = [ops.Call(torch, None, rank, world, 0, getattr(torch, dtype), "cpu") for rank in range(world)]
+        for iteration, start in ((0, 0), (3, 5)):
+            parts = torch.stack([ops.added(call, iteration, 140, start) for call in calls])
+            exact = parts.to(torch.float64).amax(0) if dtype == "bool" else parts.to(torch.float64).sum(0)
+            sums = ops.total(calls[0], iteration, 140, start)
+            assert torch.equal(sums.to(torch.float64), exact), (dtype, world)
+            for order in () if dtype == "bool" else (parts, parts.flip(0)):
+                running = torch.zeros_like(sums)
+                for part in order:
+                    running += part
+                assert torch.equal(running, sums), (dtype, world)
+            assert not torch.equal(sums, ops.total(calls[0], iteration + 1, 140, start)), (dtype, world, "stale")
+            share = ops.total(calls[0], iteration, 140, start + 64)
+            assert not torch.equal(sums, share) or 64 % ops._period(calls[0]) == 0, (dtype, world, "another's share")
+    for dtype in DTYPES:
+        call = ops.Call(torch, None, 0, 8, 0, getattr(torch, dtype), "cpu")
+        wanted = [((11 + index) * 31 + 5 * 17 + 2 * 7) % (2 if dtype == "bool" else 97) for index in range(97)]
+        assert ops.moved(call, 5, 2, 200, 11).tolist() == [*wanted, *wanted, *wanted[:6]], dtype
+        assert not torch.equal(ops.moved(call, 0, 0, 97), ops.moved(call, 1, 0, 97))
+        assert not torch.equal(ops.moved(call, 0, 0, 97), ops.moved(call, 0, 1, 97))
+
+
+def test_the_closed_form_of_a_large_world_takes_no_time() -> None:
+    """The parent's deadline runs while a rank compares."""
+    torch = pytest.importorskip("torch", reason="the closed forms are tensors")
+    call = ops.Call(torch, None, 7, 4096, 0, torch.bfloat16, "cpu")
+    started = time.monotonic()
+    assert int(ops.total(call, 0, 1 << 16).sum(dtype=torch.float64)) == (1 << 16) - (1 << 16) // 4097
+    assert time.monotonic() - started < 2.0
+
+
+def test_a_table_without_torch() -> None:
+    """The planner reads it: it must not import what it describes."""
+    program = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import nccl_triage.verify.worker.ops; print('torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.strip() == "False"
