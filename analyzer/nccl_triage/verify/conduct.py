@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.engine.schema import RuleSet
+from nccl_triage.engine.schema import RuleSet, Treatment
 from nccl_triage.verify import reachability, runner
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.interfaces import for_gloo
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
     Fact,
@@ -30,6 +29,7 @@ from nccl_triage.verify.model import Deadlines, Finding, Run, RunResult
 from nccl_triage.verify.narrow import narrow
 from nccl_triage.verify.paths import interface_findings, path_findings
 from nccl_triage.verify.plan import REPEATS, Plan, Planned, words
+from nccl_triage.verify.realise import Ground, realise
 from nccl_triage.verify.treatments import Known, make, without
 
 __all__ = ["Outcome", "Report", "Session", "Trial", "deadlines_of"]
@@ -127,36 +127,8 @@ class Session:
         self.report.problems.append({"en": en, "zh": zh})
 
     def _realised(self, run: Run) -> Run:
-        """Fill in what only the session knows: addresses, interfaces for Gloo, time-outs."""
-        env: dict[int, dict[str, str]] = {rank: dict(found) for rank, found in run.per_rank_env.items()}
-        if run.backend == "gloo":
-            for rank, slot in enumerate(run.slots):
-                own = env.get(rank, {})
-                if "GLOO_SOCKET_IFNAME" in own:
-                    continue
-                found = for_gloo(self.cluster.facts[slot.place], run.env)
-                if len(run.places) == 1 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
-                    found = {"GLOO_SOCKET_IFNAME": "lo"}  # one host: nothing leaves it
-                if found:
-                    env[rank] = {**own, **found}
-        return replace(
-            run,
-            per_rank_env=env,
-            store_address=run.store_address or self._store_address(run),
-            faults=self.faults,
-        )
-
-    def _store_address(self, run: Run) -> str:
-        first = run.slots[0].place
-        if len(run.places) == 1:
-            return "127.0.0.1"
-        reached = self.report.matrix.reached_by_all(self.names[first], [self.names[place] for place in run.places])
-        facts = self.cluster.facts[first]
-        own = [entry["address"] for entry in facts["interfaces"] if entry["up"] and not entry["loopback"]]
-        place = self.cluster.places[first]
-        return next(
-            (a for a in (place.address, *reached, *facts["own_addresses"], *own) if a and a != "127.0.0.1"), "127.0.0.1"
-        )
+        ground = Ground(self.cluster.places, self.cluster.facts, self.report.matrix)
+        return realise(run, ground, self.faults)
 
     # one run
 
@@ -244,18 +216,20 @@ class Session:
         realised = self._realised(control)
         for treatment in planned.experiment.vary:
             for run in make(treatment, realised, known):
-                changed = replace(run, changed=words(treatment)["en"])
-                trials = []
-                for index in range(REPEATS):
-                    trial = self.trial(changed, index, planned)
-                    if trial is not None:
-                        trials.append(treated(trial, treatment))
-                    if trial is None or trials[-1].fails:
-                        break
-                if trials:
-                    outcome.treatments.append((treatment, trials))
+                self._try(treatment, replace(run, changed=words(treatment)["en"]), planned, outcome)
         if first is None or not (first.ranks or first.hosts):
             self._bisect(planned, control, outcome)
+
+    def _try(self, treatment: Treatment, run: Run, planned: Planned, outcome: Outcome) -> None:
+        """Run a treatment as often as a verdict needs, or until it fails."""
+        trials: list[Trial] = []
+        while len(trials) < REPEATS and not any(trial.fails for trial in trials):
+            trial = self.trial(run, len(trials), planned)
+            if trial is None:
+                break
+            trials.append(treated(trial, treatment))
+        if trials:
+            outcome.treatments.append((treatment, trials))
 
     def _bisect(self, planned: Planned, control: Run, outcome: Outcome) -> None:
         """Find the host, the rank or the pair without which the control passes."""
@@ -280,6 +254,13 @@ class Session:
         key = "hosts" if by_place else "ranks"
         shown: list[Any] = [self.names[unit] for unit in found.units] if by_place else list(found.units)
         outcome.narrowed = {key: shown, "kind": found.kind, "runs": found.tests}
+        if found.kind == "group":
+            return
+        # Of a pair that fails together either one may go.
+        rest = without(control, **({"places": found.units[:1]} if by_place else {"slots": found.units[:1]}))
+        if rest is not None:
+            left_out = Treatment("members", "without-culprit")
+            self._try(left_out, replace(rest, changed=words(left_out)["en"]), planned, outcome)
 
     def _fact(self, planned: Planned, control: Run) -> Fact:
         """Return what checks without a collective show of the predicted cause."""

@@ -87,7 +87,7 @@ def test_names() -> None:
     assert host.resolves("") == [] or host.resolves("") == ["127.0.0.1"]
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "a..b", "\x00", "ä" * 100])
+@pytest.mark.parametrize("name", ["a" * 300, "a..b", "\x00", "ä" * 100], ids=["long", "empty", "null", "wide"])
 def test_a_name_that_is_none_resolves_to_nothing(name: str) -> None:
     """A name of a log: no rule says that it is one."""
     assert host.resolves(name) == []

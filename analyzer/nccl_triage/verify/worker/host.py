@@ -109,7 +109,7 @@ def resolves(name: str) -> list[str]:
     """Return the IPv4 addresses of a name, empty when it has none."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET)})
-    except OSError:
+    except (OSError, ValueError):  # ValueError: what cannot be a name at all
         return []
 
 
