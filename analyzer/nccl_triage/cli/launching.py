@@ -62,6 +62,12 @@ def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any],
         ),
         click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto)."),
         click.option("--workdir", type=folder, help="Keep the ranks' logs and results in this folder."),
+        click.option(
+            "--previous",
+            multiple=True,
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="JSON of an earlier verify or preflight: its bandwidths are what is expected (repeatable).",
+        ),
         click.option("--allow-busy", is_flag=True, help="Use GPUs although something runs on them."),
         click.option(
             "--wait",
@@ -94,6 +100,7 @@ def settings(given: dict[str, Any], force: bool) -> Any:
         workdir=given["workdir"],
         force=force,
         wait=given["wait"],
+        previous=given["previous"],
         wishes=Wishes(
             backend=given["backend"],
             world=given["world"],

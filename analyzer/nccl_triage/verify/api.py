@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import feedback, plan, session
+from nccl_triage.verify import feedback, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import Report, Session
 from nccl_triage.verify.launchers import Launcher
@@ -52,6 +52,7 @@ def verify(
     purpose: the verifier's own proof. ``made`` is the plan where ``plan_of`` was asked already.
     """
     made = made or plan_of(document, rules, settings)
+    earlier = previous.read(settings.previous)
     if not any(entry.control for entry in made.experiments) and settings.launcher == "local":
         report = Session(Cluster(_Nowhere()), made, rules, Path(), say=say).carry_out()
         return feedback.apply(document, report), report
@@ -66,6 +67,7 @@ def verify(
                 made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.wishes
             )
         report = Session(cluster, made, rules, folder, say=say, faults=faults).carry_out()
+    report.previous = earlier
     return feedback.apply(document, report), report
 
 

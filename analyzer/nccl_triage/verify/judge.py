@@ -15,6 +15,7 @@ from nccl_triage.verify.assess import View, assess
 from nccl_triage.verify.decide import Facts, Row, State, decide
 from nccl_triage.verify.model import Finding, Run, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
+from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import Matrix
 
 #: Runs after which a control that failed once of twice counts as flaky.
@@ -66,6 +67,7 @@ class Report:
     hosts: list[dict[str, Any]] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
+    previous: Previous = field(default_factory=dict)
 
 
 def trial_of(result: RunResult, names: Sequence[str], paths: Iterable[Finding], rules: RuleSet) -> Trial:

@@ -30,6 +30,7 @@ class Settings:
     workdir: Path | None = None
     force: bool = False
     wait: float = 0.0
+    previous: tuple[Path, ...] = ()
     wishes: Wishes = field(default_factory=Wishes)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet, Text
-from nccl_triage.verify import api, record, session
+from nccl_triage.verify import api, previous, record, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import Session
 from nccl_triage.verify.judge import Trial
@@ -182,6 +182,7 @@ def preflight(
     backend = settings.wishes.backend if settings.wishes.backend != "auto" else ("nccl" if means.gpus else "gloo")
     made = Plan(Question(()), means, settings.wishes, ())
     checks = list(gpu_checks(means, backend))
+    earlier = previous.read(settings.previous)
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
@@ -197,7 +198,7 @@ def preflight(
         if not live.report.problems:
             run, trial = _collectives(live, made, experiment, backend)
             checks += network_checks(live, backend, run.env)
-            runs = [record.run_record(trial, live.names, cluster.facts, "")] if trial is not None else []
+            runs = [record.run_record(trial, live.names, cluster.facts, "", earlier)] if trial is not None else []
             checks += collective_checks(trial, run, runs[0] if runs else None)
         paths = [path.to_dict() for path in live.report.matrix.paths if path.state != "reachable"]
         hosts = [_host(name, facts) for name, facts in zip(live.names, cluster.facts, strict=True)]

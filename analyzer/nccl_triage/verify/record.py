@@ -10,6 +10,7 @@ from nccl_triage.verify.expected import judgement
 from nccl_triage.verify.judge import Outcome, Report, Trial
 from nccl_triage.verify.model import Finding, RunResult
 from nccl_triage.verify.plan import words
+from nccl_triage.verify.previous import Previous, key_of
 from nccl_triage.verify.worker.ops import DTYPES, operation
 
 #: Paths of the matrix in a document at most: all that fail come first.
@@ -58,12 +59,16 @@ def _figure(value: float) -> float:
 
 
 def run_record(
-    trial: Trial, names: Sequence[str], facts: Sequence[Mapping[str, Any]], changed_zh: str
+    trial: Trial,
+    names: Sequence[str],
+    facts: Sequence[Mapping[str, Any]],
+    changed_zh: str,
+    previous: Previous | None = None,
 ) -> dict[str, Any]:
     """Return one run as the document has it; ``names`` and ``facts`` are those of the hosts, in their order."""
     result, run = trial.result, trial.result.run
     rate = bandwidth(result)
-    return {
+    made: dict[str, Any] = {
         "run": run.label,
         "changed": run.changed or None,
         "changed_zh": changed_zh or run.changed or None,
@@ -80,16 +85,23 @@ def run_record(
         "seconds": round(result.seconds, 2),
         "reason": result.reason or None,
         "bandwidth": rate,
-        # Ranks that are waited for say nothing of the link.
-        "expected": judgement(result, run.message.op, rate, facts) if rate and not trial.fails else None,
-        "parts": [] if trial.fails else _parts(result, facts),
+        "expected": None,
+        "parts": [],
         "finding": finding_record(trial.finding) if trial.finding else None,
         "errors": _errors(result),
         "symptoms": result.symptoms,
     }
+    if not trial.fails:  # ranks that are waited for say nothing of the link
+        parts = _parts(result)
+        made["parts"] = parts
+        for part in (made, *parts):
+            if part["bandwidth"]:
+                earlier = (previous or {}).get(key_of(made, part), ())
+                part["expected"] = judgement(result, part["op"], part["bandwidth"], facts, earlier)
+    return made
 
 
-def _parts(result: RunResult, facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _parts(result: RunResult) -> list[dict[str, Any]]:
     """Return what the further collectives of a run measured, in their order."""
     found = []
     for index, message in enumerate(result.run.more):
@@ -102,7 +114,7 @@ def _parts(result: RunResult, facts: Sequence[Mapping[str, Any]]) -> list[dict[s
                 "numel": message.numel,
                 "dtype": message.dtype,
                 "bandwidth": rate,
-                "expected": judgement(result, message.op, rate, facts) if rate else None,
+                "expected": None,
             }
         )
     return found
@@ -136,7 +148,10 @@ def outcome_record(
     reason = outcome.why_not or dict(outcome.row.says)
     changed_zh = {words(item)["en"]: words(item)["zh"] for item, _ in outcome.treatments}
     trials = [*outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
-    runs = [run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, "")) for trial in trials]
+    runs = [
+        run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, ""), report.previous)
+        for trial in trials
+    ]
     named = _named(outcome)
     return {
         "outcome": outcome.row.outcome,

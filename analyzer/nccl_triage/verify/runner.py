@@ -100,6 +100,8 @@ class _Execution:
                 folder=str(self.folder),
                 method=self.method,
             )
+        for place, error in self.cluster.gone.items():  # lost in an earlier run: it will not say so again
+            self._take(place, {"answer": "gone", "error": error})
 
     def _running(self) -> bool:
         return any(trace.exited_at is None for trace in self.traces.values())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,18 +13,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import bundle
-from nccl_triage.verify.launchers import ray_cluster, ray_relay
 from nccl_triage.verify.launchers.ray_relay import Relay
-
-#: A node's process, to which our package is unknown.
-NODE = """
-import pathlib, pickle, sys
-sys.modules["nccl_triage"] = None
-actor, worker = (pathlib.Path(name).read_bytes() for name in sys.argv[1:])
-relay = pickle.loads(actor)(worker, "/")
-print(relay.receive(0, 10.0)[0][0].decode())
-relay.stop(2.0)
-"""
 
 
 @pytest.fixture
@@ -133,20 +120,15 @@ def test_a_node_that_shares_our_folder_leaves_the_logs_there(start: Callable[[Pa
     assert "KeyError: 'name'" in (tmp_path / "r" / "rank-0.log").read_text()
 
 
-def test_the_relay_works_where_there_is_no_nccl_triage(worker: bytes, tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
-    (tmp_path / "bytes").write_bytes(worker)
-    with ray_cluster._by_value(ray):
-        (tmp_path / "actor").write_bytes(ray.cloudpickle.dumps(ray_relay.Relay))
-    done = subprocess.run(
-        [sys.executable, "-c", NODE, tmp_path / "actor", tmp_path / "bytes"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["answer"] == "hello"
+def test_a_python_without_memfd(
+    start: Callable[[Path], Relay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    relay = start(tmp_path / "elsewhere")
+    relay.send(0, broken_rank(tmp_path / "elsewhere" / "r"))
+    assert "KeyError: 'name'" in collect(relay, "exit")[-1]["log"]
+    assert [path.name for path in tmp_path.iterdir()] == ["worker.pyz"]
 
 
 def test_an_agent_that_lingers_is_killed(start: Callable[[Path], Relay], tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """The actor beside one node's agent: it starts the agent and carries lines between it and the driver.
 
-Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only, and of our own
-nothing but the text ``BOOT``. Calls may overtake each other, come twice or get lost, so lines are numbered in both
-directions and kept until they are confirmed.
+Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only. Calls may
+overtake each other, come twice or get lost, so lines are numbered in both directions and kept until they are confirmed.
 """
 
 from __future__ import annotations
@@ -18,26 +17,30 @@ import tempfile
 import threading
 from pathlib import Path
 
-from nccl_triage.verify.launchers.boot import BOOT
-
 _WORDS = 1 << 16
 
 
 class Relay:
     """One node's agent behind method calls.
 
-    ``worker`` is the worker's zip application. ``folder`` is where the driver keeps the logs; when this node does not see
-    it, the agent sends them. Nothing here has a name in any folder: a node that is lost keeps nothing.
+    ``worker`` is the worker's zip application. It lies in a file without a name that is gone with this process however it
+    ends: a node that is lost keeps nothing. ``folder`` is where the driver keeps the logs; when this node does not see it,
+    the agent sends them.
     """
 
     def __init__(self, worker: bytes, folder: str) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        command = [sys.executable, "-c", BOOT, "agent", *([] if Path(folder).exists() else ["carry"])]
+        self._errors = _unnamed("stderr")
+        program = _unnamed("worker.pyz")
+        with open(program, "wb", closefd=False) as file:
+            file.write(worker)
+        # Named, not inherited: the processes that the agent starts find the program under the same name.
+        command = [sys.executable, f"/proc/{os.getpid()}/fd/{program}", "agent"]
+        if not Path(folder).exists():
+            command.append("carry")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
         )
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._commands.put(b"%d\n" % len(worker) + worker)
         self._early: dict[int, bytes] = {}
         self._expected = 0
         self._said: list[bytes] = []
@@ -103,7 +106,14 @@ class Relay:
             self._news.notify_all()
 
     def _last_words(self, code: int) -> str:
-        errors = self._errors.fileno()
-        text = os.pread(errors, _WORDS, max(0, os.fstat(errors).st_size - _WORDS))
+        text = os.pread(self._errors, _WORDS, max(0, os.fstat(self._errors).st_size - _WORDS))
         lines = text.decode(errors="replace").strip().splitlines()
         return (lines or [f"the agent ended with exit code {code}"])[-1][:400]
+
+
+def _unnamed(name: str) -> int:
+    """Return a file that lies in no folder; Pythons built for an old glibc (conda's, uv's) have no memfd_create(2)."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

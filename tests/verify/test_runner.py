@@ -1,0 +1,232 @@
+"""One run: deadlines, deaths and misbehaviour, with ranks of real Gloo and with hosts that exist only in words."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gloo_cluster import QUICK, Gloo
+from simulated import Launcher, Started, World, always, failing, healthy, hosts, leave, mark, reach
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.verify import own_logs, runner
+from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.model import Deadlines, Finding, Message, Run, RunResult, Slot
+from nccl_triage.verify.worker.faults import MEANINGS
+
+#: Seconds after a deadline within which it is noticed and everything is gone, on a busy machine.
+TOLERANCE = 2.0
+#: Of what each fault's run must come to: outcomes, first mark that is missing, cause, kind.
+FAULTS: dict[str, tuple[set[str], str, str, str]] = {
+    "late": ({"passed"}, "end", "straggler", "late"),
+    "slow": ({"passed"}, "end", "straggler", "slow"),
+    "absent": ({"error", "hung"}, "entered", "rank-divergence", "absent"),
+    "never-joins": ({"error", "hung"}, "store", "rendezvous-failed", "never-joined"),
+    "leaves": ({"error", "crashed"}, "entered", "rank-divergence", "left"),
+    "raise": ({"error"}, "entered", "application-exception", "own-log"),
+    "oom": ({"error"}, "entered", "", "own-log"),
+    "sigsegv": ({"crashed"}, "entered", "process-crashed", "crashed"),
+    "sigkill": ({"crashed"}, "entered", "process-crashed", "killed"),
+    "sigterm": ({"crashed"}, "entered", "job-preempted", "terminated"),
+    "sigstop": ({"error", "hung"}, "entered", "rank-divergence", "stopped"),
+    "wrong-op": ({"error", "hung", "crashed"}, "warm", "collective-mismatch", "different-call"),
+    "wrong-order": ({"error", "hung", "crashed"}, "warm", "collective-mismatch", "different-call"),
+    "wrong-size": ({"error", "hung", "crashed"}, "warm", "collective-mismatch", "different-call"),
+    "wrong-dtype": ({"error", "hung", "crashed"}, "warm", "collective-mismatch", "different-call"),
+}
+SECONDS = {"late": 1.5, "slow": 0.3}
+LIMITS = Deadlines(start=20.0, store=3.0, group=4.0, entered=3.0, first=4.0, timed=8.0, grace=0.5)
+
+
+def assert_clean(result: RunResult) -> None:
+    """No rank of a run is left, and killing took no time worth the name."""
+    pids = [trace.details["start"]["pid"] for trace in result.ranks.values() if "start" in trace.details]
+    assert pids
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    assert result.cleaned_s < 2.0
+
+
+def test_every_fault_is_tried() -> None:
+    assert set(FAULTS) == set(MEANINGS)
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit"),
+    [*((name, 1) for name in FAULTS), *((name, 0) for name in ("sigsegv", "leaves", "wrong-size", "raise"))],
+)
+def test_a_fault_is_found_with_its_culprit(gloo: Gloo, rules: RuleSet, name: str, culprit: int) -> None:
+    outcomes, stage, cause, kind = FAULTS[name]
+    fault = {"name": name, "seconds": SECONDS.get(name, 0.0)}
+    result = gloo.run(world=3, deadlines=LIMITS, faults={str(culprit): fault})
+    assert result.outcome in outcomes, result
+    assert result.stage == stage
+    found = assess(View(result, ["here"], own=own_logs.read(result, rules)))
+    assert found is not None
+    assert (found.kind, found.ranks) == (kind, (culprit,))
+    assert found.cause == cause or (not cause and found.cause.endswith("out-of-memory"))
+    assert_clean(result)
+
+
+def test_a_healthy_run(gloo: Gloo) -> None:
+    result = gloo.run(world=4)
+    assert (result.outcome, result.stage, result.reason) == ("passed", "end", "")
+    assert all(trace.exit_code == 0 and trace.details["done"]["wrong"] == 0 for trace in result.ranks.values())
+    assert assess(View(result, ["here"])) is None
+    assert_clean(result)
+    assert sorted(path.name for path in gloo.folder.joinpath(result.run.label).iterdir()) == [
+        f"rank-{rank}.log" for rank in range(4)
+    ]
+
+
+@pytest.mark.parametrize("name", ["absent", "sigstop", "wrong-order"])
+def test_a_hang_is_declared_at_its_deadline(gloo: Gloo, name: str) -> None:
+    """The library's own time-out lies far off: only the parent's deadline can end it."""
+    limits = Deadlines(start=20.0, store=4.0, group=4.0, entered=1.0, first=1.5, timed=8.0, grace=1.0)
+    result = gloo.run(deadlines=limits, timeout=60.0, faults={"1": {"name": name}})
+    stage, since, limit = (
+        ("warm", "entered", limits.first) if name == "wrong-order" else ("entered", "group", limits.entered)
+    )
+    assert (result.outcome, result.stage) == ("hung", stage)
+    assert result.reason.startswith(f"deadline before {stage!r}")
+    assert any(trace.killed for trace in result.ranks.values())
+    begun = min(trace.times[since] for trace in result.ranks.values())
+    assert limit <= result.seconds - begun < limit + TOLERANCE
+    assert_clean(result)
+
+
+def test_a_stopped_rank_is_seen_to_be_stopped_and_killed(gloo: Gloo) -> None:
+    limits = Deadlines(start=20.0, store=4.0, group=4.0, entered=1.0, first=3.0, timed=8.0, grace=1.0)
+    result = gloo.run(deadlines=limits, timeout=60.0, faults={"2": {"name": "sigstop"}})
+    assert (result.ranks[2].state, result.ranks[2].killed, result.ranks[2].exit_code) == ("T", True, -9)
+    assert_clean(result)
+
+
+def test_a_short_budget_ends_a_run(gloo: Gloo) -> None:
+    label = "budget"
+    run = Run(label, (Slot(0, 0), Slot(1, 0)), Message(numel=64), faults={"1": {"name": "absent"}}, timeout=60.0)
+    started = time.monotonic()
+    result = runner.execute(gloo.cluster, run, gloo.folder / label, QUICK, budget=0.5)
+    assert time.monotonic() - started < 0.5 + TOLERANCE
+    assert (result.outcome, result.reason) == ("hung", "the time for this run is over")
+    assert_clean(result)
+
+
+def test_a_rank_keeps_its_fault_when_others_are_left_out(gloo: Gloo) -> None:
+    """Faults belong to places in the whole job, not to ranks of one run."""
+    label = "subset"
+    run = Run(label, (Slot(0, 0), Slot(2, 0)), Message(numel=64), faults={"1": {"name": "absent"}})
+    assert runner.execute(gloo.cluster, run, gloo.folder / label, QUICK).passed
+
+
+def test_each_rank_may_have_variables_of_its_own(gloo: Gloo) -> None:
+    result = gloo.run(world=2, per_rank_env={1: {"GLOO_SOCKET_IFNAME": "no-such-interface0"}})
+    assert result.outcome == "error" and result.ranks[1].error is not None
+    assert "no-such-interface0" in result.ranks[1].error["text"]
+    assert gloo.run(world=2).passed, "and no other run has them"
+
+
+# hosts that exist only in words
+
+FAST = Deadlines(start=0.4, store=0.3, group=0.3, entered=0.3, first=0.3, timed=0.3, grace=0.2)
+
+
+def simulate(world: World, *, lose: int | None = None, count: int = 2) -> RunResult:
+    with Cluster(Launcher(world)) as cluster:
+        cluster.greet(5.0)
+        if lose is not None:
+            world.links[lose].die()
+            cluster.ask("port", [lose], 1.0)
+        slots = tuple(Slot(rank, rank % len(world.hosts)) for rank in range(count))
+        return runner.execute(cluster, Run("r", slots, Message(numel=64)), Path("nowhere"), FAST)
+
+
+def test_marks_of_all_hosts_come_together() -> None:
+    result = simulate(World(hosts(3)), count=6)
+    assert result.passed
+    assert [result.ranks[rank].slot.place for rank in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_first_failure_gives_the_others_their_grace() -> None:
+    def behave(started: Started) -> Any:
+        return [failing("entered"), *(reach("entered") for _ in started.places[1:])]
+
+    world = World(hosts(2), behave)
+    result = simulate(world)
+    assert (result.outcome, result.reason) == ("error", "the others did not end after the first failure")
+    assert FAST.grace <= result.seconds < FAST.first + TOLERANCE
+    assert result.ranks[1].killed and result.ranks[1].state == "S"
+    assert world.stopped == ["r", "r"], "both hosts were told"
+
+
+def test_an_agent_that_is_lost_in_a_run_is_a_result() -> None:
+    world = World(hosts(2))
+
+    def behave(started: Started) -> Any:
+        world.links[1].die("client_loop: send disconnect: Broken pipe")
+        return [reach("entered"), []]
+
+    world.behave = behave
+    result = simulate(world)
+    assert result.outcome == "error"
+    assert result.ranks[1].error == {"type": "AgentLost", "text": "client_loop: send disconnect: Broken pipe"}
+    assert result.ranks[0].killed
+
+
+def test_an_agent_that_was_lost_before_is_not_waited_for() -> None:
+    started = time.monotonic()
+    result = simulate(World(hosts(2), always(lambda: reach("device"))), lose=1)
+    assert time.monotonic() - started < FAST.grace + TOLERANCE
+    assert result.outcome == "error" and result.ranks[1].error is not None
+    assert result.ranks[1].error["type"] == "AgentLost"
+
+
+def test_without_the_host_of_rank_0_nothing_runs() -> None:
+    result = simulate(World(hosts(2)), lose=0)
+    assert (result.outcome, result.reason) == ("not-run", "the host of rank 0 gave no port")
+
+
+def test_a_rank_that_cannot_start_is_a_failure() -> None:
+    gone = {"answer": "exit", "code": None, "error": "No space left on device"}
+    result = simulate(World(hosts(2), lambda started: [healthy(), [gone]]))
+    assert result.outcome == "error" and result.ranks[1].error is not None
+    assert result.ranks[1].error["type"] == "NotStarted"
+
+
+def test_silence_from_the_first_moment_is_a_hang() -> None:
+    result = simulate(World(hosts(2), always(list)))
+    assert (result.outcome, result.stage) == ("hung", "start")
+
+
+def test_signs_of_life_prolong_a_long_run() -> None:
+    """Each mark of iterations starts the time anew."""
+    trace = [
+        *reach("warm"),
+        mark("iteration", done=20),
+        mark("iteration", done=40),
+        mark("done", wrong=0, median=0.1),
+        leave(0),
+    ]
+    assert simulate(World(hosts(2), always(lambda: trace))).passed
+
+
+def test_answers_of_an_earlier_run_are_not_mistaken() -> None:
+    world = World(hosts(2))
+
+    def behave(started: Started) -> Any:
+        world.links[0].queue.append({**mark("error", type="X", text="late"), "run": "earlier", "rank": 0})
+        world.links[0].queue.append({"answer": "exit", "run": started.label, "rank": 77, "code": 1})
+        return [healthy() for _ in started.places]
+
+    world.behave = behave
+    assert simulate(world).passed
+
+
+def test_wrong_data_is_no_pass() -> None:
+    wrong = [*reach("warm"), mark("done", wrong=5, median=0.1), leave(0)]
+    result = simulate(World(hosts(2), lambda started: [healthy(), wrong]))
+    assert (result.outcome, result.stage) == ("wrong-data", "end")
+    found: Finding | None = assess(View(result, ["n0", "n1"]))
+    assert found is not None and (found.kind, found.ranks, found.hosts) == ("wrong-data", (1,), ("n1",))
