@@ -1,73 +1,72 @@
-"""What a verification costs, as ratios: a session on four healthy Gloo ranks beside one bare ``import torch``.
+"""How long a verdict takes, as ratios to what cannot be avoided: ``python tests/bench_verify.py``.
 
-    python tests/bench_verify.py [ROUNDS]
-
-Both are measured in turns on the same machine; medians are printed. The plan is measured beside the diagnosis.
+Medians of three. A session is a whole ``verify`` of four healthy Gloo ranks, from its start to its verdict; the floor is
+``python -c 'import torch'``. Ratios are what is compared: machines differ.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "analyzer")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "analyzer"))
+
+from nccl_triage.api import diagnose
+from nccl_triage.engine import load
+from nccl_triage.verify import api, plan
+from nccl_triage.verify.plan import Wishes
+
+TIMES = 3
+LOG = (
+    "[rank0]:[E302 10:30:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=7, OpType=ALLGATHER, NumelIn=1024, NumelOut=4096, Timeout(ms)=600000) ran for 600050 milliseconds "
+    "before timing out.\n"
+    "[rank1]:[E302 10:30:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=7, OpType=ALLGATHER, NumelIn=1024, NumelOut=4096, Timeout(ms)=600000) ran for 600050 milliseconds "
+    "before timing out.\n"
+)
 
 
-def seconds(command: list[str]) -> float:
-    """Return how long a command takes; a verdict against the diagnosis (exit code 4) is a success, too."""
-    started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode not in (0, 4):
-        raise SystemExit(f"{command}: {done.stderr.decode()[-400:]}")
-    return time.perf_counter() - started
+def median(work: Callable[[], Any]) -> float:
+    """Return the median seconds of a piece of work, after one run that warms caches."""
+    work()
+    taken = []
+    for _ in range(TIMES):
+        started = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
 
 
 def main() -> None:
-    """Print the medians and the ratios."""
-    from corpus.verifier.documents import document
-
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    """Print the ratios."""
+    rules = load.load()
+    settings = api.Settings(wishes=Wishes(backend="gloo", world=4, suspects=1))
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        report.write_text(json.dumps(document("rank-divergence", world=4)))
-        tool = [
-            sys.executable,
-            "-c",
-            f"import sys; sys.path.insert(0, {str(ROOT / 'analyzer')!r}); from nccl_triage.cli import main; main()",
-        ]
-        log = str(ROOT / "corpus" / "written" / "logs" / "S001-openrlhf-broadcast-two-networks.log")
-        commands = {
-            "import torch": [sys.executable, "-c", "import torch"],
-            "verify, 4 healthy Gloo ranks, start to verdict": [
-                *tool,
-                "verify",
-                str(report),
-                "--backend",
-                "gloo",
-                "--suspects",
-                "1",
-            ],
-            "diagnose": [*tool, log],
-            "diagnose and plan (verify --dry-run)": [*tool, "verify", log, "--dry-run", "--backend", "gloo"],
-        }
-        taken: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(rounds):
-            for name, command in commands.items():
-                taken[name].append(seconds(command))
-    median = {name: statistics.median(values) for name, values in taken.items()}
-    for name, value in median.items():
-        print(f"{value:8.3f} s  {name}")
-    print(
-        f"{median['verify, 4 healthy Gloo ranks, start to verdict'] / median['import torch']:8.2f} x  verify beside a bare import of torch (goal: 2)"
-    )
-    beyond = median["diagnose and plan (verify --dry-run)"] - median["diagnose"]
-    print(f"{beyond:8.3f} s  the plan beyond the diagnosis (goal: 0.1)")
+        log = Path(folder) / "job.log"
+        log.write_text(LOG)
+        document = diagnose([str(log)], rules=rules, model=None).to_dict()
+        diagnosing = median(lambda: diagnose([str(log)], rules=rules, model=None).to_dict())
+    verdicts: list[str] = []
+
+    def verify() -> None:
+        changed, _ = api.verify(document, rules, settings)
+        found = changed["diagnoses"][0]["verification"]
+        verdicts.append(f"{found['outcome']} by {found['decided_by']} in {len(found['runs'])} runs")
+
+    planning = median(lambda: plan.to_dict(api.plan_of(document, rules, settings)))
+    importing = median(lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True))
+    session = median(verify)
+    print(f"import torch                 {importing:7.2f} s")
+    print(f"session of 4 Gloo ranks      {session:7.2f} s   {session / importing:.2f} x import torch ({verdicts[-1]})")
+    print(f"diagnosis of a small log     {diagnosing:7.3f} s")
+    print(f"plan beyond the diagnosis    {planning:7.4f} s   {planning / diagnosing:.3f} x the diagnosis")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ def write(path: Path) -> Path:
     """Write the worker's zip application; returns its path."""
     source = importlib.resources.files("nccl_triage.verify.worker")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo("__main__.py", _DATE), _MAIN)
+        archive.writestr(zipfile.ZipInfo("__main__.py", _DATE), _MAIN, zipfile.ZIP_DEFLATED)
         for entry in sorted(source.iterdir(), key=lambda item: item.name):
             if entry.name.endswith(".py"):
-                archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{entry.name}", _DATE), entry.read_bytes())
+                archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{entry.name}", _DATE), entry.read_bytes(), zipfile.ZIP_DEFLATED)
     path.chmod(0o600)
     return path

@@ -43,7 +43,7 @@ def places_of(settings: Settings) -> tuple[Place, ...]:
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
         try:
-            words = shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", name]
+            words = shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
         except ValueError as error:
             raise UsageError(f"--host {entry}: {error}", remedy="quote the command as for a shell") from None
         if not name or (given and not words):
