@@ -112,14 +112,7 @@ def test_the_first_call_is_compared_not_the_later_ones() -> None:
         (signal.SIGTERM, "job-preempted", "terminated"),
         (signal.SIGINT, "job-preempted", "terminated"),
         (signal.SIGHUP, "terminal-hangup", "terminated"),
-        pytest.param(
-            42,
-            "process-crashed",
-            "crashed",
-            marks=pytest.mark.xfail(
-                strict=True, raises=ValueError, reason="a real-time signal is valid and has no name"
-            ),
-        ),
+        (42, "process-crashed", "crashed"),
     ],
 )
 def test_death_by_a_signal(number: int, cause: str, kind: str) -> None:

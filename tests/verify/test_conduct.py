@@ -243,7 +243,6 @@ def test_versions_that_differ(rules: RuleSet, tmp_path: Path, fails: bool, wante
     assert outcome.row.outcome == wanted
 
 
-@pytest.mark.xfail(strict=True, reason="versions of torch that differ are taken for a driver that does not fit")
 def test_versions_that_differ_say_nothing_of_the_driver(rules: RuleSet, tmp_path: Path) -> None:
     def behave(started: Started) -> Sequence[Script]:
         return [[*reach("store", torch=f"2.{place}.0", nccl="2.27.5"), *failing()[-2:]] for place in started.places]

@@ -123,20 +123,13 @@ def test_four_ranks_share_one_import_of_torch(tmp_path: Path, monkeypatch: pytes
     with Cluster(ProcessLauncher([Place("here", slots=4)], tmp_path)) as cluster:
         cluster.greet(20.0)
         assert not (tmp_path / "seen").exists(), "facts need no torch"
-        assert cluster.preload(120.0) == {}
+        importing = cluster.ask("preload", [0], 120.0)[0]["seconds"]
         for number in range(3):
             slots = tuple(Slot(rank, 0) for rank in range(4))
             run = Run(f"run-{number}", slots, Message(numel=64), env={"GLOO_SOCKET_IFNAME": "lo"})
             result = runner.execute(cluster, run, tmp_path / run.label, Deadlines())
             assert result.passed
             for trace in result.ranks.values():
-                assert trace.times["imported"] - trace.times["start"] < 0.5, "nothing was left to import"
+                assert trace.times["imported"] - trace.times["start"] < importing / 2, "nothing was left to import"
         agent = cluster._links[0]._process.pid  # type: ignore[attr-defined]
     assert (tmp_path / "seen").read_text().split() == [str(agent)]
-
-
-def test_one_agent_serves_all_runs_of_a_host(tmp_path: Path) -> None:
-    """Starting interpreters is what takes long: hosts, not ranks and not runs, decide how many there are."""
-    launcher = ProcessLauncher([Place("a", slots=8), Place("b", slots=8)], tmp_path)
-    with Cluster(launcher) as cluster:
-        assert len(cluster._links) == 2

@@ -55,7 +55,7 @@ def test_every_fault_is_tried() -> None:
 
 @pytest.mark.parametrize(
     ("name", "culprit"),
-    [*((name, 1) for name in FAULTS), *((name, 0) for name in ("sigsegv", "leaves", "wrong-size", "raise"))],
+    [*((name, 1) for name in FAULTS), *((name, 2) for name in ("sigsegv", "leaves", "wrong-size", "raise"))],
 )
 def test_a_fault_is_found_with_its_culprit(gloo: Gloo, rules: RuleSet, name: str, culprit: int) -> None:
     outcomes, stage, cause, kind = FAULTS[name]

@@ -28,9 +28,9 @@ def launcher_of(settings: Settings, made: Plan, folder: Path) -> Iterator[Launch
 
         question = made.question
         hosts = len(settings.hosts) or (len(question.hosts) if len(question.hosts) > 1 else None)
-        yield RayLauncher(
-            settings.ray_address, hosts, settings.ranks_per_host or 1, folder, settings.wishes.backend == "nccl"
-        )
+        world = settings.wishes.world or question.world or 1
+        each = settings.ranks_per_host or -(-world // (hosts or world))
+        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.wishes.backend == "nccl")
         return
     from nccl_triage.verify.launchers.processes import ProcessLauncher
 

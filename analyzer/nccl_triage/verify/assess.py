@@ -89,7 +89,7 @@ def different_call(view: View) -> Finding | None:
 
 #: Signatures of a watchdog that takes its process down.
 _WATCHDOG = ("torch.watchdog", "torch.nccl2", "torch.comm_aborted", "torch.timeout_at_work")
-_SIGNALS = {
+_SIGNALS: dict[int, tuple[str, str]] = {
     signal.SIGKILL: ("process-crashed", "killed"),
     signal.SIGTERM: ("job-preempted", "terminated"),
     signal.SIGHUP: ("terminal-hangup", "terminated"),
@@ -113,12 +113,9 @@ def died_of_signal(view: View) -> Finding | None:
         return None
     first = min(dead, key=lambda trace: trace.exited_at or 0.0)
     number = -(first.exit_code or 0)
-    name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
-    cause, kind = (
-        _SIGNALS.get(signal.Signals(number), ("process-crashed", "crashed"))
-        if name.startswith("SIG")
-        else ("process-crashed", "crashed")
-    )
+    cause, kind = _SIGNALS.get(number, ("process-crashed", "crashed"))
+    # Real-time signals have no name.
+    name = next((known.name for known in signal.Signals if known == number), f"signal {number}")
     return view.finding(
         cause,
         kind,

@@ -264,7 +264,7 @@ class Session:
 
     def _fact(self, planned: Planned, control: Run) -> Fact:
         """Return what checks without a collective show of the predicted cause."""
-        if planned.experiment.kind == "versions":
+        if planned.suspect.cause == "nccl-version-conflict":
             return fact_of_versions(self.report.trials, control)
         if planned.experiment.kind == "store" and planned.suspect.cause == "port-in-use" and control.port:
             return self._port_taken(control)

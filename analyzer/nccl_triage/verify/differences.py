@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -93,7 +94,7 @@ def backend(about: Comparison) -> Iterator[Difference]:
 def shared_gpu(about: Comparison) -> Iterator[Difference]:
     """Several ranks on one GPU."""
     run = about.run
-    if run.backend == "nccl" and about.gpus and -(-run.world // max(1, len(run.places))) > about.gpus:
+    if run.backend == "nccl" and 0 < about.gpus < max(Counter(slot.place for slot in run.slots).values()):
         yield _say(
             "several ranks share a GPU: the paths between GPUs (P2P, shared memory, NVLS) are not exercised",
             "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",

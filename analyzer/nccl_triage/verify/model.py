@@ -10,11 +10,11 @@ Outcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where ranks can run: a host, the command that reaches it (empty: here), and how many ranks it takes."""
+    """Where ranks can run: a host, the command that reaches it (empty: here), and how many ranks it takes at most."""
 
     name: str
     command: tuple[str, ...] = ()
-    slots: int = 1
+    slots: int | None = None
     address: str | None = None
 
 

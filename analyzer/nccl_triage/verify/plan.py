@@ -5,6 +5,7 @@ No torch and no I/O: a plan is made before anything is touched, and ``--dry-run`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +37,8 @@ PROBE_SECONDS = 35.0
 class Means:
     """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none.
 
-    ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host.
+    ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host; ``devices`` is CUDA_VISIBLE_DEVICES
+    of the ranks where some of this host's GPUs must be left alone.
     """
 
     places: tuple[Place, ...]
@@ -46,6 +48,7 @@ class Means:
     no_gpu: Text = field(default_factory=lambda: {"en": "no NVIDIA GPU is visible", "zh": "看不到 NVIDIA GPU"})
     torch: str | None = None
     gpu_faults: tuple[str, ...] = ()
+    devices: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +141,7 @@ def slots_of(
     least = 1 if experiment.scope == "rank" else 2
     wanted = max(least, wanted, len(places))
     each = [min(most, max(1, wanted // len(places) + (index < wanted % len(places)))) for index in places]
-    each = [
-        min(count, means.places[index].slots) if means.places[index].slots > 1 else count
-        for index, count in zip(places, each, strict=True)
-    ]
+    each = [min(count, means.places[index].slots or count) for index, count in zip(places, each, strict=True)]
     numbers = iter(range(sum(each)))
     return tuple(Slot(next(numbers), place) for place, count in zip(places, each, strict=True) for _ in range(count))
 
@@ -193,18 +193,18 @@ def control_run(
     slots = slots_of(question, experiment, means, wishes, backend)
     message, wanted = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
-    store = experiment.kind == "store"
+    store, cuda = experiment.kind == "store", backend == "nccl"
     # The watchdog's line does not tell the dtype: half precision, in which models train, goes the same way.
     both = question.dtype is None and message.op not in ("INIT", "BARRIER")
-    shared = backend == "nccl" and 0 < means.gpus < len(slots) // max(1, len({slot.place for slot in slots}))
+    shared = cuda and 0 < means.gpus < max(Counter(slot.place for slot in slots).values())
     per_rank = {rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(len(slots))} if shared else {}
     run = Run(
         label="control",
         slots=slots,
         message=message,
         backend=backend,
-        device="cuda" if backend == "nccl" else "cpu",
-        env=dict(question.env),
+        device="cuda" if cuda else "cpu",
+        env={**question.env, **({"CUDA_VISIBLE_DEVICES": means.devices} if cuda and means.devices else {})},
         per_rank_env=per_rank,
         iterations=experiment.iterations,
         timeout=limit,

@@ -36,14 +36,16 @@ class Settings:
 
 def places_of(settings: Settings) -> tuple[Place, ...]:
     """Return the places that ``--host`` names, or this host; raises UsageError for one that cannot be read."""
-    slots = settings.ranks_per_host or 1
+    slots = settings.ranks_per_host
     if not settings.hosts:
         return (Place(os.uname().nodename, slots=slots),)
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
         try:
-            words = shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
+            words = (
+                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
+            )
         except ValueError as error:
             raise UsageError(f"--host {entry}: {error}", remedy="quote the command as for a shell") from None
         if not name or (given and not words):
@@ -80,7 +82,8 @@ def means_of(settings: Settings) -> Means:
     usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
     if usable:
         free = min((gpu.memory_free or 0) for gpu in usable)
-        return Means(places, len(usable), free, usable[0].name, torch=torch, gpu_faults=faults)
+        devices = ",".join(gpu.uuid for gpu in usable) if len(usable) < len(inventory.gpus) else None
+        return Means(places, len(usable), free, usable[0].name, torch=torch, gpu_faults=faults, devices=devices)
     reason: Text = {
         "en": inventory.problem or "no NVIDIA GPU is visible",
         "zh": inventory.problem or "看不到 NVIDIA GPU",

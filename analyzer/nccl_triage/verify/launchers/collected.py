@@ -190,7 +190,7 @@ def _outcome(planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts:
 
 
 def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
-    if planned.experiment.kind == "versions":
+    if planned.suspect.cause == "nccl-version-conflict":
         return fact_of_versions(trials.values(), control.result.run)
     if planned.suspect.cause == "duplicate-gpu":
         gpus = _gpus(control)

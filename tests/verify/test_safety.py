@@ -1,0 +1,127 @@
+"""The promises of docs/verifier.md that concern other people's work: GPUs in use, secrets, the time that was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+from fake_nvml import GIB, Card, fake_nvml
+
+from corpus.verifier.documents import document
+from nccl_triage.engine import load
+from nccl_triage.verify import gpus, plan, planning
+from nccl_triage.verify.plan import Wishes
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Install a driver with made-up GPUs at the library's boundary."""
+
+    def install(*cards):
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(list(cards)))
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setattr(gpus, "likely_present", lambda: True)
+        monkeypatch.setattr(gpus, "SAMPLED", 0.0)
+
+    return install
+
+
+def planned(cause="gpu-p2p-broken", **wishes):
+    settings = planning.Settings(python="/job/python", wishes=Wishes(**wishes))
+    made = planning.plan_of(document(cause, world=2, backend="nccl"), load.load(()), settings)
+    return made, made.experiments[0]
+
+
+def test_idle_gpus_are_used(driver):
+    driver(Card(0), Card(1))
+    made, experiment = planned()
+    assert (made.means.gpus, experiment.control.backend, experiment.control.device) == (2, "nccl", "cuda")
+    assert experiment.control.world == 2
+
+
+def test_gpus_in_use_are_refused_with_the_reason_and_the_way_out(driver):
+    driver(Card(0, processes=[(4321, 3 * GIB)], used=4 * GIB))
+    made, experiment = planned()
+    assert made.means.gpus == 0
+    assert experiment.control is None
+    assert "--allow-busy" in experiment.why_not["en"]
+    assert "GPU 0" in experiment.why_not["en"]
+    assert "GPU 0" in experiment.why_not["zh"]
+
+
+def test_one_gpu_in_use_leaves_the_others(driver):
+    driver(Card(0, busy=[90]), Card(1))
+    made, experiment = planned()
+    assert made.means.gpus == 1
+    assert experiment.control.env["CUDA_VISIBLE_DEVICES"] == "GPU-11111111-2222"
+
+
+def test_who_asks_for_busy_gpus_gets_them(driver):
+    driver(Card(0, processes=[(4321, 3 * GIB)], used=4 * GIB))
+    _, experiment = planned(allow_busy=True)
+    assert experiment.control is not None
+
+
+def test_a_cause_of_the_network_falls_back_to_gloo_where_gpus_are_in_use(driver):
+    driver(Card(0, processes=[(4321, 3 * GIB)]))
+    _, experiment = planned("rank-divergence")
+    assert experiment.control.backend == "gloo"
+    assert experiment.control.device == "cpu"
+
+
+def test_faults_that_the_driver_reports_are_kept(driver):
+    driver(Card(0, recovery=1), Card(1))
+    made, _ = planned("gpu-hardware-fault")
+    assert made.means.gpu_faults
+
+
+def test_memory_is_a_bounded_share_of_what_is_free(driver):
+    driver(Card(0, total=8 * GIB), Card(1, total=8 * GIB))
+    asked = document("gpu-p2p-broken", world=2, backend="nccl", numel=1 << 40)
+    made = planning.plan_of(asked, load.load(()), planning.Settings(python="/job/python"))
+    experiment = made.experiments[0]
+    assert 0 < experiment.memory < 8 * GIB
+    assert not experiment.complete
+    assert any("instead of" in text["en"] for text in experiment.differs)
+
+
+def test_no_plan_exceeds_the_budget():
+    made, _ = planned("rank-divergence", budget=7.0)
+    assert made.seconds <= 7.0
+    assert plan.to_dict(made)["budget_s"] == 7.0
+
+
+def test_secrets_of_the_job_are_in_no_plan():
+    secrets = {
+        "HF_TOKEN": "hf_abcdefghijklmnop",
+        "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI",
+        "NCCL_AUTH_TOKEN": "verysecret",
+        "NCCL_PROXY": "http://user:hunter2@proxy",
+    }
+    asked = document("rank-divergence", world=2, env={**secrets, "NCCL_IB_HCA": "mlx5_0"})
+    made = planning.plan_of(asked, load.load(()), planning.Settings(python="/job/python"))
+    shown = json.dumps(plan.to_dict(made))
+    assert "mlx5_0" in shown
+    assert not [value for value in secrets.values() if value in shown]
+
+
+def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
+    pytest.importorskip("torch", reason="needs torch")
+    from nccl_triage.verify import api
+
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
+    monkeypatch.setenv("NCCL_AUTH_TOKEN", "verysecret")
+    settings = replace(
+        planning.Settings(), wait=120.0, wishes=Wishes(backend="gloo", patience=0.3, world=2), workdir=tmp_path / "work"
+    )
+    changed, _ = api.verify(document("rank-divergence", world=2), load.load(()), settings)
+    shown = json.dumps(changed)
+    assert changed["diagnoses"][0]["verification"]["outcome"] == "supported"
+    assert "hf_abcdefghijklmnop" not in shown
+    assert "verysecret" not in shown
+    assert str(os.environ["HF_TOKEN"]) not in "".join(
+        path.read_text(errors="replace") for path in (tmp_path / "work").rglob("*.log")
+    )
