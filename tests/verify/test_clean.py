@@ -266,7 +266,7 @@ def ours(place: Scene) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("moment", "kept"), [("asking the hosts", True), ("run-01", True), ("run-01", False)])
+@pytest.mark.parametrize(("moment", "kept"), [("asking the hosts", True), ("run-01", False)])
 def test_an_interrupt_leaves_nothing(place: Scene, moment: str, kept: bool) -> None:
     words = ["--workdir", str(place.folder)] if kept else []
     with verifying(place, *words) as process:

@@ -41,7 +41,7 @@ def at_most(size: int) -> int:
 
 
 @given(st.data(), st.integers(3, 1024))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_one_bad_unit_is_found_in_logarithmic_time(data: st.DataObject, size: int) -> None:
     world = World(size, {data.draw(st.integers(0, size - 1))})
     found = world.narrow()
@@ -57,7 +57,7 @@ def test_every_single_bad_unit_of_small_worlds_is_found(size: int) -> None:
 
 
 @given(st.data(), st.integers(2, 1024))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_one_bad_pair_is_found_or_a_group_that_holds_it(data: st.DataObject, size: int) -> None:
     pair = set(data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=2, unique=True)))
     world = World(size, pair)
@@ -78,7 +78,7 @@ def test_every_bad_pair_of_small_worlds_is_found(size: int) -> None:
 
 
 @given(st.data(), st.integers(2, 1024))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_pair_takes_logarithmic_time_where_runs_are_free(data: st.DataObject, size: int) -> None:
     pair = set(data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=2, unique=True)))
     found = World(size, pair).narrow(limit=1000)
@@ -87,7 +87,7 @@ def test_a_pair_takes_logarithmic_time_where_runs_are_free(data: st.DataObject, 
 
 
 @given(st.data(), st.integers(2, 200), st.integers(0, 30), st.integers(1, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_what_the_limit_leaves_untested_is_not_claimed(
     data: st.DataObject, size: int, limit: int, members: int
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_world_that_recovers_names_nobody() -> None:
 
 
 @given(st.integers(3, 64), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_two_bad_units_are_not_called_a_pair_of_innocents(size: int, data: st.DataObject) -> None:
     """Each fails with anybody: to say that it takes both would acquit them of what each does alone."""
     bad = data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=2, unique=True))

@@ -1,6 +1,8 @@
 """Run every operation on a real Gloo group of this process's children, and spoil what it returns: one JSON line a rank.
 
-``python ops_world.py FOLDER OUT WORLD NUMEL,NUMEL DTYPE...``: FOLDER is where nccl_triage lies, OUT takes rank-R.json.
+``python ops_world.py FOLDER OUT WORLDS``: FOLDER is where nccl_triage lies, OUT takes world-W-rank-R.json, and WORLDS is
+a JSON list of {"world": ranks, "sizes": [elements], "dtypes": [names]}, each a group of its own; the second size is
+tried with the first dtype only.
 """
 
 from __future__ import annotations
@@ -95,7 +97,8 @@ def run(rank: int, world: int, numels: list[int], dtypes: list[str], store: str)
         "gloo", init_method=f"file://{store}", rank=rank, world_size=world, timeout=timedelta(seconds=20)
     )
     found: dict[str, Any] = {}
-    for (name, row), dtype, numel in itertools.product(OPERATIONS.items(), dtypes, numels):
+    cases = itertools.product(OPERATIONS.items(), [(dtypes[0], numels[1]), *((dtype, numels[0]) for dtype in dtypes)])
+    for (name, row), (dtype, numel) in cases:
         try:
             outcome = try_one(row, rank, world, numel, getattr(torch, dtype))
         except RuntimeError as error:
@@ -106,30 +109,29 @@ def run(rank: int, world: int, numels: list[int], dtypes: list[str], store: str)
     return found
 
 
+def fork(rank: int, wanted: dict[str, Any], out: Path) -> int:
+    """Start one rank; its exit code tells whether it came to its end."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code, world = 1, wanted["world"]
+    try:
+        found = run(rank, world, wanted["sizes"], wanted["dtypes"], f"{out}/store-{world}")
+        (out / f"world-{world}-rank-{rank}.json").write_text(json.dumps(found))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 def main() -> int:
-    """Fork the ranks; return the worst exit code."""
-    out, world, numels, dtypes = (
-        sys.argv[2],
-        int(sys.argv[3]),
-        [int(word) for word in sys.argv[4].split(",")],
-        sys.argv[5:],
-    )
-    children = []
-    for rank in range(world):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                found = run(rank, world, numels, dtypes, f"{out}/store")
-                Path(out, f"rank-{rank}.json").write_text(json.dumps(found))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        children.append(pid)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    return max(codes, key=abs)
+    """Run the groups one after the other; return the worst exit code."""
+    worst = 0
+    for wanted in json.loads(sys.argv[3]):
+        pids = [fork(rank, wanted, Path(sys.argv[2])) for rank in range(wanted["world"])]
+        worst = max([worst, *(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)], key=abs)
+    return worst
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from nccl_triage.verify.worker import ops
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
 
 SOURCE = Path(ops.__file__).parents[3]
+SCRIPT = Path(__file__).with_name("ops_world.py")
 #: OpTypes with which ProcessGroupNCCL.cpp labels its work (Work.hpp of torch 2.13), and INIT for the group alone.
 #: Left out: RECVANYSOURCE (NCCL has none) and _ALLREDUCE_SPARSE (an experimental branch of NCCL only).
 PROCESS_GROUP_NCCL = {
@@ -30,6 +31,8 @@ DATALESS = {"BARRIER", "INIT"}
 HOLDERS = {"REDUCE": {0}, "GATHER": {0}, "SEND": {1}, "RECV": {1}}
 WORLDS = {2: ("float32", "bfloat16", "int64", "uint8"), 3: ("float32", "float64", "float16", "int8", "int32", "bool")}
 SIZES = {2: 96, 3: 97}
+#: Dtypes in which sums are soon inexact, and one in which they never are.
+NARROW = ("float16", "bfloat16", "int8", "uint8", "bool", "float32")
 
 
 def test_all_operations_of_the_process_group_are_there() -> None:
@@ -91,42 +94,43 @@ def test_only_what_waits_for_all_is_compared_in_time() -> None:
     assert not waiting & {"BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "INIT"}
 
 
-def tried(folder: Path, world: int) -> list[dict[str, Any]]:
-    """Return what each rank of a short-lived group tells, by operation, dtype and size."""
+def test_every_operation_on_gloo(tmp_path: Path) -> None:
+    """A right result is right, one spoilt element is one wrong element, and what was not moved is noticed."""
     pytest.importorskip("torch", reason="the operations are tried on Gloo")
-    command = [str(Path(__file__).with_name("ops_world.py")), str(SOURCE), str(folder), str(world), f"{SIZES[world]},1"]
+    worlds = [{"world": world, "sizes": [SIZES[world], 1], "dtypes": WORLDS[world]} for world in WORLDS]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", *command, *WORLDS[world]],
+        [sys.executable, "-W", "ignore", str(SCRIPT), str(SOURCE), str(tmp_path), json.dumps(worlds)],
         stderr=subprocess.PIPE,
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
         timeout=100,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(world)]
+    for path in sorted(tmp_path.glob("world-*.json")):
+        _, world, _, rank = path.stem.split("-")
+        told = json.loads(path.read_text())
+        assert len(told) == len(OPERATIONS) * (len(WORLDS[int(world)]) + 1)
+        for case, found in told.items():
+            name, dtype, numel = case.split()
+            check(found, f"{case}, {path.stem}: {found}", name, dtype, int(numel), int(rank))
+    assert len(list(tmp_path.glob("world-*.json"))) == sum(WORLDS)
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_every_operation_on_gloo(world: int, tmp_path: Path) -> None:
-    """A right result is right, one spoilt element is one wrong element, and what was not moved is noticed."""
-    ranks = tried(tmp_path, world)
-    for name, dtype, numel in itertools.product(OPERATIONS, WORLDS[world], (SIZES[world], 1)):
-        case = f"{name} {dtype} {numel}"
-        holders = set() if name in DATALESS else HOLDERS.get(name, set(range(world)))
-        for rank, told in enumerate(ranks):
-            assert "refused" not in told[case], f"{case}: {told[case]}"
-            assert told[case]["right"] == [0, 0, 0], f"{case}, rank {rank}"
-            if rank in holders:
-                assert set(told[case]["flipped"]) == {1}, f"{case}, rank {rank}: {told[case]}"
-            if rank in holders - ({0} if name == "BROADCAST" else set()) and numel > 1:
-                # Two iterations make no difference to truth values that are only moved.
-                stale = told[case]["stale"][: 1 if dtype == "bool" else 2]
-                assert told[case]["idle"] > 0 and min(stale) > 0, f"{case}, rank {rank}: {told[case]}"
+def check(told: dict[str, Any], case: str, name: str, dtype: str, numel: int, rank: int) -> None:
+    """Check what one rank tells of one operation."""
+    assert "refused" not in told, case
+    assert told["right"] == [0, 0, 0], case
+    if name in DATALESS or rank not in HOLDERS.get(name, {rank}):
+        return
+    assert set(told["flipped"]) == {1}, case
+    if numel > 1 and not (name == "BROADCAST" and rank == 0):
+        # Two iterations make no difference to truth values that are only moved.
+        assert told["idle"] > 0 and min(told["stale"][: 1 if dtype == "bool" else 2]) > 0, case
 
 
 def test_the_closed_forms() -> None:
     """For worlds that nobody can start here: exact in every dtype, in any order, and different by rank and iteration."""
     torch = pytest.importorskip("torch", reason="the closed forms are tensors")
-    for dtype, world in itertools.product(DTYPES, (1, 2, 3, 4, 8, 39, 40, 60, 82, 83, 128)):
+    for dtype, world in itertools.product(NARROW, (1, 4, 39, 40, 82, 83, 128)):
         calls = [ops.Call(torch, None, rank, world, 0, getattr(torch, dtype), "cpu") for rank in range(world)]
         for iteration, start in ((0, 0), (3, 5)):
             parts = torch.stack([ops.added(call, iteration, 140, start) for call in calls])

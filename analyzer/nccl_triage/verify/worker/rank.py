@@ -53,6 +53,13 @@ def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     return dist.PrefixStore("verify", store)
 
 
+def _all_joined(store: Any, world: int, limit: timedelta) -> None:
+    """Wait until the group stands on all ranks: one that leaves after it must not look like a group that never stood."""
+    if store.add("joined", 1) == world:
+        store.set("all-joined", "1")
+    store.wait(["all-joined"], limit)
+
+
 def _synchronize(torch: Any, device: Any) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -145,6 +152,7 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
         dist.init_process_group(
             spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit, **options
         )
+        _all_joined(store, spec["world"], limit)
         marks.say("group")
         window = Window(dist, lambda note: marks.say("call", **note))
         own = fault.message(spec)
