@@ -13,7 +13,7 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.model import Deadlines, Message, Run, RunResult, Slot
 
 #: Seconds of every stage: a healthy run takes 0.1 s.
-QUICK = Deadlines(start=20.0, store=4.0, group=4.0, entered=3.0, first=3.0, timed=8.0, grace=1.0)
+QUICK = Deadlines(start=20.0, store=8.0, group=15.0, entered=6.0, first=10.0, timed=15.0, grace=1.0)
 
 SMALL = Message(numel=4096)
 

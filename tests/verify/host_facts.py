@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.verify.reachability import Matrix, Path
@@ -44,7 +44,9 @@ def path(origin: str, target: str, address: str, state: str = "reachable", **cha
     )
 
 
-def matrix(hosts: dict[str, Sequence[str]], state: Callable[[str, str, str], str] = lambda *_: "reachable") -> Matrix:
+def matrix(
+    hosts: Mapping[str, Sequence[str]], state: Callable[[str, str, str], str] = lambda *_: "reachable"
+) -> Matrix:
     """Return the ways between all hosts (names to addresses); ``state`` is asked with origin, target and address."""
     return Matrix(
         [

@@ -200,7 +200,7 @@ class Launcher:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.places = [Place(name) for name in world.names]
+        self.places: Sequence[Place] = [Place(name) for name in world.names]
 
     def open(self) -> list[Link]:
         self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]

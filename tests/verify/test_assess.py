@@ -58,8 +58,8 @@ def told(found: Finding | None) -> tuple[str, str, tuple[int, ...]]:
 
 
 ERROR = {"type": "RuntimeError", "text": "Connection closed by peer"}
-WAITS = {"error": ERROR, "exit_code": 3, "exited_at": 2.0}
-KILLED = {"killed": True, "exit_code": -9, "exited_at": 9.0}
+WAITS: dict[str, Any] = {"error": ERROR, "exit_code": 3, "exited_at": 2.0}
+KILLED: dict[str, Any] = {"killed": True, "exit_code": -9, "exited_at": 9.0}
 
 
 def test_healthy_ranks_show_nothing() -> None:

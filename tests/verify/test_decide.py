@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args
 
 import pytest
 
@@ -20,15 +20,14 @@ from nccl_triage.verify.feedback import log_odds
 KINDS = ("none", "memory", "replay", "reach", "pairs", "single", "store", "versions", "environment")
 PASSING = ("refutes", "supports", "nothing")
 BOTH = (False, True)
+FACT: tuple[Literal["shows", "clean", "none"], ...] = ("shows", "clean", "none")
 STATES: tuple[State, ...] = get_args(State)
 ROWS = {row.id: row for row in table()}
 
 
 def everything() -> Iterator[Facts]:
     """Return every combination of facts."""
-    for values in itertools.product(
-        KINDS, BOTH, STATES, BOTH, STATES, BOTH, ("shows", "clean", "none"), BOTH, PASSING, BOTH
-    ):
+    for values in itertools.product(KINDS, BOTH, STATES, BOTH, STATES, BOTH, FACT, BOTH, PASSING, BOTH):
         yield Facts(*values)
 
 
@@ -47,7 +46,7 @@ def test_a_row_is_selected_by_its_example(name: str) -> None:
 
 def test_the_table_is_well_formed() -> None:
     names = {entry.name for entry in fields(Facts)}
-    domains = {
+    domains: dict[str, set[Any]] = {
         "kind": set(KINDS), "control": set(STATES), "treatment": set(STATES), "passing": set(PASSING),
         "fact": {"shows", "clean", "none"},
     }  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_log_without_a_collective(tmp_path: Path, rules: RuleSet) -> None:
     question = ask(
         diagnosed(tmp_path, 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x', rules)
     )
-    assert question.op is question.numel is question.world is question.timeout is None
+    assert (question.op, question.numel, question.world, question.timeout) == (None, None, None, None)
     assert question.env == {} and question.hosts == ()
 
 
@@ -169,7 +169,7 @@ def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [entry for key, below in items for entry in [(*path, key), *paths_of(below, (*path, key))]]
 
 
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     None, True, 0, -1, 2**64, 10**30, -(10**30), 1.5, 1e308, "", "x", "\x00", "9" * 400, "'; rm -rf ~ #", [], {}, [None], [[]],
     {"a": {"b": []}},
 )  # fmt: skip

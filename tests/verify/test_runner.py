@@ -38,7 +38,7 @@ FAULTS: dict[str, tuple[set[str], str, str, str]] = {
     "wrong-dtype": ({"error", "hung", "crashed"}, "warm", "collective-mismatch", "different-call"),
 }
 SECONDS = {"late": 1.5, "slow": 0.3}
-LIMITS = Deadlines(start=20.0, store=3.0, group=4.0, entered=3.0, first=4.0, timed=8.0, grace=0.5)
+LIMITS = Deadlines(start=20.0, store=5.0, group=15.0, entered=4.0, first=8.0, timed=12.0, grace=0.5)
 
 
 def assert_clean(result: RunResult) -> None:

@@ -20,6 +20,8 @@ def write(path: Path) -> Path:
         archive.writestr(zipfile.ZipInfo("__main__.py", _DATE), _MAIN, zipfile.ZIP_DEFLATED)
         for entry in sorted(source.iterdir(), key=lambda item: item.name):
             if entry.name.endswith(".py"):
-                archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{entry.name}", _DATE), entry.read_bytes(), zipfile.ZIP_DEFLATED)
+                archive.writestr(
+                    zipfile.ZipInfo(f"{PACKAGE}/{entry.name}", _DATE), entry.read_bytes(), zipfile.ZIP_DEFLATED
+                )
     path.chmod(0o600)
     return path

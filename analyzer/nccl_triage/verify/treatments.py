@@ -74,7 +74,9 @@ def _interface(control: Run, known: Known) -> list[Run]:
         rank: {**control.per_rank_env.get(rank, {}), name: per_place[slot.place]}
         for rank, slot in enumerate(control.slots)
     }
-    if all({**control.env, **control.per_rank_env.get(rank, {})}.get(name) == env[name] for rank, env in changed.items()):
+    if all(
+        {**control.env, **control.per_rank_env.get(rank, {})}.get(name) == env[name] for rank, env in changed.items()
+    ):
         return []
     return [replace(control, per_rank_env=changed)]
 

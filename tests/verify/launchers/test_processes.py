@@ -46,6 +46,11 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
+def gathered(link: ProcessLink, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found += link.receive()
+    return found
+
+
 def ended(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
@@ -159,7 +164,7 @@ def test_answers_may_come_in_pieces(tmp_path: Path) -> None:
     link = ProcessLink([scripted(tmp_path, first)], tmp_path)
     try:
         found: list[dict[str, Any]] = []
-        until(lambda: found.extend(link.receive()) or found)
+        until(lambda: gathered(link, found))
         assert found == [{"answer": "hello"}]
     finally:
         link.close()
@@ -168,7 +173,7 @@ def test_answers_may_come_in_pieces(tmp_path: Path) -> None:
 def test_the_end_of_an_agent_is_told_once_with_its_last_words(tmp_path: Path) -> None:
     link = ProcessLink([scripted(tmp_path, "sys.stderr.write('a\\nlast words\\n'); sys.exit(3)")], tmp_path)
     found: list[dict[str, Any]] = []
-    until(lambda: found.extend(link.receive()) or found)
+    until(lambda: gathered(link, found))
     assert found == [{"answer": "gone", "error": "last words"}]
     link.send({"do": "facts"})  # into a closed pipe
     assert link.receive() == []
