@@ -263,3 +263,17 @@ def test_no_temporary_folder_at_all(places: dict[str, Path]) -> None:
     with pytest.raises(OutputError) as caught, session.workspace(None, False):
         pytest.fail("nowhere")
     assert "TMPDIR" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("NCCL_NET_PLUGIN", "aws-ofi", True),
+        ("NCCL_NET_PLUGIN", "/tmp/evil.so", False),
+        ("NCCL_TUNER_PLUGIN", "../evil.so", False),
+        ("NCCL_CONF_FILE", "/tmp/evil.conf", False),
+        ("NCCL_IB_HCA", "mlx5_0", True),
+    ],
+)
+def test_no_path_of_a_log_is_loaded(name: str, value: str, kept: bool) -> None:
+    assert (name in session.allowed_env({name: value})) is kept

@@ -50,6 +50,7 @@ def command(
         if not quiet:
             click.echo(f"nccl-triage: {text}", err=True)
 
+    launching.end_gently()
     document = preflight.preflight(launching.settings(given, force), load.load(()), say=say)
     if chosen == "json":
         import orjson

@@ -138,6 +138,7 @@ def command(
     else:
         from nccl_triage.verify import api
 
+        launching.end_gently()
         changed, _ = api.verify(document, rules, settings, say=_progress(quiet))
     _write(changed, chosen, language, output, report, force, verbose, quiet)
     from nccl_triage.verify.feedback import contradicted

@@ -68,13 +68,9 @@ def different_call(view: View) -> Finding | None:
     common, number = counts.most_common(1)[0]
     if list(counts.values()).count(number) > 1:
         asked = operation(view.result.run.message.op).calls
-        matching = [
-            shape
-            for shape in counts
-            if shape[0] == asked
-            and f", {view.result.run.message.numel}]" in shape[1]
-            and view.result.run.message.dtype in shape[1]
-        ]
+        message = view.result.run.message
+        wanted = (str([message.dtype, message.numel]), str(None))
+        matching = [shape for shape in counts if shape[0] == asked and shape[1] in wanted]
         common = matching[0] if len(matching) == 1 else common
     odd = [trace for (trace, _), shape in zip(first, shapes, strict=True) if shape != common]
     other = next(shape for shape in shapes if shape != common)

@@ -248,9 +248,13 @@ class Session:
             trial = self.trial(
                 replace(run, changed=f"only {'hosts' if by_place else 'ranks'} {list(group)}"), 0, planned
             )
+            unknown.extend([] if trial is not None else [group])
             return trial is not None and trial.fails
 
+        unknown: list[tuple[int, ...]] = []
         found = narrow(units, fails)
+        if unknown:
+            return  # the time was over before everybody was asked: nobody is cleared, nobody is blamed
         key = "hosts" if by_place else "ranks"
         shown: list[Any] = [self.names[unit] for unit in found.units] if by_place else list(found.units)
         outcome.narrowed = {key: shown, "kind": found.kind, "runs": found.tests}

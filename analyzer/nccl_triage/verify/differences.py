@@ -45,7 +45,7 @@ def ranks(about: Comparison) -> Iterator[Difference]:
     """Fewer ranks than the failure had, or an unknown number."""
     wanted, have = _ranks_wanted(about), about.run.world
     if wanted is None:
-        matters = not about.question.hosts
+        matters = not about.question.hosts or about.experiment.scope != "hosts"
         yield _say(
             f"{have} ranks; the log does not tell how many there were", f"{have} 个 rank；日志未给出原有数量", matters
         )

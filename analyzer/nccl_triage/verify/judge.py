@@ -112,7 +112,7 @@ def state_of(trials: Sequence[Trial]) -> State:
     """Return what runs of one setting come to; less runs than a verdict needs prove nothing."""
     failed = sum(trial.fails for trial in trials)
     if len(trials) < REPEATS:
-        return "mixed" if trials else "none"
+        return "none"
     if failed == len(trials) or (len(trials) >= FLAKY_RUNS and failed >= len(trials) - 1):
         return "fails"
     return "passes" if failed == 0 else "mixed"

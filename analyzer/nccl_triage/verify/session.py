@@ -31,6 +31,9 @@ _SECRET_VALUE = re.compile(
 )
 #: Variables of a job that reach out of the session: files that a library writes, and the job's own meeting point.
 _OUTSIDE = re.compile(r"(?:DUMP|DEBUG|PROFILE)\w*_(?:FILE|DIR)$|^NCCL_COMM_ID$")
+#: Variables that name code or settings to be loaded: a path from a log must never be one; the short name of a plugin
+#: is found on this host's own library path.
+_LOADS = re.compile(r"_PLUGIN$|_(?:DIR|PATH|LIB)$|CONF_FILE$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -167,7 +170,8 @@ def allowed_env(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that an experiment may take over from a log or from this process.
 
     Those of NCCL, Gloo and torch's process groups, without what looks like a secret, without control characters, and
-    without what would write files elsewhere or join the failed job (NCCL_DEBUG_FILE, NCCL_COMM_ID).
+    without what would write files elsewhere, load a file that a log names (NCCL_CONF_FILE, a plugin by its path) or join
+    the failed job (NCCL_COMM_ID).
     """
     return {
         name: value
@@ -176,6 +180,7 @@ def allowed_env(environment: Mapping[str, str]) -> dict[str, str]:
         and _NAME.fullmatch(name)
         and value.isprintable()
         and not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _OUTSIDE.search(name))
+        and not (_LOADS.search(name) and ("/" in value or not name.endswith("_PLUGIN")))
     }
 
 

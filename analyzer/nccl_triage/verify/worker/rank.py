@@ -27,6 +27,9 @@ PART_ITERATIONS = 3
 def _set_up(spec: dict[str, Any]) -> None:
     os.environ.update({name: str(value) for name, value in spec.get("env", {}).items()})
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # torch would write the flight recorder's dumps into the user's home; the parent asks for them over the pipe.
+    if not {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"} & set(os.environ):
+        os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
 
 
 def _device(torch: Any, spec: dict[str, Any], marks: Marks) -> Any:
