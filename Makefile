@@ -16,9 +16,14 @@ $(BIN)/nccl-triage: setup.cfg pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# The verifier's tests need PyTorch and Ray, which are large: only what runs them installs them.
+$(VENV)/.with-torch: $(BIN)/nccl-triage
+	$(BIN)/pip install --quiet --editable '.[dev,test]'
+	@touch $@
+
 setup: $(BIN)/nccl-triage  ## Create the virtual environment .venv with everything for development
 
-test: setup  ## Run the tests (no GPU, no network)
+test: $(VENV)/.with-torch  ## Run the tests (no GPU, no network)
 	$(BIN)/python -m pytest -n auto
 
 lint: setup  ## Check style
@@ -29,7 +34,7 @@ format: setup  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: setup  ## Check types
+types: $(VENV)/.with-torch  ## Check types
 	$(BIN)/mypy
 
 rules: setup  ## Test every rule by its samples and over the corpus
@@ -58,7 +63,7 @@ accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/a
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
 	$(BIN)/nccl-triage evaluate $(CASES)
 
-verify-faults: setup  ## Prove the verifier on faulty worlds made for real (root for namespaces; half an hour), WHAT='--only late'
+verify-faults: $(VENV)/.with-torch  ## Prove the verifier on faulty worlds made for real (root for namespaces; half an hour), WHAT='--only late'
 	$(BIN)/python -m corpus.verifier --write docs/verifier.md $(WHAT)
 
 bench: setup  ## Compare the speed with grep on generated logs

@@ -212,5 +212,6 @@ def test_any_field_may_be_anything(data: st.DataObject, document: dict[str, Any]
         holder: Any = broken
         for key in front:
             holder = holder[key]
-        holder[last] = data.draw(st.sampled_from(HOSTILE))
+        # A copy: a later draw may write into what an earlier one put in.
+        holder[last] = copy.deepcopy(data.draw(st.sampled_from(HOSTILE)))
     planned(broken, rules)
