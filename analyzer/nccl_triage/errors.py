@@ -9,6 +9,8 @@ TriageError
 
 from __future__ import annotations
 
+from nccl_triage import messages
+
 EXIT_OK = 0
 EXIT_CAUSE_FOUND = 1
 EXIT_USAGE = 2
@@ -24,19 +26,31 @@ class TriageError(Exception):
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, message: str, *, cause: str | None = None, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.cause = cause
-        self.remedy = remedy
+    def __init__(self, message: str, *, cause: str | None = None, remedy: str | None = None, **values: object) -> None:
+        """Take the texts as templates: ``UsageError("{path} exists already", path=path)``.
 
-    def lines(self) -> list[str]:
+        The template, not the finished text, is what ``messages`` translates. Without values a text stands as it is.
+        """
+        self.texts = (message, cause, remedy)
+        self.values = values
+        self.message, self.cause, self.remedy = self.in_language("en")
+        super().__init__(self.message)
+
+    def in_language(self, lang: str) -> tuple[str, str | None, str | None]:
+        """Return message, cause and remedy in ``en`` or ``zh``; what has no translation stays English."""
+        message, cause, remedy = (
+            None if text is None else messages.fill(text, self.values, lang) for text in self.texts
+        )
+        return message or "", cause, remedy
+
+    def lines(self, lang: str = "en") -> list[str]:
         """Return what to print on stderr, one line an entry."""
-        out = [f"error: {self.message}"]
-        if self.cause:
-            out.append(f"cause: {self.cause}")
-        if self.remedy:
-            out.append(f"try: {self.remedy}")
+        message, cause, remedy = self.in_language(lang)
+        out = [f"{messages.fill('error', {}, lang)}: {message}"]
+        if cause:
+            out.append(f"{messages.fill('cause', {}, lang)}: {cause}")
+        if remedy:
+            out.append(f"{messages.fill('try', {}, lang)}: {remedy}")
         return out
 
 
@@ -56,7 +70,18 @@ class RuleError(TriageError):
     """A rule file is wrong; ``where`` is ``path:line`` of the definition."""
 
     def __init__(
-        self, message: str, *, where: str | None = None, cause: str | None = None, remedy: str | None = None
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        cause: str | None = None,
+        remedy: str | None = None,
+        **values: object,
     ) -> None:
-        super().__init__(f"{where}: {message}" if where else message, cause=cause, remedy=remedy)
         self.where = where
+        super().__init__(message, cause=cause, remedy=remedy, **values)
+
+    def in_language(self, lang: str) -> tuple[str, str | None, str | None]:
+        """Return message (after its ``path:line``), cause and remedy."""
+        message, cause, remedy = super().in_language(lang)
+        return (f"{self.where}: {message}" if self.where else message), cause, remedy
