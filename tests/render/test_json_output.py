@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from nccl_triage import resources
-from nccl_triage.render import json_output
+from nccl_triage.render import json_output, render
 
 from .documents import ALL, diagnosed, verified
 
@@ -91,7 +91,7 @@ def test_json_has_sorted_keys_and_ends_with_a_newline():
 
 
 def test_ndjson_is_one_line():
-    data = json_output.render_ndjson(diagnosed())
+    data = render(diagnosed(), "ndjson")
     assert data.count(b"\n") == 1
     assert orjson.loads(data) == orjson.loads(json_output.render(diagnosed()))
 

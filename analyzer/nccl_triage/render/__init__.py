@@ -6,46 +6,54 @@ cannot differ from the report of the run that wrote it.
 
 from __future__ import annotations
 
-from nccl_triage.render.words import Document, Lang
+import importlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-#: The names that ``--format`` accepts.
-FORMATS = ("text", "json", "ndjson", "markdown", "html")
+from nccl_triage.render.view import View
 
-__all__ = ["FORMATS", "Document", "Lang", "render"]
+if TYPE_CHECKING:
+    from nccl_triage.render.words import Document
+
+__all__ = ["FORMATS", "Format", "View", "render"]
+
+
+class Format(NamedTuple):
+    """One output format: ``module.produce(document, view) -> str`` makes it; files of these suffixes hold it."""
+
+    module: str
+    suffixes: tuple[str, ...]
+
+
+#: What ``--format`` accepts. A further format is one module of this package and one row.
+FORMATS: dict[str, Format] = {
+    "text": Format("terminal", (".txt",)),
+    "json": Format("json_output", (".json",)),
+    "ndjson": Format("ndjson", (".ndjson", ".jsonl")),
+    "markdown": Format("markdown", (".md", ".markdown")),
+    "html": Format("html", (".html", ".htm")),
+}
 
 
 def render(
     document: Document,
     format: str,
     *,
-    lang: Lang = "en",
+    lang: Literal["en", "zh"] = "en",
     color: bool = False,
     width: int | None = None,
     verbose: int = 0,
 ) -> bytes:
-    """Return the document in one of ``FORMATS``; ``color``, ``width`` and ``verbose`` concern text only."""
+    """Return the document in one of ``FORMATS``; ``color`` and ``width`` concern text only.
+
+    Raises ValueError for a format that does not exist.
+    """
     import orjson
 
     from nccl_triage.render import json_output
 
-    if format == "ndjson":
-        return json_output.render_ndjson(document)
-    data = json_output.render(document)
-    if format == "json":
-        return data
-    same = orjson.loads(data)
-    if format == "text":
-        from nccl_triage.render import terminal
-
-        text = terminal.render(same, color=color, width=width, lang=lang, verbose=verbose)
-    elif format == "markdown":
-        from nccl_triage.render import markdown
-
-        text = markdown.render(same, lang)
-    elif format == "html":
-        from nccl_triage.render import html
-
-        text = html.render(same, lang)
-    else:
+    if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
+    same = orjson.loads(json_output.render(document))
+    maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
+    text: str = maker.produce(same, View(lang, color, width, verbose))
     return text.encode("utf-8", "replace")

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from nccl_triage import resources
 from nccl_triage.render import charts, verification_html
+from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     WORDS,
     Document,
@@ -269,3 +270,8 @@ def render(document: Document, lang: Lang) -> str:
         if len(page.encode("utf-8", "replace")) <= WANTED:
             break
     return page + "\n"
+
+
+def produce(document: Document, view: View) -> str:
+    """Return the whole text as a reader with this view wants it."""
+    return render(document, view.lang)

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from nccl_triage.render.view import View
 from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
@@ -30,7 +31,8 @@ def _undecoded(text: str) -> bool:
     return all(not 0xD800 <= ord(c) <= 0xDFFF or 0xDC80 <= ord(c) <= 0xDCFF for c in text)
 
 
-def _dump(document: Document, option: int) -> bytes:
+def dump(document: Document, option: int = 0) -> bytes:
+    """Return the document as JSON with sorted keys and a newline at the end; ``option`` is orjson's."""
     option |= orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     try:
         return orjson.dumps(document, option=option)
@@ -40,9 +42,9 @@ def _dump(document: Document, option: int) -> bytes:
 
 def render(document: Document) -> bytes:
     """Return the document as indented JSON with sorted keys."""
-    return _dump(document, orjson.OPT_INDENT_2)
+    return dump(document, orjson.OPT_INDENT_2)
 
 
-def render_ndjson(document: Document) -> bytes:
-    """Return the document as one line of JSON, so that the reports of many logs can follow one another."""
-    return _dump(document, 0)
+def produce(document: Document, view: View) -> str:
+    """Return the document as indented JSON; the view changes nothing."""
+    return render(document).decode()

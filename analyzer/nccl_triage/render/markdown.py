@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.render import experiments
+from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -273,3 +274,8 @@ def render(document: Document, lang: Lang) -> str:
     tool = document.get("tool") or {}
     lines += [f"nccl-triage {code(tool.get('version'))}, {word('rules', lang)} {code(tool.get('rules'))}"]
     return "\n".join(lines) + "\n"
+
+
+def produce(document: Document, view: View) -> str:
+    """Return the whole text as a reader with this view wants it."""
+    return render(document, view.lang)

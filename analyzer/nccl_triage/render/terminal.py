@@ -15,6 +15,7 @@ import click
 
 from nccl_triage.render import experiments
 from nccl_triage.render.verification import outcome_lines
+from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -233,3 +234,8 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     if causes:
         _verification(page, document)
     return "\n".join(page.lines) + "\n"
+
+
+def produce(document: Document, view: View) -> str:
+    """Return the whole text as a reader with this view wants it."""
+    return render(document, color=view.color, width=view.width, lang=view.lang, verbose=view.verbose)
