@@ -39,3 +39,8 @@ def model_file() -> Traversable:
 def examples_file() -> Traversable:
     """Return what the shipped model learnt from, as features: users' own incidents are added to it."""
     return importlib.resources.files("nccl_triage.classifier") / "examples.json.gz"
+
+
+def messages_dir() -> Traversable:
+    """Return the folder of the translated texts."""
+    return importlib.resources.files("nccl_triage.messages")
