@@ -30,7 +30,7 @@ _NAMED_VALUES = ("collective.op", "progress.phase", "process.first_exit_code", "
 #: Facts that hold texts or numbers of one job alone.
 _LEFT_OUT = (
     "batch.numbers", "batch.valid_sizes", "collective.numel", "collective.seq", "collective.stuck", "collective.timeout_ms",
-    "exception.frames", "exception.message", "exception.user_frame", "job.environment", "job.filtered", "job.launch_world",
+    "exception.frames", "exception.message", "exception.user_frame", "job.clockless", "job.environment", "job.filtered", "job.launch_world",
     "job.nccl_versions", "job.ranks_seen", "job.versions", "job.world_size", "network.target",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.diagnosis import job, programs, software, texts
+from nccl_triage.diagnosis import incident, job, programs, software, subnets, texts, witnesses
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
@@ -269,9 +269,13 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "verdict": diagnosis.verdict,
         **_pair("headline", job.headline(diagnosis)),
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
+        "incident": incident.describe(diagnosis),
+        "waits": incident.waits(case),
         "collective": _collective(case),
+        "network": subnets.describe(case),
         "job": _job(diagnosis),
         "symptoms": _symptoms(case),
+        "not_seen": witnesses.not_seen(diagnosis),
         "timeline": _timeline(case),
         "excerpts": diagnosis.excerpts,
         "inputs": [

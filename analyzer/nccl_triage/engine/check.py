@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nccl_triage.engine import match
+from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.schema import Cause, RuleSet, Signature
 from nccl_triage.parsers.wrappers import peel
 
@@ -140,19 +141,21 @@ def check_traps(rules: RuleSet) -> list[Finding]:
     ]
 
 
+def _named(expression: Expression) -> Iterable[str]:
+    """Yield the signatures that a condition names."""
+    for function in _FUNCTIONS_ON_SIGNATURES:
+        yield from expression.literals(function)
+    for function in ("values", "numbers", "value", "number"):
+        yield from expression.literals(function)[::2]
+
+
 def _cause_signatures(cause: Cause) -> Iterable[tuple[str, str]]:
     for item in (*cause.evidence, *cause.against):
         for name in item.signatures:
             yield name, item.where_defined
         for expression in (item.when, item.where):
-            if expression is None:
-                continue
-            for function in _FUNCTIONS_ON_SIGNATURES:
-                for name in expression.literals(function):
-                    yield name, item.where_defined
-            for function in ("values", "numbers", "value", "number"):
-                for name in expression.literals(function)[::2]:
-                    yield name, item.where_defined
+            for name in _named(expression) if expression is not None else ():
+                yield name, item.where_defined
     for name in cause.explains:
         yield name, cause.where
 
@@ -181,4 +184,15 @@ def check_causes(
         for rival in cause.next_check.rivals if cause.next_check else ():
             if rival not in rules.causes:
                 findings.append(Finding("error", cause.where, cause.id, f"names the unknown rival {rival!r}"))
+    return findings
+
+
+def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Iterable[str] = ()) -> list[Finding]:
+    """Check that witnesses speak of signatures and facts that exist."""
+    ids, known = [*rules.signatures, *produced], set(facts)
+    findings: list[Finding] = []
+    for item in rules.witnesses.values():
+        strange = [f"signature {name!r}" for name in _named(item.when) if not expand(name, ids)]
+        strange += [f"fact {name!r}" for name in item.when.literals("fact") if name not in known]
+        findings += [Finding("error", item.where, item.id, f"speaks of the unknown {name}") for name in strange]
     return findings

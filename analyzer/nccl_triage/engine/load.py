@@ -29,6 +29,7 @@ from nccl_triage.engine.schema import (
     Signature,
     Text,
     Treatment,
+    Witness,
 )
 from nccl_triage.errors import InputError, RuleError
 
@@ -261,18 +262,38 @@ def _cause(root: Node) -> Cause:
     )
 
 
+def _witness(node: Node) -> Witness:
+    part = node.keys(("id", "when", "what", "why"), ("families", "env", "commands"))
+    families = part["families"].items() if "families" in part else []
+    return Witness(
+        id=_identifier(part["id"]),
+        when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
+        what=_bilingual(part["what"]),
+        why=_bilingual(part["why"]),
+        where=node.where,
+        families=tuple(family.choice(FAMILIES) for family in families),
+        env=_mapping(part, "env"),
+        commands=_texts(part, "commands"),
+    )
+
+
 def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a folder of rules."""
     return [
         (kind, path, text)
-        for kind in ("signatures", "causes")
+        for kind in ("signatures", "causes", "witnesses")
         if (folder / kind).is_dir()
         for path, text in _files(folder / kind, f"{label}/{kind}")
     ]
 
 
 def _read_folder(
-    folder: Traversable, label: str, user: bool, signatures: dict[str, Signature], causes: dict[str, Cause]
+    folder: Traversable,
+    label: str,
+    user: bool,
+    signatures: dict[str, Signature],
+    causes: dict[str, Cause],
+    witnesses: dict[str, Witness],
 ) -> list[str]:
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
@@ -286,6 +307,13 @@ def _read_folder(
             if Path(path).stem != cause.id:
                 raise RuleError(f"the file of cause {cause.id!r} must be named {cause.id}.yaml", where=cause.where)
             causes[cause.id] = cause
+            continue
+        if kind == "witnesses":
+            for witness in map(_witness, root.keys(("witnesses",))["witnesses"].items()):
+                if witness.id in witnesses:
+                    other = witnesses[witness.id].where
+                    raise RuleError(f"the witness {witness.id!r} exists already ({other})", where=witness.where)
+                witnesses[witness.id] = witness
             continue
         part = root.keys(("program", "signatures"), ("title",))
         for item in part["signatures"].items():
@@ -308,14 +336,15 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
     signatures: dict[str, Signature] = {}
     causes: dict[str, Cause] = {}
+    witnesses: dict[str, Witness] = {}
     texts: list[str] = []
     if builtin:
-        texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes)
+        texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes, witnesses)
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/")
-        found = _read_folder(folder, str(folder), True, signatures, causes)
+        found = _read_folder(folder, str(folder), True, signatures, causes, witnesses)
         if not found:
             raise InputError(f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it")
         texts += found
-    return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts))
+    return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts), witnesses=witnesses)

@@ -170,9 +170,27 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """A source of evidence that a complete record would hold: when it is missing and matters, how to have it next time.
+
+    ``families`` names the families of causes among the first candidates for which it matters (none named: all).
+    """
+
+    id: str
+    when: Expression
+    what: Text
+    why: Text
+    where: str
+    families: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures and causes in use."""
+    """All signatures, causes and witnesses in use."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
     digest: str
+    witnesses: dict[str, Witness] = field(default_factory=dict)

@@ -21,6 +21,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
     findings = [*check.check_samples(rules), *check.check_traps(rules)]
     findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
+    findings += check.check_witnesses(rules, fact_names(), produced_signatures())
     for log in healthy:
         findings += check_healthy(rules, log)
     for folder in corpora:

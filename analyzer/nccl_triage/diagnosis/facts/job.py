@@ -24,6 +24,13 @@ def _filtered(case: Case) -> Fact | None:
     return Fact(any("filtered" in note for note in case.observations.notes), [])
 
 
+@fact("job.clockless", "most of the lines that speak of a failure carry no time")
+def _clockless(case: Case) -> Fact | None:
+    bad = [event for event in case.events if event.is_failure]
+    bare = [event for event in bad if event.context.time is None]
+    return Fact(True, bare[:1]) if len(bare) * 2 > len(bad) else None
+
+
 @fact("job.launch_world", "the number of processes that the launch command or the launcher's report asks for")
 def _launch_world(case: Case) -> Fact | None:
     best: tuple[int, Event] | None = None

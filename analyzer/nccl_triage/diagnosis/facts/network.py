@@ -24,6 +24,11 @@ CONNECT_FAILED = (
 _VIRTUAL = re.compile(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 
 
+def is_virtual(interface: str) -> bool:
+    """Tell whether an interface belongs to containers or bridges of one host (docker0, virbr0, veth..)."""
+    return _VIRTUAL.match(interface) is not None
+
+
 def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
     """Return (host, interface, address, event) for every address that a process said it uses."""
     found = [
