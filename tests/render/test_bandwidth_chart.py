@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.render import bandwidth_chart
-from nccl_triage.render.charts import WIDTH
+from nccl_triage.render.shapes import WIDTH
 
 from .verified import measured, run, verification
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_triage.render.charts import WIDTH, shape
 from nccl_triage.render.experiments import changed, figure, message
+from nccl_triage.render.shapes import WIDTH, shape
 from nccl_triage.render.words import Lang, Pair, cut, visible
 
 #: State of a measurement -> shape and tone; a state of a newer document counts as one without expectation.

@@ -17,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nccl_triage import resources
-from nccl_triage.render import charts, verification_html
+from nccl_triage.render import rank_grid, shapes, timeline_chart, verification_html
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     WORDS,
@@ -47,7 +47,7 @@ class Limits:
     timeline: int = 200
     evidence: int = 20
     excerpt_lines: int = 1500
-    ranks: int = charts.MAX_RANKS
+    ranks: int = rank_grid.MAX_RANKS
 
 
 #: Tried one after the other until the page is small enough; the last fits the hard cap whatever the document.
@@ -119,8 +119,8 @@ class _View:
         self.anchors: dict[tuple[str, int], str] = {}
         self.excerpts = self._excerpts(document.get("excerpts") or [])
         self.timeline_rows = self.some(document.get("timeline"), "timeline", limits.timeline)
-        self.timeline = charts.timeline(document, limits.timeline)
-        self.grid = charts.rank_grid(document, limits.ranks)
+        self.timeline = timeline_chart.timeline(document, limits.timeline)
+        self.grid = rank_grid.rank_grid(document, limits.ranks)
         self.rank_rows = self.some(self._rank_rows(job.get("ranks") or []), "ranks")
         self.symptoms = self.some(document.get("symptoms"), "symptoms")
         self.inputs = self.some(document.get("inputs"), "inputs")
@@ -195,8 +195,8 @@ class _View:
                 entry.get("last_enqueued"),
                 entry.get("last_completed"),
             )
-            groups.setdefault((charts.state_of(entry), *map(str, keys)), []).append(entry)
-        order = list(charts.SHAPES)
+            groups.setdefault((rank_grid.state_of(entry), *map(str, keys)), []).append(entry)
+        order = list(shapes.SHAPES)
         rows = sorted(groups.items(), key=lambda g: (order.index(g[0][0]), g[1][0].get("rank") or 0))
         return [
             {
@@ -251,10 +251,10 @@ def _environment() -> Environment:
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
         reference=reference,
-        role_mark=lambda role: charts.shape(charts.ROLE_SHAPES[role], 9, 9, 6),
+        role_mark=lambda role: shapes.shape(shapes.ROLE_SHAPES[role], 9, 9, 6),
         say=say,
         total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),
-        width=charts.WIDTH,
+        width=shapes.WIDTH,
         word=word,
     )
     return made

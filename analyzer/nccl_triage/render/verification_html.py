@@ -10,8 +10,8 @@ from typing import Any
 
 from nccl_triage.render import bandwidth_chart, experiments
 from nccl_triage.render.bandwidth_chart import Chart
-from nccl_triage.render.charts import shape
 from nccl_triage.render.experiments import POOR, REACHABLE, Item, figure
+from nccl_triage.render.shapes import shape
 from nccl_triage.render.words import Document, Lang, Pair, listed, pick, word
 
 #: Outcome of an experiment, of a run, state of a path -> shape and tone; what is unknown gets ``_OTHER``.

@@ -1,0 +1,221 @@
+"""The story as lanes of ranks over time: the first fault, the waits, and the consequences that hang on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from nccl_triage.render.shapes import ROLE_SHAPES, WIDTH, shape
+from nccl_triage.render.words import Document, Pair, cut, place, visible, word
+
+#: The most lanes, and how many of them hold several ranks.
+MAX_LANES, FOLDED_LANES = 20, 6
+_GUTTER, _RIGHT, _LANE, _TOP, _NEAR = 170, 24, 26, 34, 11
+_MONTH = 30 * 86400.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One event of the timeline, or several of one lane that fall together."""
+
+    x: int
+    y: int
+    role: str
+    path: str
+    count: int
+    tip: str
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A span in which the ranks of a lane waited in the collective that timed out."""
+
+    x: int
+    y: int
+    width: int
+    tip: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The timeline's parts; ``by_time`` tells what the horizontal axis is, ``links`` lead from the fault to its consequences."""
+
+    height: int
+    lanes: list[tuple[int, Pair]]
+    marks: list[Mark]
+    ticks: list[tuple[int, str]]
+    by_time: bool
+    fault: Mark | None
+    waits: list[Wait]
+    links: list[str]
+
+
+def seconds(text: object) -> float | None:
+    """Return a printed time as seconds, or None."""
+    try:
+        moment = datetime.fromisoformat(str(text)[:26].replace(",", "."))
+    except ValueError:
+        return None
+    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()
+
+
+def first_fault(document: Document) -> tuple[Any, Any] | None:
+    """Return the (path, line) of the event that is marked as the first fault."""
+    if document.get("verdict") == "healthy":
+        return None
+    events = document.get("timeline") or []
+    known = {(e.get("path"), e.get("line")) for e in events}
+    told = (document.get("incident") or {}).get("first_fault") or {}
+    if (told.get("path"), told.get("line")) in known:
+        return told["path"], told["line"]
+    for diagnosis in (document.get("diagnoses") or [])[:1]:
+        for item in diagnosis.get("evidence") or []:
+            if item.get("weight") == "decisive" and (item.get("path"), item.get("line")) in known:
+                return item["path"], item["line"]
+    return next(((e.get("path"), e.get("line")) for e in events if e.get("role") == "root"), None)
+
+
+def _positions(events: Sequence[Mapping[str, Any]]) -> tuple[list[float], bool]:
+    """Return a position per event: its time where most have one, else its place in the order."""
+    times = [seconds(e.get("time")) for e in events]
+    known = [t for t in times if t is not None]
+    if len(known) * 10 < len(events) * 6 or not 0 < max(known, default=0) - min(known, default=0) < _MONTH:
+        return [float(i) for i in range(len(events))], False
+    placed, last = [], known[0]
+    for time in times:
+        last = last if time is None else time
+        placed.append(last)
+    return placed, True
+
+
+def _lane_key(event: Mapping[str, Any]) -> tuple[int, int, str]:
+    rank, host = event.get("rank"), event.get("host")
+    if rank is not None:
+        return 0, int(rank), ""
+    return (1, 0, str(host)) if host else (2, 0, "")
+
+
+def _lane_labels(
+    events: Sequence[Mapping[str, Any]], leading: set[tuple[int, int, str]]
+) -> tuple[dict[tuple[int, int, str], int], list[Pair]]:
+    """Return each rank's or host's lane, and the labels; the leading ones keep a lane of their own."""
+    hosts = {_lane_key(e): str(e.get("host") or "") for e in events}
+    keys = sorted(hosts)
+    room = len(keys) if len(keys) <= MAX_LANES else MAX_LANES - FOLDED_LANES
+    alone = sorted(sorted(keys, key=lambda k: (k not in leading and k[0] < 2, k))[:room])
+    folded = [key for key in keys if key not in set(alone)]
+    lanes: dict[tuple[int, int, str], int] = {}
+    labels: list[Pair] = []
+    for key in alone:
+        lanes[key] = len(labels)
+        name = " ".join(p for p in (f"rank {key[1]}" if key[0] == 0 else "", hosts[key]) if p)
+        name = cut(visible(name, 200), 24)
+        labels.append(Pair(name, name) if name else Pair(word("job_lane", "en"), word("job_lane", "zh")))
+    size = -(-len(folded) // FOLDED_LANES) if folded else 1
+    for start in range(0, len(folded), size):
+        part = folded[start : start + size]
+        lanes.update(dict.fromkeys(part, len(labels)))
+        ends = [f"rank {k[1]}" if k[0] == 0 else k[2] or "-" for k in (part[0], part[-1])]
+        span = cut(visible(f"{ends[0]} .. {ends[1].removeprefix('rank ')} ({len(part)})", 200), 26)
+        labels.append(Pair(span, span))
+    return lanes, labels
+
+
+def _ticks(low: float, high: float, orders: Sequence[Any] | None, x: Any) -> list[tuple[int, str]]:
+    steps = [low + (high - low) * i / 4 for i in range(5)]
+    if orders is not None:
+        return [(x(v), str(orders[v])) for v in sorted({round(v) for v in steps})]
+    pattern = "%m-%d %H:%M" if high - low > 86400 else "%H:%M:%S"
+    moments = [datetime.fromtimestamp(v, tz=timezone.utc) for v in steps]
+    return [(x(v), m.strftime(pattern)) for v, m in zip(steps, moments, strict=True)]
+
+
+def timeline(document: Document, limit: int = 200) -> Timeline | None:
+    """Return the timeline of the first ``limit`` events, or None without events."""
+    events = (document.get("timeline") or [])[:limit]
+    if not events:
+        return None
+    fault = first_fault(document)
+    blamed = {c.get("rank") for d in (document.get("diagnoses") or [])[:1] for c in d.get("culprits") or []}
+    leading = {_lane_key(e) for e in events if e.get("role") == "root" or e.get("rank") in blamed - {None}}
+    lanes, labels = _lane_labels(events, leading)
+    places, by_time = _positions(events)
+    spans = _spans(document, lanes) if by_time else {}
+    low = min([*places, *(start for start, _ in spans.values())])
+    high = max([*places, *(end for _, end in spans.values())])
+    if high - low >= _MONTH:
+        low, high, spans = min(places), max(places), {}
+    scale = (WIDTH - _GUTTER - _RIGHT - 2 * _NEAR) / ((high - low) or 1)
+
+    def x(value: float) -> int:
+        return round(_GUTTER + _NEAR + (value - low) * scale)
+
+    groups: dict[tuple[int, str, bool, int], list[Mapping[str, Any]]] = {}
+    for event, position in zip(events, places, strict=True):
+        is_fault = fault == (event.get("path"), event.get("line"))
+        at = x(position) if is_fault else round(x(position) / _NEAR) * _NEAR
+        groups.setdefault((lanes[_lane_key(event)], str(event.get("role")), is_fault, at), []).append(event)
+    marks = [_mark(key, found) for key, found in groups.items()]
+    marks.sort(key=lambda m: (m.first, m.role == "root", m.y, m.x))
+    rows = [(_middle(i), label) for i, label in enumerate(labels)]
+    orders = None if by_time else [e.get("order") for e in events]
+    shown = next((m for m in marks if m.first), None)
+    waits = [_wait(labels[lane], lane, x(start), x(end)) for lane, (start, end) in sorted(spans.items())]
+    height = _TOP + len(labels) * _LANE + 12
+    return Timeline(height, rows, marks, _ticks(low, high, orders, x), by_time, shown, waits, _links(shown, marks))
+
+
+def _middle(lane: int) -> int:
+    return _TOP + _LANE * lane + _LANE // 2
+
+
+def _spans(document: Document, lanes: Mapping[tuple[int, int, str], int]) -> dict[int, tuple[float, float]]:
+    """Return for each lane from when to when its ranks waited in the collective."""
+    found: dict[int, tuple[float, float]] = {}
+    for wait in document.get("waits") or []:
+        start, end = seconds(wait.get("since")), seconds(wait.get("until"))
+        lane = lanes.get((0, int(wait.get("rank") or 0), ""))
+        if start is None or end is None or lane is None or end < start:
+            continue
+        before = found.get(lane, (start, end))
+        found[lane] = (min(before[0], start), max(before[1], end))
+    return found
+
+
+def _wait(label: Pair, lane: int, start: int, end: int) -> Wait:
+    return Wait(start, _middle(lane) - 5, max(end - start, 2), label.en)
+
+
+def _links(fault: Mark | None, marks: Sequence[Mark]) -> list[str]:
+    """Return a curve from the first fault to the first consequence after it in every other lane."""
+    if fault is None:
+        return []
+    first: dict[int, Mark] = {}
+    for mark in marks:
+        if mark.role == "cascade" and mark.x >= fault.x and mark.y != fault.y:
+            known = first.get(mark.y)
+            first[mark.y] = mark if known is None or mark.x < known.x else known
+    paths = []
+    for mark in first.values():
+        # Down along the fault's line, then across to the mark: a bundle that leaves the lanes readable.
+        bend = fault.x + min(max((mark.x - fault.x) // 2, 4), 60)
+        paths.append(
+            f"M{fault.x} {fault.y}C{fault.x} {mark.y} {fault.x} {mark.y} {bend} {mark.y}L{mark.x - 7} {mark.y}"
+        )
+    return sorted(paths)
+
+
+def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) -> Mark:
+    lane, role, is_fault, at = key
+    # What is marked as the first fault is drawn as one, whatever role its line has in general.
+    role, y = "root" if is_fault else role, _middle(lane)
+    radius = 9 if is_fault else 6 if role == "root" else 5
+    first = events[0]
+    who = "" if first.get("rank") is None else f"rank {first['rank']} "
+    tip = f"{who}{first.get('time') or ''} {first.get('signature')} {place(first)}: {first.get('text') or ''}"
+    more = f" (+{len(events) - 1})" if len(events) > 1 else ""
+    path = shape(ROLE_SHAPES.get(role, "dot"), at, y, radius)
+    return Mark(at, y, role, path, len(events), visible(tip, 200) + more, is_fault)

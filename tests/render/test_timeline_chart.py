@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.render import shapes, timeline_chart
+
+from .documents import diagnosed, healthy, large
+
+
+def test_the_timeline_marks_the_first_fault_by_time():
+    chart = timeline_chart.timeline(diagnosed())
+    assert chart is not None
+    assert chart.by_time
+    assert chart.fault is not None
+    assert "torch.oom" in chart.fault.tip
+    assert [mark.first for mark in chart.marks].count(True) == 1
+    assert chart.marks[-1].first
+    assert len(chart.lanes) == 9
+    assert chart.ticks[0][1] == "21:05:02"
+    later = [mark.x for mark in chart.marks if mark.role == "cascade"]
+    assert min(later) > chart.fault.x
+    assert max(later) < shapes.WIDTH
+
+
+@pytest.mark.parametrize("times", [None, "no time", "2024-08-23 21:10:26"])
+def test_without_usable_times_the_order_counts(times):
+    doc = diagnosed()
+    for event in doc["timeline"]:
+        event["time"] = times
+    chart = timeline_chart.timeline(doc)
+    assert chart is not None
+    assert not chart.by_time
+
+
+def test_times_without_a_year_beside_full_ones_are_not_a_scale():
+    doc = diagnosed()
+    doc["timeline"][0]["time"] = "1970-08-23 21:10:26"
+    chart = timeline_chart.timeline(doc)
+    assert chart is not None
+    assert not chart.by_time
+
+
+def test_many_ranks_share_lanes_and_the_suspect_keeps_its_own():
+    doc = large(512)
+    doc["timeline"][2]["rank"] = 170
+    chart = timeline_chart.timeline(doc)
+    assert chart is not None
+    assert len(chart.lanes) == timeline_chart.MAX_LANES
+    assert any(label.en.startswith("rank 170") for _, label in chart.lanes)
+    assert any(mark.count > 1 for mark in chart.marks)
+
+
+def test_nothing_to_draw():
+    assert timeline_chart.timeline(healthy()) is None
+
+
+def test_waits_are_bars_from_arrival_to_time_out_and_stretch_the_scale():
+    doc = diagnosed()
+    doc["waits"] = [
+        {"rank": 0, "since": "2024-08-23 21:00:00", "until": "2024-08-23 21:20:31", "path": "a", "line": 1},
+        {"rank": 99, "since": "2024-08-23 21:00:00", "until": "2024-08-23 21:20:31", "path": "a", "line": 2},
+        {"rank": 1, "since": "damaged", "until": None, "path": "a", "line": 3},
+    ]
+    chart = timeline_chart.timeline(doc)
+    assert chart is not None and len(chart.waits) == 1
+    assert chart.ticks[0][1] == "21:00:00"
+    assert chart.waits[0].width > 100
+
+
+def test_consequences_hang_on_the_first_fault():
+    chart = timeline_chart.timeline(diagnosed())
+    assert chart is not None and chart.fault is not None
+    assert len(chart.links) == len({m.y for m in chart.marks if m.role == "cascade"} - {chart.fault.y})
+    assert all(link.startswith(f"M{chart.fault.x} {chart.fault.y}C") for link in chart.links)
+
+
+def test_the_incident_names_the_first_fault():
+    doc = diagnosed()
+    event = doc["timeline"][3]
+    doc["incident"] = {"first_fault": {"path": event["path"], "line": event["line"]}}
+    assert timeline_chart.first_fault(doc) == (event["path"], event["line"])
+    doc["incident"] = {"first_fault": {"path": "elsewhere", "line": 1}}
+    assert timeline_chart.first_fault(doc) != ("elsewhere", 1)
