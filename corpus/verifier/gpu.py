@@ -30,8 +30,8 @@ from nccl_triage.verify.assess import View, assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
-from nccl_triage.verify.record import bandwidth, finding_record
-from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
+from nccl_triage.verify.record import bandwidth, finding_record, rate
+from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 #: Elements a rank of the collectives in ops.json: latency, middle, bandwidth.
 SIZES = (1 << 10, 1 << 18, 1 << 22)
@@ -116,12 +116,9 @@ def _told(result: RunResult | None) -> dict[str, Any]:
 
 
 def _rate(part: dict[str, Any], world: int) -> dict[str, Any]:
-    row = operation(part["op"])
-    size = row.bytes(part["numel"], world, DTYPES[part["dtype"]])
     kept = {key: part[key] for key in ("op", "numel", "dtype", "wrong", "median")}
-    if size and part["median"]:
-        kept["busbw"] = round(size / part["median"] / 1e9 * row.bus_factor(world), 4)
-    return kept
+    found = rate(part["op"], part["numel"], part["dtype"], world, part["median"])
+    return {**kept, "busbw": found["busbw"]} if found else kept
 
 
 def every_op(bench: Bench) -> None:

@@ -273,7 +273,7 @@ def test_marks_become_a_trace() -> None:
     assert not note(trace, {"stage": "iteration", "done": 20}, 12.0, 10.0)
     assert (trace.stage, trace.since, len(trace.calls)) == ("start", 12.0, 1), "an iteration is a sign of life"
     assert note(trace, {"stage": "error", "type": "X", "text": "y"}, 13.0, 10.0)
-    assert (trace.error_at, trace.done) == (13.0, False)
+    assert (trace.error, trace.done) == ({"stage": "error", "type": "X", "text": "y"}, False)
     assert not note(trace, {"stage": "from-a-later-release"}, 14.0, 10.0)
     assert not note(trace, {"stage": "flight"}, 14.0, 10.0)
     assert trace.flight == []

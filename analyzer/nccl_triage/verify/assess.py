@@ -283,15 +283,19 @@ def wrong_data(view: View) -> Finding | None:
     )
 
 
+def _nobody(view: View, kind: str, en: str, zh: str) -> Finding:
+    """Return a failure in which no rank stands out: between hosts it speaks for the network."""
+    return view.finding("network-link-fault" if len(view.result.run.places) > 1 else "", kind, [], en, zh)
+
+
 def all_waited(view: View) -> Finding | None:
     """Every rank entered in time, and the collective did not end within its limit."""
     traces = view.traces
     if view.result.passed or not all("entered" in trace.times for trace in traces):
         return None
-    return view.finding(
-        "network-link-fault" if len(view.result.run.places) > 1 else "",
+    return _nobody(
+        view,
         "collective-failed",
-        [],
         "every rank entered the collective, and it did not complete",
         "所有 rank 都进入了集合操作，但它没有完成",
     )
@@ -301,10 +305,9 @@ def group_failed(view: View) -> Finding | None:
     """The ranks met at the store, and could not connect with one another."""
     if view.result.passed or view.result.stage != "group":
         return None
-    return view.finding(
-        "network-link-fault" if len(view.result.run.places) > 1 else "",
+    return _nobody(
+        view,
         "group-failed",
-        [],
         "the ranks met at the store and could not connect with one another",
         "各 rank 已在 store 会合，但彼此无法建立连接",
     )

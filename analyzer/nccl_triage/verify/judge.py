@@ -136,7 +136,7 @@ def is_brief(planned: Planned, controls: Iterable[Trial], limit: float | None) -
     """Tell whether the collective takes less than 1 % of the log's time-out, for a cause that blames the time-out."""
     if limit is None or not any(item.variable == "timeout" for item in planned.experiment.vary):
         return False
-    medians = [_median(trial.result) for trial in controls if trial.result.passed]
+    medians = [trial.result.median for trial in controls if trial.result.passed]
     return bool(medians) and all(value is not None and value < 0.01 * limit for value in medians)
 
 
@@ -159,8 +159,3 @@ def fact_of_versions(trials: Iterable[Trial], control: Run) -> Fact:
     if not told or (control.backend == "nccl" and "nccl" not in told):
         return "none"
     return "shows" if any(len(values) > 1 for values in told.values()) else "clean"
-
-
-def _median(result: RunResult) -> float | None:
-    values = [trace.details["done"].get("median") for trace in result.ranks.values() if trace.done]
-    return max((value for value in values if value is not None), default=None)

@@ -102,7 +102,6 @@ class Run:
     store_address: str | None = None
     changed: str = ""
     faults: dict[str, Any] = field(default_factory=dict)
-    eager: bool = False
     more: tuple[Message, ...] = ()
 
     @property
@@ -130,7 +129,6 @@ class RankTrace:
     flight: list[dict[str, Any]] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
-    error_at: float | None = None
     exit_code: int | None = None
     exited_at: float | None = None
     state: str | None = None
@@ -160,6 +158,12 @@ class RunResult:
     def passed(self) -> bool:
         """Whether every rank finished with the right data."""
         return self.outcome == "passed"
+
+    @property
+    def median(self) -> float | None:
+        """The median seconds of an iteration on the slowest of the ranks that finished; None when none told it."""
+        told = [trace.details["done"].get("median") for trace in self.ranks.values() if trace.done]
+        return max((value for value in told if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

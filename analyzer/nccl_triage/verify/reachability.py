@@ -53,10 +53,9 @@ class Path:
 
 @dataclass(slots=True)
 class Matrix:
-    """All paths that were probed, and how long it took."""
+    """All paths that were probed."""
 
     paths: list[Path] = field(default_factory=list)
-    seconds: float = 0.0
 
     def between(self, origin: str, target: str, addresses: Iterable[str] | None = None) -> list[Path]:
         """Return the paths from one host to another, to some addresses only when given."""

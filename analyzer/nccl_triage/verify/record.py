@@ -32,25 +32,24 @@ def finding_record(finding: Finding) -> dict[str, Any]:
 
 def bandwidth(result: RunResult) -> dict[str, float] | None:
     """Return the median time (s), algorithm and bus bandwidth (GB/s, nccl-tests' formulas) of a run that passed."""
-    medians = [trace.details["done"].get("median") for trace in result.ranks.values() if trace.done]
-    slowest = max((value for value in medians if value), default=None)
-    if not result.passed or slowest is None:
+    if not result.passed or result.median is None:
         return None
     message = result.run.message
-    return _rate(message.op, message.numel, message.dtype, result.run.world, slowest)
+    return rate(message.op, message.numel, message.dtype, result.run.world, result.median)
 
 
-def _rate(op: str, numel: int, dtype: str, world: int, seconds: float) -> dict[str, float] | None:
+def rate(op: str, numel: int, dtype: str, world: int, seconds: float) -> dict[str, float] | None:
+    """Return what a collective of ``world`` ranks achieved in so many seconds; None where no data move."""
     row = operation(op)
     size = row.bytes(numel, world, DTYPES[dtype])
     if not size or seconds <= 0:
         return None
-    rate = size / seconds / 1e9
+    algorithm = size / seconds / 1e9
     return {
         "bytes": float(size),
         "median_s": _figure(seconds),
-        "algbw": _figure(rate),
-        "busbw": _figure(rate * row.bus_factor(world)),
+        "algbw": _figure(algorithm),
+        "busbw": _figure(algorithm * row.bus_factor(world)),
     }
 
 
@@ -67,7 +66,6 @@ def run_record(
 ) -> dict[str, Any]:
     """Return one run as the document has it; ``names`` and ``facts`` are those of the hosts, in their order."""
     result, run = trial.result, trial.result.run
-    rate = bandwidth(result)
     made: dict[str, Any] = {
         "run": run.label,
         "changed": run.changed or None,
@@ -84,7 +82,7 @@ def run_record(
         "stage": result.stage,
         "seconds": round(result.seconds, 2),
         "reason": result.reason or None,
-        "bandwidth": rate,
+        "bandwidth": bandwidth(result),
         "expected": None,
         "parts": [],
         "finding": finding_record(trial.finding) if trial.finding else None,
@@ -107,16 +105,9 @@ def _parts(result: RunResult) -> list[dict[str, Any]]:
     for index, message in enumerate(result.run.more):
         told = [trace.parts[index] for trace in result.ranks.values() if index < len(trace.parts)]
         slowest = max((part["median"] for part in told), default=0.0)
-        rate = _rate(message.op, message.numel, message.dtype, result.run.world, slowest)
-        found.append(
-            {
-                "op": message.op,
-                "numel": message.numel,
-                "dtype": message.dtype,
-                "bandwidth": rate,
-                "expected": None,
-            }
-        )
+        measured = rate(message.op, message.numel, message.dtype, result.run.world, slowest)
+        about = {"op": message.op, "numel": message.numel, "dtype": message.dtype}
+        found.append({**about, "bandwidth": measured, "expected": None})
     return found
 
 

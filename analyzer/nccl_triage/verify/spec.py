@@ -29,6 +29,5 @@ def spec_of(run: Run, limits: Deadlines, port: int, host: str) -> dict[str, Any]
         "store_timeout": limits.store / 2,
         "timeout": run.timeout if run.timeout is not None else limits.first / 2,
         "faults": run.faults,
-        "eager": run.eager,
         "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
     }

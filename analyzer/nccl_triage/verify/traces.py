@@ -20,7 +20,7 @@ def note(trace: RankTrace, mark: Mapping[str, Any], now: float, started: float) 
     elif stage == "flight":
         trace.flight = list(mark.get("entries", []))
     elif stage == "error":
-        trace.error, trace.error_at = dict(mark), now
+        trace.error = dict(mark)
         return True
     elif stage == "part":
         trace.parts.append(dict(mark))

@@ -11,7 +11,7 @@ import signal
 import time
 from typing import Any
 
-#: What a fault of each name does, for the table of ``make verify-faults``.
+#: What a fault of each name does.
 MEANINGS = {
     "late": "comes to the collective some seconds after the others",
     "absent": "never comes to the collective",
@@ -97,7 +97,11 @@ def _exhaust() -> None:
 
 
 def of(spec: dict[str, Any], rank: int) -> Fault:
-    """Return the fault of a rank: none in any user's experiment."""
+    """Return the fault of a rank: none in any user's experiment. Raises ValueError for a name that no fault has."""
     slot = spec["slots"][rank] if "slots" in spec else rank
     found = spec.get("faults", {}).get(str(slot))
-    return Fault(found["name"], float(found.get("seconds", 0.0))) if found else Fault()
+    if not found:
+        return Fault()
+    if found["name"] not in MEANINGS:  # a rank that does nothing wrong would prove something else
+        raise ValueError(f"no fault is called {found['name']!r}")
+    return Fault(found["name"], float(found.get("seconds", 0.0)))

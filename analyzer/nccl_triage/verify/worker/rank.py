@@ -14,7 +14,7 @@ from typing import Any
 from . import faults, flight
 from .calls import Window
 from .marks import Marks
-from .ops import Call, operation
+from .ops import Call, Prepared, operation
 
 #: Characters of an error's text that are kept.
 TEXT = 1500
@@ -68,20 +68,26 @@ def _synchronize(torch: Any, device: Any) -> None:
         torch.cuda.synchronize(device)
 
 
-def _measure(call: Call, spec: dict[str, Any], prepared: Any, marks: Marks, fault: faults.Fault) -> dict[str, Any]:
-    """Return the outcome of the timed iterations: wrong elements and seconds each."""
+def _together(call: Call, prepared: Prepared, iteration: int, fault: faults.Fault) -> tuple[float, int]:
+    """Run an iteration that all ranks begin together; returns its seconds and the wrong elements."""
     issue, count_wrong = prepared
+    call.dist.barrier()
+    _synchronize(call.torch, call.device)
+    fault.before(iteration)
+    started = time.perf_counter()
+    issue(iteration)
+    _synchronize(call.torch, call.device)
+    return time.perf_counter() - started, count_wrong(iteration)
+
+
+def _measure(call: Call, spec: dict[str, Any], prepared: Prepared, marks: Marks, fault: faults.Fault) -> dict[str, Any]:
+    """Return the outcome of the timed iterations: wrong elements and seconds each."""
     wrong, seconds = 0, []
     begun = time.monotonic()
     for iteration in range(1, int(spec["iterations"]) + 1):
-        call.dist.barrier()
-        _synchronize(call.torch, call.device)
-        fault.before(iteration)
-        started = time.perf_counter()
-        issue(iteration)
-        _synchronize(call.torch, call.device)
-        seconds.append(time.perf_counter() - started)
-        wrong += count_wrong(iteration)
+        took, bad = _together(call, prepared, iteration, fault)
+        seconds.append(took)
+        wrong += bad
         if iteration % 20 == 0:
             marks.say("iteration", done=iteration)
         # Every rank must leave the loop at the same iteration: rank 0 decides and tells.
@@ -93,19 +99,11 @@ def _measure(call: Call, spec: dict[str, Any], prepared: Any, marks: Marks, faul
 def _part(call: Call, message: dict[str, Any], marks: Marks) -> None:
     """Run one further collective in the same group: once to warm up and check, then timed."""
     own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]))
-    issue, count_wrong = operation(message["op"]).prepare(own)
+    prepared = operation(message["op"]).prepare(own)
     marks.say("call", call=operation(message["op"]).calls, message=[message["dtype"], own.numel], part=True)
-    wrong, seconds = 0, []
-    for iteration in range(1 + PART_ITERATIONS):
-        call.dist.barrier()
-        _synchronize(call.torch, call.device)
-        started = time.perf_counter()
-        issue(iteration)
-        _synchronize(call.torch, call.device)
-        if iteration:
-            seconds.append(time.perf_counter() - started)
-        wrong += count_wrong(iteration)
-    marks.say("part", **message, wrong=wrong, median=statistics.median(seconds))
+    rounds = [_together(call, prepared, iteration, faults.Fault()) for iteration in range(1 + PART_ITERATIONS)]
+    median = statistics.median(took for took, _ in rounds[1:])
+    marks.say("part", **message, wrong=sum(bad for _, bad in rounds), median=median)
 
 
 def _enough(call: Call, elapsed: float) -> bool:
@@ -128,6 +126,77 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT // 2]} ... {text[-TEXT // 2 :]}"
 
 
+def _import(spec: dict[str, Any], marks: Marks) -> tuple[Any, Any]:
+    """Return torch and torch.distributed."""
+    import torch
+    import torch.distributed as dist
+
+    nccl = None
+    if spec["backend"] == "nccl":
+        nccl = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    torch.set_num_threads(1)
+    marks.say("imported", torch=torch.__version__, cuda=torch.version.cuda, nccl=nccl)
+    return torch, dist
+
+
+def _join(dist: Any, spec: dict[str, Any], rank: int, marks: Marks, fault: faults.Fault) -> None:
+    """Meet the other ranks at the store and make the group."""
+    fault.at("store")
+    store = _store(dist, spec, rank)
+    marks.say("store")
+    fault.at("group")
+    limit = timedelta(seconds=float(spec["timeout"]))
+    dist.init_process_group(spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit)
+    _all_joined(store, spec["world"], limit)
+    marks.say("group")
+
+
+def _enter(call: Call, prepared: Prepared, op: str, marks: Marks, fault: faults.Fault) -> int:
+    """Issue the first collective, which nothing but the group has preceded; returns the wrong elements."""
+    fault.at("entered")
+    marks.say("entered", op=op)
+    fault.first(call)
+    issue, count_wrong = prepared
+    started = time.perf_counter()
+    issue(0)
+    _synchronize(call.torch, call.device)
+    wrong = count_wrong(0)
+    marks.say("warm", seconds=round(time.perf_counter() - started, 6), wrong=wrong)
+    return wrong
+
+
+def _work(spec: dict[str, Any], rank: int, control: int, marks: Marks, fault: faults.Fault) -> None:
+    """Do everything that the spec asks of a rank, with a mark after each stage."""
+    fault.at("start")
+    torch, dist = _import(spec, marks)
+    _listen(control, marks, torch)
+    device = _device(torch, spec, marks)
+    _join(dist, spec, rank, marks, fault)
+    own = fault.message(spec)
+    call = Call(
+        torch=torch,
+        dist=Window(dist, lambda note: marks.say("call", **note)),
+        rank=rank,
+        world=spec["world"],
+        numel=int(own["numel"]),
+        dtype=getattr(torch, own["dtype"]),
+        device=device,
+        root=int(spec.get("root", 0)),
+        pair=tuple(spec.get("pair", (0, 1))),
+    )
+    prepared = operation(own["op"]).prepare(call)
+    wrong = _enter(call, prepared, own["op"], marks, fault)
+    call.dist = dist  # the calls of the timed iterations are all alike: nothing to note
+    outcome = _measure(call, spec, prepared, marks, fault)
+    outcome["wrong"] += wrong
+    for part in spec.get("more", ()):
+        _part(call, part, marks)
+    # Data that cannot be compared with ranks that still work: leave together.
+    dist.barrier()
+    marks.say("done", **outcome)
+    dist.destroy_process_group()
+
+
 def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     """Run one rank to its end and return the exit code: 0 for done, 3 for an error that was reported."""
     _set_up(spec)
@@ -135,59 +204,7 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     marks.say("start", pid=os.getpid())
     fault = faults.of(spec, rank)
     try:
-        fault.at("start")
-        import torch
-        import torch.distributed as dist
-
-        nccl = None
-        if spec["backend"] == "nccl":
-            nccl = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-        torch.set_num_threads(1)
-        marks.say("imported", torch=torch.__version__, cuda=torch.version.cuda, nccl=nccl)
-        _listen(control, marks, torch)
-        device = _device(torch, spec, marks)
-        fault.at("store")
-        store = _store(dist, spec, rank)
-        marks.say("store")
-        fault.at("group")
-        limit = timedelta(seconds=float(spec["timeout"]))
-        options: dict[str, Any] = {"device_id": device} if spec.get("eager") and device.type == "cuda" else {}
-        dist.init_process_group(
-            spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit, **options
-        )
-        _all_joined(store, spec["world"], limit)
-        marks.say("group")
-        window = Window(dist, lambda note: marks.say("call", **note))
-        own = fault.message(spec)
-        call = Call(
-            torch=torch,
-            dist=window,
-            rank=rank,
-            world=spec["world"],
-            numel=int(own["numel"]),
-            dtype=getattr(torch, own["dtype"]),
-            device=device,
-            root=int(spec.get("root", 0)),
-            pair=tuple(spec.get("pair", (0, 1))),
-        )
-        prepared = operation(own["op"]).prepare(call)
-        fault.at("entered")
-        marks.say("entered", op=own["op"])
-        fault.first(call)
-        started = time.perf_counter()
-        prepared[0](0)
-        _synchronize(torch, device)
-        wrong = prepared[1](0)
-        marks.say("warm", seconds=round(time.perf_counter() - started, 6), wrong=wrong)
-        call.dist = dist  # the calls of the timed iterations are all alike: nothing to note
-        outcome = _measure(call, spec, prepared, marks, fault)
-        outcome["wrong"] += wrong
-        for part in spec.get("more", ()):
-            _part(call, part, marks)
-        # Data that cannot be compared with ranks that still work: leave together.
-        dist.barrier()
-        marks.say("done", **outcome)
-        dist.destroy_process_group()
+        _work(spec, rank, control, marks, fault)
     except BaseException as error:  # whatever happened is the result of the experiment
         # As any training program does: the log is read by the same parsers as the user's.
         traceback.print_exc()
