@@ -23,7 +23,6 @@ class Card:
         self.mps: list[tuple[int, int | None]] = []
         self.mode, self.mig, self.recovery, self.ecc = 0, 0, 0, 0
         self.rows = (0, 0, 0, 0)
-        self.links = 18
         self.broken: dict[str, int] = {}
         self.__dict__.update(facts)
 
@@ -71,11 +70,6 @@ def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
         used = card.used + (0 if version else 600 << 20)
         return types.SimpleNamespace(total=card.total, used=used, free=card.total - used)
 
-    def link(card: Card, number: int) -> int:
-        if number >= 18:
-            raise NVMLError(2)
-        return int(number < card.links)
-
     module.NVMLError = NVMLError
     module.nvmlInit, module.nvmlShutdown = start, open_sessions.pop
     module.nvmlDeviceGetCount = lambda: len(cards)
@@ -83,9 +77,6 @@ def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
     module.nvmlSystemGetDriverVersion = lambda: b"535.54" if old else "580.82.07"
     function("nvmlDeviceGetUUID", lambda card: card.uuid.encode() if old else card.uuid)
     function("nvmlDeviceGetName", lambda card: card.name.encode() if old else card.name)
-    function(
-        "nvmlDeviceGetPciInfo", lambda card: types.SimpleNamespace(busId=f"00000000:{0x0E + card.number:02X}:00.0")
-    )
     function("nvmlDeviceGetMemoryInfo", memory)
     function(
         "nvmlDeviceGetUtilizationRates",
@@ -97,11 +88,6 @@ def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
     function("nvmlDeviceGetMigMode", lambda card: [card.mig, card.mig])
     function("nvmlDeviceGetTotalEccErrors", lambda card, kind, counter: card.ecc if (kind, counter) == (1, 0) else 77)
     function("nvmlDeviceGetRemappedRows", lambda card: card.rows)
-    for name, value in (("CurrPcieLinkGeneration", 1), ("MaxPcieLinkGeneration", 5)):
-        function(f"nvmlDeviceGet{name}", lambda card, value=value: value)
-    for name in ("CurrPcieLinkWidth", "MaxPcieLinkWidth"):
-        function(f"nvmlDeviceGet{name}", lambda card: 16)
-    function("nvmlDeviceGetNvLinkState", link)
     if not old:
         module.nvmlMemory_v2 = 0x02000028
         function("nvmlDeviceGetFieldValues", fields)

@@ -34,7 +34,6 @@ def test_a_gpu_as_the_library_tells_it(driver: Callable[..., Any]) -> None:
         index=0,
         uuid="GPU-01111111-2222",
         name="NVIDIA H100 80GB HBM3",
-        bus_id="0000:0e:00.0",
         memory_total=80 * GIB,
         memory_used=4 << 20,
         memory_free=80 * GIB - (4 << 20),
@@ -46,11 +45,6 @@ def test_a_gpu_as_the_library_tells_it(driver: Callable[..., Any]) -> None:
         ecc_uncorrected=0,
         remap_pending=False,
         remap_failure=False,
-        pcie_generation=1,
-        pcie_generation_max=5,
-        pcie_width=16,
-        pcie_width_max=16,
-        nvlinks=18,
     )
     assert module.sessions == []
 
@@ -115,7 +109,7 @@ def test_a_gpu_that_fell_off_the_bus_speaks_for_a_hardware_fault(driver: Callabl
 
 
 def test_an_unknown_error_counts_where_every_gpu_can_answer(driver: Callable[..., Any]) -> None:
-    driver(Card(0, broken={"nvmlDeviceGetMemoryInfo": UNKNOWN}), Card(1, broken={"nvmlDeviceGetNvLinkState": UNKNOWN}))
+    driver(Card(0, broken={"nvmlDeviceGetMemoryInfo": UNKNOWN}), Card(1, broken={"nvmlDeviceGetMigMode": UNKNOWN}))
     assert [gpu.fault for gpu in gpus.visible({}).gpus] == ["unknown", None]
 
 
@@ -125,7 +119,6 @@ def test_the_stand_in_has_the_functions_of_the_real_library() -> None:
         "nvmlDeviceGetMemoryInfo": ({"version": real.nvmlMemory_v2}, 1),
         "nvmlDeviceGetTotalEccErrors": ({}, 3),
         "nvmlDeviceGetFieldValues": ({}, 2),
-        "nvmlDeviceGetNvLinkState": ({}, 2),
         "nvmlDeviceGetHandleByIndex": ({}, 1),
         "nvmlDeviceGetCount": ({}, 0),
         "nvmlSystemGetDriverVersion": ({}, 0),

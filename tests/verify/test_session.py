@@ -1,4 +1,4 @@
-"""One verifier at a time, in bounded time, with known variables, in one folder."""
+"""One verifier at a time, with known variables, in one folder."""
 
 from __future__ import annotations
 
@@ -146,31 +146,6 @@ def test_a_link_in_its_place_is_not_followed(places: dict[str, Path], tmp_path: 
     with session.lock() as held:
         assert [path.parent for path in held.paths] == [places["temporary"]]
     assert victim.read_text() == "precious"
-
-
-def test_budget() -> None:
-    now = [100.0]
-    budget = session.Budget(10.0, clock=lambda: now[0])
-    assert (budget.spent(), budget.left(), budget.over()) == (0.0, 10.0, False)
-    assert (budget.slice(3.0), budget.slice(30.0), budget.slice(-1.0)) == (3.0, 10.0, 0.0)
-    now[0] += 9.0
-    assert (budget.spent(), budget.left(), budget.slice(3.0)) == (9.0, 1.0, 1.0)
-    now[0] += 5.0
-    assert (budget.left(), budget.over(), budget.slice(3.0)) == (0.0, True, 0.0)
-
-
-def test_the_clock_of_a_budget_runs() -> None:
-    budget = session.Budget(0.05)
-    assert not budget.over()
-    time.sleep(0.06)
-    assert budget.over()
-    assert not session.Budget(float("inf")).over()
-
-
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
-def test_a_budget_must_be_positive(seconds: float) -> None:
-    with pytest.raises(UsageError, match="time budget"):
-        session.Budget(seconds)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_triage.verify.gpus import Gpu, Inventory, Process, normal_bus_id
+from nccl_triage.verify.gpus import Gpu, Inventory, Process
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 #: nvmlDeviceGpuRecoveryAction_t, asked by the field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.
@@ -28,7 +28,6 @@ _RECOVERY = (
 #: nvmlReturn_t.
 _NO_DRIVER, _NO_LIBRARY, _LOST, _RESET_REQUIRED, _UNKNOWN = 9, 12, 15, 16, 999
 _UNCORRECTED, _SINCE_LOADED = 1, 0
-_LINKS = 36
 
 
 def read() -> Inventory:
@@ -135,15 +134,6 @@ class _Questions:
         action = int(values[0].value.uiVal)
         return _RECOVERY[action] if action < len(_RECOVERY) else f"action-{action}"
 
-    def links(self) -> int | None:
-        active = None
-        for link in range(_LINKS):
-            state = self.ask("nvmlDeviceGetNvLinkState", link)
-            if state is None:
-                break
-            active = (active or 0) + int(state == 1)
-        return active
-
     def remapped_rows(self) -> tuple[bool | None, bool | None]:
         rows = self.ask("nvmlDeviceGetRemappedRows")  # correctable, uncorrectable, pending, failure
         return (None, None) if rows is None else (bool(rows[2]), bool(rows[3]))
@@ -156,13 +146,12 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         return Gpu(index, fault={_LOST: "lost", _RESET_REQUIRED: "reset-required"}.get(error.value, "unknown"))
     ask = questions.ask
     total, used, free = questions.memory()
-    mode, mig, pci = ask("nvmlDeviceGetComputeMode"), ask("nvmlDeviceGetMigMode"), ask("nvmlDeviceGetPciInfo")
+    mode, mig = ask("nvmlDeviceGetComputeMode"), ask("nvmlDeviceGetMigMode")
     pending, failure = questions.remapped_rows()
     return Gpu(
         index=index,
         uuid=_text(ask("nvmlDeviceGetUUID")),
         name=_text(ask("nvmlDeviceGetName")),
-        bus_id="" if pci is None else normal_bus_id(_text(pci.busId)),
         memory_total=total,
         memory_used=used,
         memory_free=free,
@@ -174,10 +163,5 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         ecc_uncorrected=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_LOADED),
         remap_pending=pending,
         remap_failure=failure,
-        pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-        pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-        pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
-        pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth"),
-        nvlinks=questions.links(),
         fault=questions.fault(),
     )

@@ -12,15 +12,14 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from nccl_triage.verify.gpus import Gpu, Inventory, Process, normal_bus_id
+from nccl_triage.verify.gpus import Gpu, Inventory, Process
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
 PATIENCE = 30.0
 _TOOL = "nvidia-smi"
 _FIELDS = (
-    "index,uuid,name,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu,compute_mode,"
-    "ecc.errors.uncorrected.volatile.total,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,"
-    "pcie.link.width.max,driver_version"
+    "index,uuid,name,memory.total,memory.used,memory.free,utilization.gpu,compute_mode,"
+    "ecc.errors.uncorrected.volatile.total,driver_version"
 )
 _MIB = 1 << 20
 
@@ -138,7 +137,6 @@ def _gpu(row: Sequence[str], more: _More) -> Gpu:
         index=int(cells["index"]),
         uuid=uuid,
         name=cells["name"],
-        bus_id=normal_bus_id(cells["pci.bus_id"]),
         memory_total=_bytes(cells["memory.total"]),
         memory_used=_bytes(cells["memory.used"]),
         memory_free=_bytes(cells["memory.free"]),
@@ -150,9 +148,5 @@ def _gpu(row: Sequence[str], more: _More) -> Gpu:
         ecc_uncorrected=_number(cells["ecc.errors.uncorrected.volatile.total"]),
         remap_pending=_yes(pending),
         remap_failure=_yes(failure),
-        pcie_generation=_number(cells["pcie.link.gen.current"]),
-        pcie_generation_max=_number(cells["pcie.link.gen.max"]),
-        pcie_width=_number(cells["pcie.link.width.current"]),
-        pcie_width_max=_number(cells["pcie.link.width.max"]),
         fault=_fault([*row, more.recovery.get(uuid, "")]),
     )

@@ -41,15 +41,13 @@ class Process:
 class Gpu:
     """One GPU as its driver describes it; None stands for what it does not tell.
 
-    ``index`` counts as nvidia-smi does, memory is in bytes, ``bus_id`` is written as in /sys/bus/pci (0000:0e:00.0),
-    ``recovery_action`` is ``none`` or what the driver asks for, ``fault`` is ``lost``, ``reset-required`` or ``unknown``
-    when the driver cannot answer for the GPU. A GPU at rest lowers its ``pcie_generation``: compare with ``pcie_generation_max``.
+    ``index`` counts as nvidia-smi does, memory is in bytes, ``recovery_action`` is ``none`` or what the driver asks for,
+    ``fault`` is ``lost``, ``reset-required`` or ``unknown`` when the driver cannot answer for the GPU.
     """
 
     index: int
     uuid: str = ""
     name: str = ""
-    bus_id: str = ""
     memory_total: int | None = None
     memory_used: int | None = None
     memory_free: int | None = None
@@ -61,11 +59,6 @@ class Gpu:
     ecc_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failure: bool | None = None
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    nvlinks: int | None = None
     fault: str | None = None
 
 
@@ -154,12 +147,6 @@ def _named(entry: str, gpus: Sequence[Gpu]) -> Gpu | None:
         return next((gpu for gpu in gpus if gpu.index == int(entry)), None)
     found = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     return found[0] if len(found) == 1 else None
-
-
-def normal_bus_id(text: str) -> str:
-    """Return a PCI address as /sys/bus/pci writes it: 00000000:0E:00.0 is 0000:0e:00.0."""
-    domain, _, rest = text.strip().lower().partition(":")
-    return f"{domain.lstrip('0').rjust(4, '0')}:{rest}" if rest else text.lower()
 
 
 def idle(

@@ -1,17 +1,16 @@
-"""What makes a verification safe to start: one at a time, in bounded time, with known variables, in one folder."""
+"""What makes a verification safe to start: one at a time, with known variables, in one folder."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,31 +138,6 @@ def _release(path: Path, descriptor: int) -> None:
         if _is(path, descriptor):
             path.unlink()
     os.close(descriptor)
-
-
-class Budget:
-    """The seconds that a whole session may take, from its making on; raises UsageError unless positive."""
-
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        if math.isnan(seconds) or seconds <= 0:
-            raise UsageError(f"a time budget of {seconds:g} s", remedy="give a number of seconds above 0")
-        self._clock, self._begun, self._seconds = clock, clock(), seconds
-
-    def spent(self) -> float:
-        """Return the seconds since the beginning."""
-        return self._clock() - self._begun
-
-    def left(self) -> float:
-        """Return the seconds that are left, never below 0."""
-        return max(0.0, self._seconds - self.spent())
-
-    def over(self) -> bool:
-        """Return whether nothing is left."""
-        return self.left() <= 0.0
-
-    def slice(self, seconds: float) -> float:
-        """Return how many of the wanted seconds the budget still has."""
-        return max(0.0, min(seconds, self.left()))
 
 
 def allowed_env(environment: Mapping[str, str]) -> dict[str, str]:
