@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
 from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, Wishes
@@ -256,6 +257,15 @@ def test_several_hosts_get_more_time_and_patience_multiplies_it(rules: RuleSet) 
     assert planned("rendezvous-failed", rules, Question(()), TWO).deadlines == SEVERAL_HOSTS
     slow = planned("rendezvous-failed", rules, Question(()), HERE, Wishes(patience=3.0)).deadlines
     assert slow.first == 3 * Deadlines().first and slow.start == Deadlines().start
+
+
+@pytest.mark.parametrize("option", ["budget", "patience"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_a_time_that_is_none_is_refused(option: str, value: float) -> None:
+    """The range of the command line's option lets "nan" pass."""
+    with pytest.raises(UsageError, match=f"--{option} {value}: a number above 0 is needed"):
+        Wishes(**{option: value})
+    assert Wishes(**{option: math.inf})
 
 
 def test_a_small_run_is_64_bytes_of_float32() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Cause, Experiment, Text, Treatment
+from nccl_triage.errors import UsageError
 from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
 from nccl_triage.verify.question import Question, Suspect
@@ -53,7 +54,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user asked for."""
+    """What the user asked for; raises UsageError for a time that is none."""
 
     backend: str = "auto"
     world: int | None = None
@@ -61,6 +62,11 @@ class Wishes:
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
+
+    def __post_init__(self) -> None:
+        for option, value in (("patience", self.patience), ("budget", self.budget)):
+            if not value > 0:  # a wait of "nan" seconds would never end
+                raise UsageError("--{option} {value}: a number above 0 is needed", option=option, value=value)
 
 
 @dataclass(frozen=True, slots=True)
