@@ -49,7 +49,8 @@ def test_only_html_imports_jinja2():
     code = (
         "import sys, orjson; from nccl_triage.render import render\n"
         "doc = orjson.loads(sys.stdin.buffer.read())\n"
-        "for name in ('text', 'json', 'ndjson', 'markdown'): render(doc, name)\n"
+        "from nccl_triage.render import FORMATS\n"
+        "for name in set(FORMATS) - {'html'}: render(doc, name)\n"
         "assert 'jinja2' not in sys.modules\n"
         "render(doc, 'html'); assert 'jinja2' in sys.modules\n"
     )

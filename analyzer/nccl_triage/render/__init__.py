@@ -31,6 +31,9 @@ FORMATS: dict[str, Format] = {
     "ndjson": Format("ndjson", (".ndjson", ".jsonl")),
     "markdown": Format("markdown", (".md", ".markdown")),
     "html": Format("html", (".html", ".htm")),
+    "sarif": Format("sarif", (".sarif", ".sarif.json")),
+    "junit": Format("junit", (".xml",)),
+    "github": Format("github", ()),
 }
 
 

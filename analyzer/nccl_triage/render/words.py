@@ -82,6 +82,7 @@ language = Language = 语言
 launcher = launcher = 启动器
 lines = Lines = 行数
 location = Location = 位置
+logs = logs = 个日志
 log_odds = Log-odds = 对数几率
 meaning = Meaning = 含义
 moderate = moderate = 中等
@@ -134,6 +135,7 @@ state_ok = ok = 正常
 state_root = first fault = 首个故障
 state_unknown = unknown = 未知
 strong = strong = 强
+summary_cut = The rest of the report does not fit here; --format markdown shows it all. = 报告其余部分在此放不下；完整内容见 --format markdown。
 supported = supported = 有证据支持
 symptoms = Symptoms = 症状
 table_twin = The same as a table = 以表格显示
