@@ -123,7 +123,7 @@ def verifier_page() -> str:
     """Return docs/verifier.md with the tables of experiments, verdicts and operations."""
     from nccl_triage.engine import load
     from nccl_triage.verify.decide import table
-    from nccl_triage.verify.plan import words
+    from nccl_triage.verify.treatments import words
     from nccl_triage.verify.worker.ops import OPERATIONS
 
     experiments = []

@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "analyzer"))
 
 from nccl_triage.api import diagnose
 from nccl_triage.engine import load
-from nccl_triage.verify import api, plan
+from nccl_triage.verify import api
 from nccl_triage.verify.plan import Wishes
+from nccl_triage.verify.plan_record import plan_record
 
 TIMES = 3
 LOG = (
@@ -63,7 +64,7 @@ def main() -> None:
             found = changed["diagnoses"][0]["verification"]
             verdicts.append(f"{found['outcome']} by {found['decided_by']} in {len(found['runs'])} runs")
 
-        planning = median(lambda: plan.to_dict(api.plan_of(document, rules, settings)))
+        planning = median(lambda: plan_record(api.plan_of(document, rules, settings)))
         importing = median(lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True))
         session = median(verify)
         print(f"import torch                 {importing:7.2f} s")

@@ -52,11 +52,11 @@ def test_a_plan_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "from nccl_triage.api import diagnose\n"
         "from nccl_triage.engine import load\n"
-        "from nccl_triage.verify import api, plan\n"
+        "from nccl_triage.verify import api\nfrom nccl_triage.verify.plan_record import plan_record\n"
         "rules = load.load()\n"
         f"document = diagnose([{str(log)!r}], rules=rules, model=None).to_dict()\n"
         "made = api.plan_of(document, rules, api.Settings())\n"
-        "assert made.experiments and plan.to_dict(made)"
+        "assert made.experiments and plan_record(made)"
     )
     assert not fresh(code) & HEAVY
 

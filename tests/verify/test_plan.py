@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
+from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run
 from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, Wishes
+from nccl_triage.verify.plan_record import plan_record
 from nccl_triage.verify.question import Question, Suspect
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
 
@@ -149,7 +150,7 @@ def test_a_whole_plan(rules: RuleSet, question: Question, about: Means, wish: Wi
     known = [cause for cause in causes if cause in rules.causes]
     assert [entry.suspect.cause for entry in made.experiments] == known[: wish.suspects], "best first"
     assert 0 <= made.seconds <= wish.budget
-    told = json.loads(json.dumps(plan.to_dict(made)))
+    told = json.loads(json.dumps(plan_record(made)))
     assert len(told["experiments"]) == len(made.experiments)
     for entry, shown in zip(made.experiments, told["experiments"], strict=True):
         assert (shown["control"] is None) == (entry.control is None)
@@ -268,16 +269,6 @@ def test_a_time_that_is_none_is_refused(option: str, value: float) -> None:
     assert Wishes(**{option: math.inf})
 
 
-def test_a_small_run_is_64_bytes_of_float32() -> None:
-    run = Run(
-        "control", (Slot(0, 0), Slot(1, 0)), Message(numel=1 << 20), more=(Message(numel=1 << 20, dtype="bfloat16"),)
-    )
-    assert [part.numel for part in (plan.small(run).message, *plan.small(run).more)] == [16, 16]
-    tiny = replace(run, message=Message(numel=3), more=())
-    assert plan.small(tiny) == tiny
-
-
 def test_an_empty_plan_takes_no_time() -> None:
     made = Plan(Question(()), HERE, Wishes(), ())
     assert (made.seconds, made.probes) == (0, False)
-    assert plan.to_dict(made)["experiments"] == []

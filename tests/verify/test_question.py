@@ -17,6 +17,7 @@ from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Wishes
+from nccl_triage.verify.plan_record import plan_record
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
@@ -186,7 +187,7 @@ def planned(document: dict[str, Any], rules: RuleSet) -> None:
     question = question_of(document)
     for means in (Means((Place("here"),), torch="2.13"), Means((Place("a"), Place("b")), 8, 80 << 30, torch="2.13")):
         made = plan.build(question, rules.causes, means, Wishes())
-        json.dumps(plan.to_dict(made))
+        json.dumps(plan_record(made))
         for entry in made.experiments:
             assert entry.control is None or 1 <= entry.control.world <= 16
 

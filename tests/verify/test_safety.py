@@ -12,8 +12,9 @@ from fake_nvml import GIB, Card, fake_nvml
 
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
-from nccl_triage.verify import gpus, plan, planning
+from nccl_triage.verify import gpus, planning
 from nccl_triage.verify.plan import Wishes
+from nccl_triage.verify.plan_record import plan_record
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_memory_is_a_bounded_share_of_what_is_free(driver):
 def test_no_plan_exceeds_the_budget():
     made, _ = planned("rank-divergence", budget=7.0)
     assert made.seconds <= 7.0
-    assert plan.to_dict(made)["budget_s"] == 7.0
+    assert plan_record(made)["budget_s"] == 7.0
 
 
 def test_secrets_of_the_job_are_in_no_plan():
@@ -103,7 +104,7 @@ def test_secrets_of_the_job_are_in_no_plan():
     }
     asked = document("rank-divergence", world=2, env={**secrets, "NCCL_IB_HCA": "mlx5_0"})
     made = planning.plan_of(asked, load.load(()), planning.Settings(python="/job/python"))
-    shown = json.dumps(plan.to_dict(made))
+    shown = json.dumps(plan_record(made))
     assert "mlx5_0" in shown
     assert not [value for value in secrets.values() if value in shown]
 

@@ -10,10 +10,9 @@ import pytest
 from host_facts import facts, interface, matrix
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify import plan
 from nccl_triage.verify.model import Deadlines, Message, Run, Slot
 from nccl_triage.verify.reachability import Matrix
-from nccl_triage.verify.treatments import Known, make, without
+from nccl_triage.verify.treatments import Known, make, without, words
 
 FACTS = [
     facts("a", interface("eth0", "10.0.0.1"), interface("eth1", "10.1.0.1")),
@@ -46,7 +45,7 @@ def test_every_treatment_of_the_rules_can_be_made(rules: RuleSet) -> None:
     for cause in rules.causes.values():
         for treatment in cause.experiment.vary:
             assert make(treatment, control, about), f"{cause.id}: {treatment.variable}"
-            assert plan.words(treatment)["en"] and plan.words(treatment)["zh"]
+            assert words(treatment)["en"] and words(treatment)["zh"]
 
 
 def test_variables_are_added_to_those_of_the_job() -> None:
@@ -139,10 +138,10 @@ def test_nobody_to_leave_out_or_nobody_left(about: dict[str, Any]) -> None:
 
 
 def test_a_small_message() -> None:
-    control = run()
+    control = run(more=(Message(numel=4096, dtype="bfloat16"), Message(numel=3)))
     (treated,) = made("size", control)
-    assert treated.message.numel == plan.SMALL_NUMEL
-    assert changed(control, treated) <= {"message", "more"}
+    assert [part.numel for part in (treated.message, *treated.more)] == [16, 16, 3]
+    assert changed(control, treated) == {"message", "more"}
     assert made("size", treated) == []
 
 

@@ -170,14 +170,14 @@ def _progress(quiet: bool) -> Any:
 
 def _show_plan(made: Any, chosen: str, language: Any, output: Path | None, force: bool) -> None:
     from nccl_triage.render import verification
-    from nccl_triage.verify import plan
+    from nccl_triage.verify.plan_record import plan_record
 
     if chosen == "json":
         import orjson
 
-        data = orjson.dumps(plan.to_dict(made), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        data = orjson.dumps(plan_record(made), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     else:
-        data = verification.plan_text(plan.to_dict(made), language).encode()
+        data = verification.plan_text(plan_record(made), language).encode()
     _out(data, output, force)
 
 

@@ -25,14 +25,14 @@ from nccl_triage.verify.judge import (
     treated,
     trial_of,
 )
-from nccl_triage.verify.model import Deadlines, Finding, Run, RunResult
+from nccl_triage.verify.model import Finding, Run, RunResult
 from nccl_triage.verify.narrow import narrow
 from nccl_triage.verify.paths import interface_findings, path_findings
-from nccl_triage.verify.plan import REPEATS, Plan, Planned, words
+from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.realise import Ground, realise
-from nccl_triage.verify.treatments import Known, make, without
+from nccl_triage.verify.treatments import Known, make, without, words
 
-__all__ = ["Outcome", "Report", "Session", "Trial", "deadlines_of"]
+__all__ = ["Outcome", "Report", "Session", "Trial"]
 
 #: Seconds that agents get to answer and to import torch.
 GREETING, IMPORT = 20.0, 120.0
@@ -149,7 +149,7 @@ class Session:
                 self.cluster,
                 replace(realised, label=label),
                 self.folder / label,
-                deadlines_of(realised, planned),
+                planned.limits(realised),
                 method=self.method,
                 budget=self.left(),
             )
@@ -292,11 +292,3 @@ class Session:
             answer = self.cluster.ask("check_port", [place], 5.0, {place: {"port": control.port}}).get(place)
             answers.append(bool(answer and answer["taken"]))
         return "shows" if all(answers) else "clean"
-
-
-def deadlines_of(run: Run, planned: Planned) -> Deadlines:
-    """Return the deadlines of a run: those of its experiment, unless its own time-out asks for more."""
-    limits = planned.deadlines
-    if run.timeout is not None and run.timeout > limits.first / 2:
-        return replace(limits, first=run.timeout + limits.first / 2)
-    return limits

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from nccl_triage.engine.schema import Cause, Experiment, Text, Treatment
+from nccl_triage.engine.schema import Cause, Experiment, Text
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
@@ -29,7 +28,6 @@ DEFAULT_WORLD = 4
 CPU_WORLD = 8
 #: Suspects that are put to the test, best first.
 SUSPECTS = 3
-SMALL_NUMEL = 16
 #: Seconds that the probe of reachability takes at most.
 PROBE_SECONDS = 35.0
 
@@ -95,6 +93,12 @@ class Planned:
             return 0
         message = self.control.message
         return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
+
+    def limits(self, run: Run) -> Deadlines:
+        """Return the deadlines of a run: those of the experiment, unless the run's own time-out asks for more."""
+        if run.timeout is not None and run.timeout > self.deadlines.first / 2:
+            return replace(self.deadlines, first=run.timeout + self.deadlines.first / 2)
+        return self.deadlines
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,78 +244,3 @@ def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes:
     chosen: Sequence[Suspect] = [entry for entry in question.suspects if entry.cause in causes][: wishes.suspects]
     planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, wishes) for suspect in chosen)
     return Plan(question, means, wishes, planned)
-
-
-def small(run: Run) -> Run:
-    """Return a run with a message of 64 bytes."""
-    more = tuple(replace(part, numel=min(part.numel, SMALL_NUMEL)) for part in run.more)
-    return replace(run, message=replace(run.message, numel=min(run.message.numel, SMALL_NUMEL)), more=more)
-
-
-def words(treatment: Treatment) -> Text:
-    """Return what a treatment changes, for people."""
-    if treatment.variable == "env":
-        pairs = " ".join(f"{name}={value}" for name, value in treatment.env.items())
-        return _text(f"with {pairs}", f"设置 {pairs}")
-    return dict(_WORDS[treatment.variable])
-
-
-_WORDS: dict[str, Text] = {
-    "interface": _text("on an interface that all hosts reach", "改用所有主机都能访问的网络接口"),
-    "placement": _text("with all ranks inside one host", "所有 rank 放在同一台主机内"),
-    "members": _text("without the rank or host that stands out", "去掉异常的 rank 或主机"),
-    "size": _text("with a message of 64 bytes", "消息改为 64 字节"),
-    "timeout": _text("with a longer time-out", "延长超时"),
-    "port": _text("on a free port", "改用空闲端口"),
-    "address": _text("at an address that all hosts reach", "改用所有主机都能访问的地址"),
-    "variables": _text("without the suspect variables", "去掉可疑的环境变量"),
-}
-
-
-def to_dict(plan: Plan) -> dict[str, Any]:
-    """Return the plan as ``--dry-run --format json`` prints it."""
-    return {
-        "hosts": [place.name for place in plan.means.places],
-        "gpus_per_host": plan.means.gpus,
-        "gpu": plan.means.gpu_name,
-        "torch": plan.means.torch,
-        "probe": plan.probes,
-        "seconds_at_most": round(plan.seconds, 1),
-        "budget_s": plan.wishes.budget,
-        "experiments": [_planned(entry) for entry in plan.experiments],
-    }
-
-
-def _planned(entry: Planned) -> dict[str, Any]:
-    run = entry.control
-    return {
-        "cause": entry.suspect.cause,
-        "kind": entry.experiment.kind,
-        "why_not": entry.why_not["en"] if entry.why_not else None,
-        "why_not_zh": entry.why_not["zh"] if entry.why_not else None,
-        "control": _run(run) if run is not None else None,
-        "treatments": [words(item)["en"] for item in entry.experiment.vary] if run is not None else [],
-        "repeats": REPEATS,
-        "seconds_at_most": round(entry.seconds, 1),
-        "memory_per_rank": entry.memory,
-        "differs": [item["en"] for item in entry.differs],
-        "differs_zh": [item["zh"] for item in entry.differs],
-        "complete": entry.complete,
-    }
-
-
-def _run(run: Run) -> dict[str, Any]:
-    return {
-        "op": run.message.op,
-        "call": f"torch.distributed.{operation(run.message.op).calls}",
-        "numel": run.message.numel,
-        "dtype": run.message.dtype,
-        "more_dtypes": [part.dtype for part in run.more],
-        "world_size": run.world,
-        "backend": run.backend,
-        "device": run.device,
-        "ranks_per_host": [sum(slot.place == place for slot in run.slots) for place in run.places],
-        "env": dict(run.env),
-        "iterations": run.iterations,
-        "port": run.port,
-    }

@@ -9,8 +9,8 @@ from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify.expected import judgement
 from nccl_triage.verify.judge import Outcome, Report, Trial
 from nccl_triage.verify.model import Finding, RunResult
-from nccl_triage.verify.plan import words
 from nccl_triage.verify.previous import Previous, key_of
+from nccl_triage.verify.treatments import words
 from nccl_triage.verify.worker.ops import DTYPES, operation
 
 #: Paths of the matrix in a document at most: all that fail come first.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nccl_triage.engine.schema import Treatment
+from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.verify.interfaces import chosen
 from nccl_triage.verify.model import Deadlines, Run, Slot
-from nccl_triage.verify.plan import small
 from nccl_triage.verify.reachability import Matrix
 
 #: Ranks inside one host when the placement changes.
 _INSIDE = 8
 _LONGER = 10.0
+#: Elements of a small message: 64 bytes of float32.
+_FEW = 16
 #: Variables that choose a network or switch a transport: suspects when the evidence names none.
 _SUSPECT = re.compile(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
 
@@ -38,7 +39,17 @@ def make(treatment: Treatment, control: Run, known: Known) -> list[Run]:
     """Return the runs that a treatment stands for; none when it cannot be made here."""
     if treatment.variable == "env":
         return [_with_env(control, {**control.env, **treatment.env})]
-    return _MAKERS[treatment.variable](control, known)
+    maker, _, _ = _TABLE[treatment.variable]
+    return maker(control, known)
+
+
+def words(treatment: Treatment) -> Text:
+    """Return what a treatment changes, for people."""
+    if treatment.variable == "env":
+        pairs = " ".join(f"{name}={value}" for name, value in treatment.env.items())
+        return {"en": f"with {pairs}", "zh": f"设置 {pairs}"}
+    _, english, chinese = _TABLE[treatment.variable]
+    return {"en": english, "zh": chinese}
 
 
 def _with_env(control: Run, env: dict[str, str]) -> Run:
@@ -122,8 +133,8 @@ def _members(control: Run, known: Known) -> list[Run]:
 
 
 def _size(control: Run, known: Known) -> list[Run]:
-    smaller = small(control)
-    return [smaller] if smaller.message.numel < control.message.numel else []
+    message, *more = (replace(part, numel=min(part.numel, _FEW)) for part in (control.message, *control.more))
+    return [replace(control, message=message, more=tuple(more))] if message.numel < control.message.numel else []
 
 
 def _timeout(control: Run, known: Known) -> list[Run]:
@@ -149,13 +160,14 @@ def _variables(control: Run, known: Known) -> list[Run]:
     return [_with_env(control, {name: value for name, value in control.env.items() if name not in dropped})]
 
 
-_MAKERS = {
-    "interface": _interface,
-    "placement": _placement,
-    "members": _members,
-    "size": _size,
-    "timeout": _timeout,
-    "port": _port,
-    "address": _address,
-    "variables": _variables,
+#: Each variable that can be changed: what makes the runs, and what they are called in English and Chinese.
+_TABLE: dict[str, tuple[Callable[[Run, Known], list[Run]], str, str]] = {
+    "interface": (_interface, "on an interface that all hosts reach", "改用所有主机都能访问的网络接口"),
+    "placement": (_placement, "with all ranks inside one host", "所有 rank 放在同一台主机内"),
+    "members": (_members, "without the rank or host that stands out", "去掉异常的 rank 或主机"),
+    "size": (_size, "with a message of 64 bytes", "消息改为 64 字节"),
+    "timeout": (_timeout, "with a longer time-out", "延长超时"),
+    "port": (_port, "on a free port", "改用空闲端口"),
+    "address": (_address, "at an address that all hosts reach", "改用所有主机都能访问的地址"),
+    "variables": (_variables, "without the suspect variables", "去掉可疑的环境变量"),
 }

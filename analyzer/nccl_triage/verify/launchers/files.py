@@ -22,9 +22,9 @@ from nccl_triage.verify import bundle, feedback, session
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import collected, script, static
 from nccl_triage.verify.launchers.static import Design, Layout
-from nccl_triage.verify.plan import words
 from nccl_triage.verify.planning import Settings, question_of
 from nccl_triage.verify.question import Question
+from nccl_triage.verify.treatments import words
 
 #: Version of plan.json.
 FORMAT = 1

@@ -13,14 +13,13 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.verify import plan
 from nccl_triage.verify import spec as specs
-from nccl_triage.verify.conduct import deadlines_of
 from nccl_triage.verify.differences import Comparison, differences
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
-from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes, words
+from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes
 from nccl_triage.verify.planning import Settings
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import Matrix
-from nccl_triage.verify.treatments import Known, make
+from nccl_triage.verify.treatments import Known, make, words
 from nccl_triage.verify.worker.marks import STAGES
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS
 
@@ -112,7 +111,7 @@ def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
         key = repr(replace(run, changed=""))
         if key not in known:
             known[key] = [f"run-{len(layout.runs) + 1 + index:02d}" for index in range(REPEATS)]
-            limits = _patient(deadlines_of(run, planned))
+            limits = _patient(planned.limits(run))
             layout.runs += [Written(label, replace(run, label=label), limits) for label in known[key]]
         return known[key]
 
