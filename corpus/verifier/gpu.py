@@ -26,11 +26,12 @@ from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
 from nccl_triage.verify import gpus, own_logs, runner
-from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.assess import assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
 from nccl_triage.verify.record import bandwidth, finding_record, rate
+from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 #: Elements a rank of the collectives in ops.json: latency, middle, bandwidth.

@@ -3,63 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 
-from nccl_triage.verify.assess import LATE, POOR, View, assess
-from nccl_triage.verify.model import Finding, Message, Outcome, RankTrace, Run, RunResult, Slot
+from nccl_triage.verify.assess import POOR
+from nccl_triage.verify.model import Finding, Slot
 from nccl_triage.verify.own_logs import OwnDiagnosis
-from nccl_triage.verify.traces import first_missing, next_mark, note, outcome_of
-from nccl_triage.verify.worker.marks import STAGES
-
-NAMES = ("node-a", "node-b")
-#: Seconds at which each stage is reached by a rank that does what it should.
-TIMES = {stage: 0.1 * index for index, stage in enumerate(STAGES)}
-CALL = {"call": "all_reduce", "message": ["float32", 64]}
-
-
-def rank(
-    number: int, until: str = "done", place: int = 0, calls: Sequence[dict[str, Any]] = (CALL,), **changes: Any
-) -> RankTrace:
-    """Return a rank that came to a stage; one that came to the end exits with 0."""
-    reached = STAGES[: STAGES.index(until) + 1]
-    trace = RankTrace(number, Slot(number, place), until)
-    trace.times = {stage: TIMES[stage] for stage in reached}
-    trace.details = {stage: {"stage": stage} for stage in reached}
-    if "done" in reached:
-        trace.exit_code, trace.exited_at = 0, 1.0
-        trace.details["done"] = {"wrong": 0, "median": 0.01}
-    if "entered" in reached:
-        trace.calls = list(calls)
-    for name, value in changes.items():
-        setattr(trace, name, value)
-    return trace
-
-
-def run(*ranks: RankTrace, op: str = "ALLREDUCE", outcome: Outcome | None = None) -> RunResult:
-    """Return the result that a runner would make of these ranks."""
-    traces = {trace.rank: trace for trace in ranks}
-    settled = Run("r", tuple(trace.slot for trace in ranks), Message(op, 64))
-    return RunResult(settled, outcome or outcome_of(traces), first_missing(traces), 1.0, traces)
-
-
-def seen(
-    *ranks: RankTrace, paths: Sequence[Finding] = (), own: OwnDiagnosis | None = None, op: str = "ALLREDUCE"
-) -> Finding | None:
-    return assess(View(run(*ranks, op=op), NAMES, tuple(paths), own))
-
-
-def told(found: Finding | None) -> tuple[str, str, tuple[int, ...]]:
-    assert found is not None
-    assert found.says["en"] and found.says["zh"] and "{ranks}" not in found.says["en"] + found.says["zh"]
-    return found.cause, found.kind, found.ranks
-
-
-ERROR = {"type": "RuntimeError", "text": "Connection closed by peer"}
-WAITS: dict[str, Any] = {"error": ERROR, "exit_code": 3, "exited_at": 2.0}
-KILLED: dict[str, Any] = {"killed": True, "exit_code": -9, "exited_at": 9.0}
 
 
 def test_healthy_ranks_show_nothing() -> None:
@@ -132,71 +83,6 @@ def test_what_the_parent_killed_did_not_die() -> None:
     assert told(found) == ("rank-divergence", "absent", (1,))
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({"state": "T", **KILLED}, "stopped"),
-        ({"state": "S", **KILLED}, "absent"),
-        ({"state": "D", **KILLED}, "absent"),
-        ({"exit_code": 0, "exited_at": 1.0}, "left"),
-    ],
-)
-def test_a_rank_that_never_entered(changes: dict[str, Any], kind: str) -> None:
-    found = seen(rank(0, "entered", **WAITS), rank(1, "group", **changes), rank(2, "entered", **WAITS))
-    assert told(found) == ("rank-divergence", kind, (1,))
-
-
-def test_nobody_entered_is_no_divergence() -> None:
-    found = seen(rank(0, "store", **KILLED), rank(1, "store", **KILLED))
-    assert told(found) == ("", "group-failed", ())
-
-
-def test_a_rank_that_never_joined_the_store() -> None:
-    found = seen(rank(0, "device", **WAITS), rank(1, "device", **KILLED), rank(2, "store", **WAITS))
-    assert told(found) == ("rendezvous-failed", "never-joined", (1,))
-
-
-def test_all_ranks_waiting_for_the_store_blame_nobody_of_never_joining() -> None:
-    found = seen(rank(0, "device", **KILLED), rank(1, "device", **KILLED))
-    assert found is None or found.kind != "never-joined"
-
-
-def test_a_store_that_cannot_be_reached_names_both_ends() -> None:
-    found = seen(rank(0, "device", **WAITS), rank(1, "device", place=1, **WAITS))
-    assert told(found) == ("rendezvous-failed", "store-unreachable", (1,))
-    assert found is not None and found.hosts == NAMES
-
-
-def test_a_late_rank() -> None:
-    behind = rank(1)
-    behind.times["entered"] += LATE + 0.1
-    assert told(seen(rank(0), behind, rank(2))) == ("straggler", "late", (1,))
-    behind.times["entered"] -= 0.2
-    assert seen(rank(0), behind, rank(2)) is None
-
-
-def test_of_two_ranks_the_later_one_is_late() -> None:
-    for culprit in (0, 1):
-        ranks = [rank(0), rank(1)]
-        ranks[culprit].times["entered"] += 2 * LATE
-        assert told(seen(*ranks)) == ("straggler", "late", (culprit,))
-
-
-def slow(median: float) -> dict[str, Any]:
-    return {"wrong": 0, "median": median}
-
-
-def test_a_slow_rank_is_the_one_that_waits_for_nobody() -> None:
-    ranks = [rank(k) for k in range(3)]
-    for trace, median in zip(ranks, (0.5, 0.01, 0.51), strict=True):
-        trace.details["done"] = slow(median)
-    assert told(seen(*ranks)) == ("straggler", "slow", (1,))
-    assert seen(*ranks, op="BROADCAST") is None, "nobody waits for the receivers of a broadcast"
-    for trace in ranks:
-        trace.details["done"] = slow(0.5)
-    assert seen(*ranks) is None
-
-
 @pytest.mark.parametrize("stage", ["warm", "done"])
 def test_wrong_data(stage: str) -> None:
     wrong = rank(1)
@@ -260,43 +146,3 @@ def test_ranks_are_named_by_their_place_in_the_whole_job() -> None:
     dead = rank(1, "group", exit_code=-9, exited_at=1.0, slot=Slot(5, 0))
     found = seen(rank(0, "entered", **WAITS), dead)
     assert told(found)[2] == (5,) and "rank 5" in str(found and found.says["en"])
-
-
-# the marks that traces are made of
-
-
-def test_marks_become_a_trace() -> None:
-    trace = RankTrace(0, Slot(0, 0))
-    assert not note(trace, {"stage": "start", "pid": 1}, 10.5, 10.0)
-    assert (trace.stage, trace.times, trace.since) == ("start", {"start": 0.5}, 10.5)
-    assert not note(trace, {"stage": "call", "call": "barrier", "message": None}, 11.0, 10.0)
-    assert not note(trace, {"stage": "iteration", "done": 20}, 12.0, 10.0)
-    assert (trace.stage, trace.since, len(trace.calls)) == ("start", 12.0, 1), "an iteration is a sign of life"
-    assert note(trace, {"stage": "error", "type": "X", "text": "y"}, 13.0, 10.0)
-    assert (trace.error, trace.done) == ({"stage": "error", "type": "X", "text": "y"}, False)
-    assert not note(trace, {"stage": "from-a-later-release"}, 14.0, 10.0)
-    assert not note(trace, {"stage": "flight"}, 14.0, 10.0)
-    assert trace.flight == []
-
-
-@pytest.mark.parametrize(
-    ("ranks", "outcome"),
-    [
-        ([rank(0), rank(1)], "passed"),
-        ([rank(0), rank(1, details={"done": {"wrong": 3}})], "wrong-data"),
-        ([rank(0, "entered", **WAITS), rank(1, "group", exit_code=-11)], "crashed"),
-        ([rank(0, "entered", **WAITS), rank(1, "group", **KILLED)], "error"),
-        ([rank(0, "entered", **KILLED), rank(1, "group", **KILLED)], "hung"),
-        ([rank(0, "group", exit_code=0), rank(1, "group", exit_code=0)], "crashed"),
-        ([rank(0), rank(1, killed=True)], "passed"),
-    ],
-)
-def test_how_a_run_ended(ranks: list[RankTrace], outcome: Outcome) -> None:
-    assert outcome_of({trace.rank: trace for trace in ranks}) == outcome
-
-
-def test_the_stage_of_a_failure_is_the_first_mark_that_is_missing() -> None:
-    assert first_missing({0: rank(0, "entered"), 1: rank(1, "store")}) == "group"
-    assert first_missing({0: rank(0)}) == "end"
-    assert first_missing({0: RankTrace(0, Slot(0, 0))}) == "start"
-    assert [next_mark(stage) for stage in ("started", "start", "warm", "done")] == ["start", "imported", "done", "done"]

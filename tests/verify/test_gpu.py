@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import gpus, runner
-from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.assess import assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
+from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 pytestmark = [

@@ -12,9 +12,10 @@ from simulated import Launcher, Started, World, always, failing, healthy, hosts,
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import own_logs, runner
-from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.assess import assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.model import Deadlines, Finding, Message, Run, RunResult, Slot
+from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.faults import MEANINGS
 
 #: Seconds after a deadline within which it is noticed and everything is gone, on a busy machine.

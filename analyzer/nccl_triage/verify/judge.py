@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Treatment
 from nccl_triage.verify import own_logs
-from nccl_triage.verify.assess import View, assess
+from nccl_triage.verify.assess import assess
 from nccl_triage.verify.decide import Facts, Row, State, decide
 from nccl_triage.verify.model import Finding, Run, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import Matrix
+from nccl_triage.verify.view import View
 
 #: Runs after which a control that failed once of twice counts as flaky.
 FLAKY_RUNS = 5
