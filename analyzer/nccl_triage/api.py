@@ -28,17 +28,19 @@ def diagnose(
     stdin: BinaryIO | None = None,
     progress: Callable[[int], None] | None = None,
     model: Model | Literal["shipped"] | None = "shipped",
+    since: float | None = None,
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
-    ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone.
+    ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
+    (seconds of the epoch) folders are searched for what was written from then on.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
     started = time.monotonic()
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
-    sources, notes = find_sources([str(path) for path in given], stdin)
+    sources, notes = find_sources([str(path) for path in given], stdin, since)
     observations = local.scan_sources(sources, ruleset, jobs=jobs, progress=progress)
     observations.notes.extend(note for note in notes if note not in observations.notes)
     diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)

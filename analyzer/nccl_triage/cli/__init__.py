@@ -19,6 +19,7 @@ from nccl_triage._version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "diagnose": ("diagnose", "Name the root cause of a failed or hanging job (the default command)."),
     "verify": ("verify", "Rerun the failed collective and say whether it confirms the diagnosis."),
+    "run": ("run", "Run a command, and say why it failed if it does."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
     "explain": ("explain", "Explain a cause, a signature or an NCCL/PyTorch variable."),
     "rules": ("rules", "List, show and test rules."),

@@ -16,8 +16,8 @@ BUDGET = 120.0
 Say = Callable[[str], None]
 
 
-def options(function: Any) -> Any:
-    """Add ``--verify`` and ``--budget``."""
+def options(function: Any, default: str = "auto") -> Any:
+    """Add ``--verify``, with this default, and ``--budget``."""
     for option in (
         click.option(
             "--budget",
@@ -31,7 +31,7 @@ def options(function: Any) -> Any:
             "--verify",
             "mode",
             type=click.Choice(["auto", "always", "never"]),
-            default="auto",
+            default=default,
             show_default=True,
             help="Put the diagnosis to the test before an HTML report: auto where idle GPUs are, always with what is at hand.",
         ),

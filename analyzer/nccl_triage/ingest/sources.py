@@ -76,10 +76,11 @@ def _is_there(path: Path) -> bool:
 class _Finder:
     """The sources found so far."""
 
-    def __init__(self, stdin: BinaryIO | None) -> None:
+    def __init__(self, stdin: BinaryIO | None, since: float | None) -> None:
         self.sources: list[Source] = []
         self.notes = Notes()
         self._stdin = stdin
+        self._since = since
         self._seen: set[tuple[int, int]] = set()
         self._siblings: dict[Path, Siblings] = {}
 
@@ -119,7 +120,8 @@ class _Finder:
         for below, below_state in walk.tree(path, self.notes.unread):
             if not stat.S_ISDIR(below_state.st_mode):
                 found = True
-                self._file(below, below_state, named=False)
+                if self._since is None or below_state.st_mtime >= self._since:
+                    self._file(below, below_state, named=False)
         if not found:
             self.notes.say(f"{display_name(path)} holds no files")
 
@@ -175,14 +177,17 @@ class _Finder:
         self.sources.append(Source(info.path, info, file=path, size=size))
 
 
-def find_sources(arguments: Sequence[str], stdin: BinaryIO | None) -> tuple[list[Source], list[str]]:
+def find_sources(
+    arguments: Sequence[str], stdin: BinaryIO | None, since: float | None = None
+) -> tuple[list[Source], list[str]]:
     """Return the sources that the arguments name, in their order, and notes on what was left out and why.
 
     An argument is a file, a folder (searched with all below it), a pattern or ``-``. Without arguments
     standard input is read unless it is a terminal. A file reached twice is read once; a named pipe is read
-    when it is named, not when a folder holds it. Raises InputError when nothing readable is left.
+    when it is named, not when a folder holds it. With ``since`` (seconds of the epoch) files in folders that were
+    last written before are left out. Raises InputError when nothing readable is left.
     """
-    finder = _Finder(stdin)
+    finder = _Finder(stdin, since)
     if arguments:
         for argument in arguments:
             finder.argument(argument)

@@ -1,0 +1,90 @@
+"""The language of what is printed, known before the command line has been read, since errors are printed too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Literal
+
+from nccl_triage import messages
+
+Lang = Literal["en", "zh"]
+CHOICES = ("auto", "en", "zh")
+
+_current: Lang = "en"
+
+
+def resolve(choice: str) -> Lang:
+    """Return en or zh for a value of ``--lang``; auto asks the locale."""
+    if choice != "auto":
+        return "zh" if choice == "zh" else "en"
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        value = os.environ.get(name, "")
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
+
+
+def asked(args: Sequence[str]) -> str | None:
+    """Return the value of ``--lang`` on a command line that nobody has read yet, if it is one that we know."""
+    found = None
+    for index, word in enumerate(args):
+        if word == "--":
+            break
+        if word == "--lang" and index + 1 < len(args):
+            found = args[index + 1]
+        elif word.startswith("--lang="):
+            found = word.removeprefix("--lang=")
+    return found if found in CHOICES else None
+
+
+def use(lang: Lang) -> None:
+    """Speak this language from now on; what click says by itself follows."""
+    global _current
+    _current = lang
+    _teach_click(lang)
+
+
+def current() -> Lang:
+    """Return the language in use."""
+    return _current
+
+
+def text(template: str, **values: object) -> str:
+    """Return a text of ``messages`` in the language in use."""
+    return messages.fill(template, values, _current)
+
+
+def say(template: str, **values: object) -> None:
+    """Print a note on standard error; a closed standard error is nobody's problem."""
+    line = f"nccl-triage: {text(template, **values)}\n"
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _click_text(english: str) -> str:
+    return messages.translated(english, _current)
+
+
+def _click_plural(one: str, many: str, number: int) -> str:
+    return messages.translated(one if number == 1 else many, _current)
+
+
+def _teach_click(lang: Lang) -> None:
+    """Let click look its texts up in our tables: its modules hold gettext's functions under the usual names.
+
+    Once taught, the functions follow the language in use; an English run never gets here.
+    """
+    if lang == "en":
+        return
+    from gettext import gettext, ngettext
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("click."):
+            for attribute, original, ours in (("_", gettext, _click_text), ("ngettext", ngettext, _click_plural)):
+                if getattr(module, attribute, None) is original:
+                    setattr(module, attribute, ours)

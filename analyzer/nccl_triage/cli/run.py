@@ -1,0 +1,249 @@
+"""``nccl-triage run``: run a command as if it ran alone, and say why it failed if it does."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccl_triage import errors
+from nccl_triage.cli import automatic, language, options
+
+if TYPE_CHECKING:
+    from nccl_triage.wrap.keep import Keeper
+
+#: As a shell has them.
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+#: Seconds by which clocks of file servers may be behind ours.
+_CLOCK_SLACK = 60.0
+
+
+@click.command(
+    "run",
+    context_settings={"allow_interspersed_args": False},
+    epilog="""\b
+Examples:
+  nccl-triage run -- torchrun --nproc-per-node 8 train.py --lr 3e-4
+  nccl-triage run --logs outputs/logs --report post-mortem.html -- torchrun --log-dir outputs/logs train.py
+  srun nccl-triage run --quiet --report post-mortem-%t.html -- python train.py
+
+\b
+Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
+126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
+)
+@click.argument("words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep all output in this file. Without it: in a temporary file, removed after a success, of which very long "
+    "output loses its middle.",
+)
+@click.option(
+    "--logs",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(),
+    help="Also read what CMD writes below this folder, such as the --log-dir of torchrun (repeatable).",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML report to this file when CMD fails.",
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--pty/--no-pty",
+    default=True,
+    help="Give CMD a pseudo-terminal where it would have had a terminal, so that it still prints colours and "
+    "progress bars (the default), or always a pipe.",
+)
+@options.rules_options
+@options.model_option
+@options.language_option
+@functools.partial(automatic.options, default="never")
+@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but what CMD prints.")
+@options.debug_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    log: Path | None,
+    report: Path | None,
+    force: bool,
+    pty: bool,
+    **given: Any,
+) -> None:
+    """Run a command, and say why it failed if it does.
+
+    The command's input and output pass unchanged and at once, and signals reach it. After a success nothing is
+    printed. After a failure the verdict goes to stderr: stdout belongs to the command.
+    """
+    options.refuse_existing((report, log), force)
+    from nccl_triage.wrap import channels
+
+    channels.fill_closed()
+    started = time.time() - _CLOCK_SLACK
+    keeper = _keeper(log, given["quiet"])
+    try:
+        code, reader_left = _run(words, keeper, pty)
+    except errors.TriageError:
+        keeper.discard()
+        if log is not None:
+            log.unlink(missing_ok=True)
+        raise
+    if code == 0 or (reader_left and code == 128 + signal.SIGPIPE):
+        keeper.discard()
+    else:
+        _triage(code, keeper, started, report, force, given)
+    ctx.exit(code)
+
+
+def _keeper(log: Path | None, quiet: bool) -> Keeper:
+    """Return where the output is kept; raises OutputError for a ``--log`` that cannot be written."""
+    from nccl_triage.wrap import keep
+
+    def failed(error: OSError) -> None:
+        if not quiet:
+            language.say(
+                "the output cannot be kept any more ({reason}); its end stays in memory, and the command goes on",
+                reason=error.strerror,
+            )
+
+    if log is not None:
+        try:
+            return keep.Keeper(keep.LogFile(log), failed)
+        except OSError as error:
+            raise errors.OutputError(
+                "cannot write {path}",
+                path=log,
+                cause=error.strerror,
+                remedy="name another file; the command was not started",
+            ) from None
+    try:
+        return keep.Keeper(keep.TemporaryLog(), failed)
+    except OSError as error:
+        failed(error)
+        return keep.Keeper(None, failed)
+
+
+def _run(words: tuple[str, ...], keeper: Keeper, pty: bool) -> tuple[int, bool]:
+    """Return the exit code of the command, and whether the reader of its output left before its end."""
+    from nccl_triage.wrap import channels
+    from nccl_triage.wrap.child import Child
+
+    def lost(error: OSError) -> None:
+        language.say("some output of the command is lost ({reason}); the command goes on", reason=error.strerror)
+
+    both = channels.open_channels(pty)
+    pumps = channels.Pumps(both, keeper, lost)
+    try:
+        child = Child(words, both[0].entry, both[1].entry, functools.partial(channels.resize, both))
+    except OSError as error:
+        raise _cannot_run(words[0], error) from None
+    finally:
+        for entry in {way.entry for way in both}:
+            os.close(entry)
+    pumps.start()
+    code = child.wait()
+    pumps.finish()
+    keeper.close()
+    return code, pumps.reader_left
+
+
+def _cannot_run(name: str, error: OSError) -> errors.TriageError:
+    if isinstance(error, FileNotFoundError):
+        found: errors.TriageError = errors.UsageError(
+            "there is no command {name}", name=name, remedy="check its spelling and PATH, or give its full path"
+        )
+        found.exit_code = EXIT_NOT_FOUND
+    else:
+        found = errors.UsageError("cannot run {name}", name=name, cause=error.strerror)
+        found.exit_code = EXIT_NOT_EXECUTABLE
+    return found
+
+
+def _triage(code: int, keeper: Keeper, started: float, report: Path | None, force: bool, given: dict[str, Any]) -> None:
+    """Print the verdict. Whatever goes wrong here is said and costs no more than the verdict."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _give_up)
+    try:
+        if not given["quiet"]:
+            _say_how_it_ended(code)
+        if keeper.empty and not given["logs"]:
+            language.say("it printed nothing, so that there is nothing to read")
+            keeper.discard()
+            return
+        _diagnose(keeper, started, report, force, given)
+    except errors.TriageError as error:
+        _print("\n".join(error.lines(language.current())))
+    except KeyboardInterrupt:
+        language.say("interrupted")
+    except Exception as error:
+        if given["debug"]:
+            import traceback
+
+            _print(traceback.format_exc())
+        language.say("the triage failed ({kind}: {error})", kind=type(error).__name__, error=error)
+    if keeper.path is not None and not keeper.empty and not given["quiet"]:
+        language.say("the output is kept in {path}", path=keeper.path)
+
+
+def _give_up(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _say_how_it_ended(code: int) -> None:
+    if code > 128 and code - 128 in signal.valid_signals():
+        language.say("the command was ended by {signal}", signal=signal.Signals(code - 128).name)
+    else:
+        language.say("the command failed with exit code {code}", code=code)
+
+
+def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, given: dict[str, Any]) -> None:
+    from nccl_triage.api import diagnose
+    from nccl_triage.render import render
+
+    paths = [str(path) for path in (keeper.path, *given["logs"]) if path is not None]
+    tail = io.BytesIO(keeper.tail) if keeper.tail else None
+    diagnosis = diagnose(
+        [*paths, *(["-"] if tail else [])],
+        rules_dirs=given["rules_dirs"],
+        stdin=tail,
+        model=options.chosen_model(given["model_name"]),
+        since=started,
+    )
+    document = diagnosis.to_dict()
+    lang = language.current()
+    if not given["quiet"]:
+        color, width = options.use_color(sys.stderr), options.width_of(sys.stderr)
+        _print(render(document, "text", lang=lang, color=color, width=width, verbose=0).decode())
+    if report is None:
+        return
+    say = _nothing if given["quiet"] else language.say
+    document = automatic.verified(document, given["rules_dirs"], given["mode"], given["budget"], say, given["debug"])
+    options.write_file(report, render(document, "html", lang=lang, color=False, width=None, verbose=0), force)
+    if not given["quiet"]:
+        language.say("report written to {path}", path=shlex.quote(str(report)))
+
+
+def _nothing(text: str) -> None:
+    """Say it to nobody."""
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stderr.write(text.rstrip("\n") + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
