@@ -347,6 +347,113 @@ def diagnosed() -> Doc:
     return doc
 
 
+def point(line: int, time: str | None, rank: int | None, text: str, signature: str = "test.line") -> Doc:
+    return {
+        "path": "logs/trainer.log",
+        "line": line,
+        "time": time,
+        "rank": rank,
+        "host": None if rank is None else "node-a",
+        "signature": signature,
+        "text": text,
+    }
+
+
+def full() -> Doc:
+    """The diagnosed document with everything that only some logs carry."""
+    doc = diagnosed()
+    doc["incident"] = {
+        "first_fault": point(1182, "2024-08-23 21:10:26", 2, OOM_LINE, "torch.oom"),
+        "waiting_since": point(1240, "2024-08-23 21:10:31", 0, TIMEOUT_LINE.format(r=0)),
+        "last_progress": point(1100, "2024-08-23 21:09:58", 0, "step 240 loss 1.92"),
+        "end": point(1300, "2024-08-23 21:21:40", 5, "SIGABRT"),
+        "started": "2024-08-23 21:10:26",
+        "seconds": 674.0,
+        "about": False,
+        "at_least": False,
+        "ranks": 8,
+        "rank_hours": 1.5,
+        "one_clock": False,
+    }
+    doc["waits"] = [
+        {
+            "rank": r,
+            "since": "2024-08-23 21:10:31",
+            "until": "2024-08-23 21:20:31",
+            "path": "logs/trainer.log",
+            "line": 9,
+        }
+        for r in range(8)
+        if r != 2
+    ]
+    doc["network"] = {
+        "networks": [
+            {"network": "10.0.0.0/24", "kind": "private", "total": 20, "members": [
+                {"host": "node-a", "interface": "eth0", "address": "10.0.0.1", "path": "logs/trainer.log", "line": 3}]},
+            {"network": "172.17.0.0/24", "kind": "container", "total": 1, "members": [
+                {"host": "node-b", "interface": None, "address": "172.17.0.1", "path": "logs/trainer.log", "line": 4}]},
+        ],
+        "total": 2,
+        "failed": [
+            {"from": "node-a", "to": "node-b", "address": "172.17.0.1", "count": 12, "path": "logs/trainer.log", "line": 5},
+            {"from": None, "to": None, "address": "10.9.9.9", "count": 1, "path": "logs/trainer.log", "line": 6},
+        ],
+    }  # fmt: skip
+    series = {
+        "metric": "loss", "unit": None, "title": "Loss", "title_zh": "损失", "rank": 0, "source": "logs/trainer.log",
+        "x": "step", "points": [[0, 4.0], [10, 2.5], [20, 2.1]], "not_finite": [[30, "nan"]], "count": 31, "min": 2.1,
+        "max": 4.0, "last": 2.1, "lines": [10, 1100],
+    }  # fmt: skip
+    doc["series"] = [
+        series,
+        {**series, "rank": 1, "points": [[0, 4.1], [20, 2.0]], "not_finite": []},
+        {
+            **series,
+            "metric": "memory",
+            "unit": "GB",
+            "title": "GPU memory",
+            "title_zh": "显存",
+            "points": [[0, 1e-3], [9, 70]],
+        },
+    ]
+    doc["peers"] = {
+        "unit": "rank",
+        "names": [0, 1, 2, 3],
+        "links": [
+            {"from": 0, "to": 1, "via": "P2P/CUMEM", "channels": 16},
+            {"from": 1, "to": 2, "via": "NET/IB/0/GDRDMA", "channels": 4},
+            {"from": 2, "to": 3, "via": "SHM/direct", "channels": 2},
+            {"from": 3, "to": 0, "via": "carrier pigeon", "channels": 1},
+        ],
+        "failed": [{"from": 1, "to": 2, "path": "logs/trainer.log", "line": 7}],
+        "total": 4,
+    }
+    doc["not_seen"] = [
+        {
+            "id": "nccl-report",
+            "what": "NCCL's own report",
+            "what_zh": "NCCL 自己的报告",
+            "why": "It names the interface.",
+            "why_zh": "它会说明网络接口。",
+            "env": {"NCCL_DEBUG": "INFO"},
+            "commands": ["dmesg -T"],
+        }
+    ]
+    doc["diagnoses"][0]["stages"] = [
+        {"when": when, "what": f"Do {when}.", "what_zh": f"做 {when}。", "command": command}
+        for when, command in (
+            ("5min", "py-spy dump --pid 1"),
+            ("5min", None),
+            ("15min", None),
+            ("lasting", "make it so"),
+        )
+    ]
+    doc["job"]["env_remarks"] = [
+        {"name": "NCCL_DEBUG", "value": "INFO", "level": "note", "says": "Fine.", "says_zh": "没问题。"}
+    ]
+    return doc
+
+
 def unknown() -> Doc:
     """A failure that three causes could explain."""
     doc = base("unknown", "The job timed out, but the log does not say why.", "作业超时，但日志没有说明原因。")
@@ -424,6 +531,9 @@ def large(ranks: int = 512) -> Doc:
 def hostile() -> Doc:
     """The same text, meant to do harm, wherever a log's text can reach."""
     doc = copy.deepcopy(verified())
+    rich = full()
+    doc.update({key: rich[key] for key in ("incident", "waits", "network", "series", "peers", "not_seen")})
+    doc["diagnoses"][0]["stages"] = rich["diagnoses"][0]["stages"]
     nasty: Any = HOSTILE
 
     def spoil(value: Any, key: str = "") -> Any:
@@ -471,6 +581,7 @@ def not_run() -> Doc:
 
 ALL = {
     "diagnosed": diagnosed,
+    "full": full,
     "unknown": unknown,
     "healthy": healthy,
     "large": large,

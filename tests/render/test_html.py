@@ -9,7 +9,7 @@ import pytest
 from nccl_triage import resources
 from nccl_triage.render import html
 
-from .documents import ALL, diagnosed, healthy, hostile, large, unknown
+from .documents import ALL, diagnosed, full, healthy, hostile, large, unknown
 
 VOID = {"meta", "input", "br", "img", "link", "hr"}
 
@@ -143,7 +143,7 @@ def test_the_summary_says_what_to_do_and_that_nothing_was_verified():
     ):
         assert part in top
     assert "not verified" in top.lower()
-    assert '<a href="https://pytorch.org/docs/stable/notes/cuda.html" rel="noreferrer noopener">' in top
+    assert '<a href="https://pytorch.org/docs/stable/notes/cuda.html" rel="noreferrer noopener">' in text
 
 
 def test_evidence_links_to_the_marked_line_of_the_log():
@@ -158,7 +158,8 @@ def test_neighbours_that_say_the_same_are_one_item():
     best = doc["diagnoses"][0]
     best["evidence"].insert(1, {**best["evidence"][0], "line": 1183})
     text = html.render(doc, "en")
-    section = text[text.index('<section id="evidence"') : text.index("<h3>")]
+    section = text[text.index('<section id="evidence"') :]
+    section = section[: section.index("<h3>")]
     assert section.count('class="item"') == 2
     assert section.count("The first error of the job") == 1
 
@@ -260,3 +261,77 @@ def test_no_template_is_left_over_and_all_lie_where_the_wheel_takes_them():
             re.findall(r'"(_\w+\.\w+\.jinja)"', (resources.reports_dir() / "templates" / name).read_text("utf-8"))
         )
     assert names == used
+
+
+def section(text: str, name: str) -> str:
+    start = text.index(f'<section id="{name}"')
+    return text[start : text.index("</section>", start)]
+
+
+def test_the_first_screen_answers_what_who_when_cost_and_what_now():
+    text = section(html.render(full(), "en"), "summary")
+    told = dict(re.findall(r'data-first="(\w+)"[^>]*>(.*?)</(?:dd|h1|div)>', text, re.DOTALL))
+    assert set(told) == {"what", "cause", "confidence", "culprit", "when", "cost", "verified", "todo"}
+    assert "2024-08-23 21:10:26" in told["when"]
+    assert "11 min 14 s on 8 ranks: 1.5 rank-hours lost" in told["cost"]
+    assert "8 个 rank 持续 11 分钟 14 秒" in told["cost"]
+
+
+def test_what_no_line_tells_is_said_to_be_unknown():
+    text = section(html.render(diagnosed(), "en"), "summary")
+    assert "not known" in text and "the lines carry no times" in text
+
+
+def test_the_story_goes_from_the_last_progress_to_the_end():
+    text = section(html.render(full(), "en"), "timeline")
+    steps = re.findall(r"<strong><span class=\"en\" lang=\"en\">([^<]+)</span>", text)
+    assert steps[:5] == [
+        "Last progress", "First fault", "A rank begins to wait", "First consequence", "Last line of the failure"
+    ]  # fmt: skip
+    assert "Clocks of different hosts may differ" in text
+    assert text.count('class="wait"') == 7 + 1  # one a rank that waited, one in the legend
+    assert 'class="link"' in text
+
+
+def test_advice_stands_by_urgency():
+    text = section(html.render(full(), "en"), "advice")
+    places = [text.index(word) for word in ("next 5 minutes", "next 15 minutes", "For good")]
+    assert places == sorted(places)
+    assert text.count('class="stage"') == 3
+    assert "py-spy dump --pid 1" in text
+
+
+def test_networks_are_drawn_where_they_matter_and_only_there():
+    text = section(html.render(full(), "en"), "network")
+    assert text.count('class="net"') == 2 and text.count('class="broken"') == 1
+    assert "10.9.9.9" in text and "container bridge" in text and "+19" not in text
+    doc = full()
+    doc["network"]["failed"] = []
+    assert 'id="network"' not in html.render(doc, "en")
+    doc["diagnoses"][1]["family"] = "network"
+    assert 'id="network"' in html.render(doc, "en")
+
+
+def test_curves_show_every_series_and_where_it_stops_being_a_number():
+    text = section(html.render(full(), "en"), "curves")
+    assert text.count('class="curve') == 3
+    assert "30: nan" in text
+    assert text.count("<tr>") == 1 + 3
+
+
+def test_the_square_of_connections_has_a_table_twin():
+    text = section(html.render(full(), "en"), "peers")
+    assert len(re.findall('class="t-', text)) == 4 * 2
+    assert "carrier pigeon" in text and "P2P/CUMEM" in text
+
+
+def test_what_was_not_seen_says_how_to_have_it():
+    text = section(html.render(full(), "en"), "not-seen")
+    assert "export NCCL_DEBUG=INFO" in text and "dmesg -T" in text and "NCCL 自己的报告" in text
+
+
+def test_a_remark_stands_beside_its_variable():
+    doc = full()
+    doc["job"]["env"] = {"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}
+    text = section(html.render(doc, "en"), "environment")
+    assert text.count("Fine.") == 1

@@ -66,7 +66,7 @@ def test_cut_counts_wide_characters():
 def test_ranges_confidence_and_names():
     assert words.rank_ranges([7, 0, 1, 2, 2, 5]) == "0-2, 5, 7"
     assert words.confidence(0.9999) == "0.99"
-    assert words.confidence(1) == "1.00"
+    assert words.confidence(1) == "0.99"
     assert words.confidence(None) == "0.00"
     assert words.culprit_name({"rank": 3, "host": "a", "gpu": 1}, "en") == "rank 3 on a (gpu 1)"
     assert words.culprit_name({"rank": 3, "host": "a"}, "zh") == "a 上的 rank 3"

@@ -1,4 +1,4 @@
-"""The words of the verification's section: ``key = English = Chinese`` lines, part of ``words.WORDS``."""
+"""The words of the page's sections: ``key = English = Chinese`` lines, part of ``words.WORDS``."""
 
 from __future__ import annotations
 
@@ -87,4 +87,63 @@ took = {n} s in all = 共 {n} 秒
 treatments = With one thing changed = 只改变一个因素
 unlimited = unlimited = 不限
 up_to = up to {n} Gbit/s = 速率 {n} Gbit/s
+"""
+
+PAGE = """
+all_advice = All that can be done = 全部处理办法
+cost_word = Cost = 代价
+cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持续 {span}，损失 {hours} rank·小时
+cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
+cost_unknown = the lines carry no times = 日志行没有时间
+count_min = Smallest = 最小
+count_max = Largest = 最大
+curves = Curves = 曲线
+curves_text = As the program printed them; at most 240 points a line are kept. = 取自程序的输出；每条曲线最多保留 240 个点。
+failed_connections = Connections that failed = 失败的连接
+fixes_detail = Repairs in detail = 详细修复办法
+how_to_collect = How to have it next time = 下次如何获取
+kind = Kind = 类型
+kind_container = container bridge = 容器网桥
+kind_link-local = link-local = 链路本地
+kind_loopback = loopback = 回环
+kind_private = private = 私有
+kind_public = public = 公网
+lasted = lasted {span} = 持续 {span}
+last_value = Last = 最后
+more_hosts = and {n} more = 另有 {n} 个
+network = Network = 网络
+network_map = Networks of the hosts = 主机所在的网络
+network_map_text = One box per network with the addresses that hosts announced; an arrow is a connection that failed. = 每个方框是一个网络，列出各主机公布的地址；箭头是失败的连接。
+not_finite = Not a number at = 出现非数值的位置
+not_seen = What was not seen = 缺少哪些信息
+not_seen_text = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
+one_clock_no = Clocks of different hosts may differ. = 不同主机的时钟可能有偏差。
+path_word = Path = 通路
+peers = Who talks to whom = 通信关系
+peers_text = Rows send, columns receive; the mark tells what the connection runs over. = 行为发送方，列为接收方；标记表示连接使用的通路。
+channels = Channels = 通道数
+receivers = Receivers = 接收方
+remark = In plain words = 说明
+sender = Sender = 发送方
+span_days = {n} d = {n} 天
+span_hours = {n} h = {n} 小时
+span_minutes = {n} min = {n} 分钟
+span_seconds = {n} s = {n} 秒
+stage_15min = In the next 15 minutes = 15 分钟内
+stage_5min = In the next 5 minutes = 5 分钟内
+stage_lasting = For good = 长期措施
+started = Started = 开始时间
+started_about = about {time} = 约 {time}
+started_at = {time} = {time}
+started_unknown = not known = 未知
+story_consequence = First consequence = 首个连带后果
+story_end = Last line of the failure = 故障的最后一行
+story_fault = First fault = 首个故障
+story_progress = Last progress = 最后一次进展
+story_waiting = A rank begins to wait = 有 rank 开始等待
+timeout_advice = The time-out = 关于超时
+under_a_second = less than a second = 不到 1 秒
+unnamed_path = path not named = 未注明通路
+waits = waits in the collective = 在集合通信中等待
+what_happened = What happened = 发生了什么
 """

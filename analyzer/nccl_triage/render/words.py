@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from nccl_triage.render.vocabulary import VERIFICATION
+from nccl_triage.render.vocabulary import PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -159,7 +159,7 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= _table(VERIFICATION)
+WORDS |= _table(VERIFICATION) | _table(PAGE)
 
 
 def word(key: str, lang: Lang) -> str:
@@ -240,8 +240,7 @@ def place(item: Mapping[str, Any]) -> str:
 
 def confidence(value: Any) -> str:
     """Return a confidence with two decimals that never rounds up to certainty."""
-    number = float(value or 0)
-    return "0.99" if 0.99 < number < 1 else f"{number:.2f}"
+    return f"{min(float(value or 0), 0.99):.2f}"
 
 
 def rank_ranges(ranks: Iterable[int]) -> str:

@@ -1,0 +1,146 @@
+"""Curves of what the program printed as it went (loss, memory, step time): one small panel a metric, a line a rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_triage.render.shapes import WIDTH, shape
+from nccl_triage.render.words import Document, Pair, place, visible
+
+#: Panels drawn at most, and lines in one panel.
+MAX_PANELS, MAX_LINES = 8, 8
+#: Ratio of the largest to the smallest value from which a panel has a logarithmic scale.
+_LOG_FROM = 1000.0
+_GAP, _TALL, _LEFT, _TOP, _BOTTOM, _RIGHT = 32, 150, 64, 30, 24, 14
+_WIDE = (WIDTH - _GAP) // 2
+
+
+@dataclass
+class Panel:
+    """One metric: its place, axes in words and paths in pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    title: Pair
+    unit: str
+    scale: str
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    marks: list[tuple[int, int, str]] = field(default_factory=list)
+    axis: list[tuple[int, int, str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Curves:
+    """All panels and the rows of their table."""
+
+    height: int = 0
+    panels: list[Panel] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
+
+
+def number(value: object) -> str:
+    """Return a number in at most five significant digits."""
+    if not isinstance(value, (int, float)):
+        return ""
+    if value == int(value) and abs(value) < 1e6:
+        return f"{int(value)}"
+    return f"{value:.4g}"
+
+
+def draw(document: Document) -> Curves | None:
+    """Return the panels, or None where the log carries no series."""
+    metrics: dict[str, list[Mapping[str, Any]]] = {}
+    for series in document.get("series") or []:
+        if len(_points(series)) + len(series.get("not_finite") or []) > 1:
+            metrics.setdefault(str(series.get("metric")), []).append(series)
+    if not metrics:
+        return None
+    drawn = Curves(left_out=max(0, len(metrics) - MAX_PANELS))
+    for i, found in enumerate(list(metrics.values())[:MAX_PANELS]):
+        x, y = (i % 2) * (_WIDE + _GAP), (i // 2) * (_TALL + _GAP // 2) + 2
+        drawn.panels.append(_panel(found[:MAX_LINES], x, y))
+        drawn.height = y + _TALL + 4
+    drawn.rows = [_row(series) for found in metrics.values() for series in found]
+    return drawn
+
+
+def _points(series: Mapping[str, Any]) -> list[tuple[float, float]]:
+    pairs = series.get("points") or []
+    return [(float(x), float(y)) for x, y in pairs if isinstance(x, (int, float)) and isinstance(y, (int, float))]
+
+
+def _row(series: Mapping[str, Any]) -> dict[str, Any]:
+    lines = series.get("lines") or [None, None]
+    source = {"path": series.get("source"), "line": lines[0]}
+    return {
+        "title": Pair(str(series.get("title")), str(series.get("title_zh") or series.get("title"))),
+        "rank": series.get("rank"),
+        "unit": series.get("unit") or "",
+        "count": series.get("count"),
+        "first": number(_points(series)[0][1]) if _points(series) else "",
+        "min": number(series.get("min")),
+        "max": number(series.get("max")),
+        "last": number(series.get("last")),
+        "bad": ", ".join(f"{number(x)}: {visible(text, 20)}" for x, text in (series.get("not_finite") or [])[:4]),
+        "point": source,
+        "where": visible(place(source)),
+    }
+
+
+class _Scale:
+    """Turns a value into a pixel, linearly or by its logarithm."""
+
+    def __init__(self, values: Sequence[float], start: int, length: int, log: bool) -> None:
+        self.log, self.start, self.length = log, start, length
+        self.low, self.high = self._of(min(values)), self._of(max(values))
+
+    def _of(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+    def __call__(self, value: float) -> int:
+        span = (self.high - self.low) or 1.0
+        return round(self.start + (self._of(value) - self.low) / span * self.length)
+
+
+def _panel(found: Sequence[Mapping[str, Any]], x: int, y: int) -> Panel:
+    first = found[0]
+    panel = Panel(
+        x, y, _WIDE, _TALL,
+        Pair(str(first.get("title")), str(first.get("title_zh") or first.get("title"))),
+        visible(first.get("unit") or "", 20), str(first.get("x") or "line"),
+    )  # fmt: skip
+    all_points = [_points(series) for series in found]
+    strange = [float(at) for s in found for at, _ in s.get("not_finite") or [] if isinstance(at, (int, float))]
+    ys = [value for points in all_points for _, value in points] or [0.0]
+    xs = [at for points in all_points for at, _ in points] + strange
+    log = min(ys) > 0 and max(ys) / min(ys) > _LOG_FROM
+    across = _Scale(xs or [0.0], x + _LEFT, _WIDE - _LEFT - _RIGHT, log=False)
+    up = _Scale(ys, y + _TALL - _BOTTOM, -(_TALL - _TOP - _BOTTOM), log)
+    for series, points in zip(found, all_points, strict=True):
+        rank = series.get("rank")
+        tip = "" if rank is None else f"rank {rank}"
+        if points:
+            path = "M" + "L".join(f"{across(at)} {up(value)}" for at, value in points)
+            panel.lines.append((path, tip))
+            at, value = points[-1]
+            panel.marks.append((across(at), up(value), number(value)))
+        for at, text in (series.get("not_finite") or [])[:20]:
+            if isinstance(at, (int, float)):
+                panel.bad.append(
+                    (shape("cross", across(float(at)), y + _TOP - 2, 5), f"{number(at)}: {visible(text, 20)}")
+                )
+    low, high = y + _TALL - _BOTTOM, y + _TOP
+    panel.axis = [(x + _LEFT - 6, high + 4, number(max(ys)), "end"), (x + _LEFT - 6, low + 4, number(min(ys)), "end")]
+    if xs and panel.scale != "time":
+        panel.axis += [
+            (x + _LEFT, y + _TALL - 6, number(min(xs)), "start"),
+            (x + _WIDE - _RIGHT, y + _TALL - 6, number(max(xs)), "end"),
+        ]
+    return panel
