@@ -9,12 +9,13 @@ import pytest
 from nccl_triage.engine import load
 from nccl_triage.verify import plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.conduct import Session
+from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import Trial
 from nccl_triage.verify.model import Finding, Place, RankTrace, RunResult
 from nccl_triage.verify.plan import Means, Wishes
 from nccl_triage.verify.question import Question, Suspect
 from nccl_triage.verify.reachability import Matrix
+from nccl_triage.verify.trials import Session
 
 HOSTS = tuple(f"node{index}" for index in range(6))
 
@@ -67,7 +68,7 @@ class _Nowhere:
 @pytest.mark.parametrize("guilty", HOSTS)
 def test_one_host_is_found_and_the_rest_passes_without_it(guilty):
     session = Imagined(lambda hosts: guilty in hosts and len(hosts) > 1)
-    (outcome,) = session.carry_out().outcomes
+    (outcome,) = carry_out(session).outcomes
     assert outcome.narrowed["kind"] == "one"
     assert outcome.narrowed["hosts"] == [guilty]
     assert outcome.row.outcome == "confirmed"
@@ -76,12 +77,12 @@ def test_one_host_is_found_and_the_rest_passes_without_it(guilty):
 
 def test_a_pair_that_fails_only_together_is_found():
     session = Imagined(lambda hosts: {"node1", "node4"} <= set(hosts))
-    (outcome,) = session.carry_out().outcomes
+    (outcome,) = carry_out(session).outcomes
     assert outcome.narrowed["kind"] == "pair"
     assert set(outcome.narrowed["hosts"]) == {"node1", "node4"}
 
 
 def test_when_every_group_fails_nobody_is_blamed_alone():
     session = Imagined(lambda hosts: len(hosts) > 1)
-    (outcome,) = session.carry_out().outcomes
+    (outcome,) = carry_out(session).outcomes
     assert outcome.narrowed["kind"] != "one"

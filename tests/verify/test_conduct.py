@@ -17,10 +17,12 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import feedback, plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.conduct import Outcome, Report, Session
+from nccl_triage.verify.conduct import carry_out
+from nccl_triage.verify.judge import Outcome, Report
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Wishes
 from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.trials import Session
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
 WISHES = Wishes(patience=0.05, budget=60.0)
@@ -40,7 +42,7 @@ def conduct(
     means = Means(tuple(Place(name) for name in on.names), gpus=gpus, torch="2.13.0")
     made = plan.build(question(on, *causes, **changes), rules.causes, means, wishes)
     with Cluster(Launcher(on)) as cluster:
-        return Session(cluster, made, rules, tmp_path).carry_out()
+        return carry_out(Session(cluster, made, rules, tmp_path))
 
 
 def only(report: Report) -> Outcome:
@@ -190,7 +192,7 @@ def test_a_host_that_does_not_answer_ends_the_session_before_it_begins(rules: Ru
     with Cluster(Launcher(world)) as cluster:
         world.links[1].die("Permission denied (publickey)")
         with pytest.raises(UsageError) as caught:
-            Session(cluster, made, rules, tmp_path).carry_out()
+            carry_out(Session(cluster, made, rules, tmp_path))
     assert (caught.value.message, caught.value.cause) == ("no answer from n1", "Permission denied (publickey)")
     assert caught.value.remedy and world.started == []
 
@@ -296,7 +298,7 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
     means = Means((Place("here", slots=8),), torch="2.13.0")
     made = plan.build(known, rules.causes, means, Wishes(patience=0.15, budget=60.0))
     gloo.cluster.gone.clear()
-    return only(Session(gloo.cluster, made, rules, tmp_path, faults=faults).carry_out())
+    return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.render import render
 from nccl_triage.verify import feedback
-from nccl_triage.verify.conduct import Outcome, Report
 from nccl_triage.verify.decide import Facts, Row, table
+from nccl_triage.verify.judge import Outcome, Report
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Plan, Planned, Wishes
 from nccl_triage.verify.question import Question, Suspect

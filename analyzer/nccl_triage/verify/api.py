@@ -11,11 +11,13 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import feedback, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.conduct import Report, Session
+from nccl_triage.verify.conduct import carry_out
+from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Plan
 from nccl_triage.verify.planning import Settings, means_of, places_of, plan_of, question_of
+from nccl_triage.verify.trials import Session
 
 __all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]
 
@@ -54,7 +56,7 @@ def verify(
     made = made or plan_of(document, rules, settings)
     earlier = previous.read(settings.previous)
     if not any(entry.control for entry in made.experiments) and settings.launcher == "local":
-        report = Session(Cluster(_Nowhere()), made, rules, Path(), say=say).carry_out()
+        report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
         return feedback.apply(document, report), report
     with (
         session.lock(wait=settings.wait),
@@ -66,7 +68,7 @@ def verify(
             made = plan.build(
                 made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.wishes
             )
-        report = Session(cluster, made, rules, folder, say=say, faults=faults).carry_out()
+        report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults))
     report.previous = earlier
     return feedback.apply(document, report), report
 

@@ -14,7 +14,7 @@ from nccl_triage.diagnosis.job import HEDGES
 from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.engine.schema import WEIGHTS
-from nccl_triage.verify.conduct import Outcome, Report
+from nccl_triage.verify.judge import Outcome, Report
 from nccl_triage.verify.record import outcome_record
 
 #: Id of the contribution that is the verifier's.

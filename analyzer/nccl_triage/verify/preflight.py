@@ -15,12 +15,12 @@ from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet, Text
 from nccl_triage.verify import api, previous, record, session
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.conduct import Session
 from nccl_triage.verify.judge import Trial
 from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Run
 from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
 from nccl_triage.verify.question import Question, Suspect
 from nccl_triage.verify.reachability import BROKEN
+from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker.ops import OPERATIONS
 
 #: Elements of the small and the middle message of every operation, and of the one that is timed (bytes: 4 and 2 each).

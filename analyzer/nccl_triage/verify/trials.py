@@ -1,0 +1,154 @@
+"""Run settings on an open cluster, within a budget, and remember what each showed and what the hosts told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.verify import reachability, runner
+from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.gpus import BUSY_PERCENT, USED_BYTES, USED_SHARE
+from nccl_triage.verify.judge import Report, Trial, trial_of
+from nccl_triage.verify.model import Finding, Run, RunResult
+from nccl_triage.verify.paths import interface_findings, path_findings
+from nccl_triage.verify.plan import Plan, Planned
+from nccl_triage.verify.realise import Ground, realise
+
+#: Seconds that agents get to answer and to import torch.
+GREETING, IMPORT = 20.0, 120.0
+#: Seconds below which no further run is begun.
+LEAST = 3.0
+Say = Callable[[str], None]
+
+
+class Session:
+    """The open cluster with a plan, the time that is left, and the report of what has been learnt so far."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        rules: RuleSet,
+        folder: Path,
+        *,
+        say: Say = lambda text: None,
+        faults: dict[str, Any] | None = None,
+    ) -> None:
+        self.cluster, self.plan, self.rules, self.folder, self.say = cluster, plan, rules, folder, say
+        self.faults = faults or {}
+        self.report = Report(plan)
+        self.end = time.monotonic() + plan.wishes.budget
+        self.method = "fork"
+        self._count = 0
+        self._cache: dict[str, list[Trial]] = {}
+        self._paths: dict[str, list[Finding]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The hosts' names."""
+        return [place.name for place in self.cluster.places]
+
+    def left(self) -> float:
+        """Return the seconds of the budget that are left."""
+        return self.end - time.monotonic()
+
+    # what is known before anything runs
+
+    def prepare(self, backend: str, probes: bool) -> None:
+        """Ask the hosts who they are, import torch or look at the GPUs, and probe the ways between them."""
+        self.say("asking the hosts")
+        self.cluster.greet(GREETING)
+        self.report.hosts = self.cluster.facts
+        if backend == "nccl":
+            self.method = "spawn"  # CUDA must not be initialised before a fork
+            self._look_at_gpus()
+        else:
+            self._import_torch()
+        if probes and not self.report.problems:
+            self.say(f"probing {len(self.names)} hosts for reachability")
+            self.report.matrix = reachability.measure(self.cluster, also=self.plan.question.port)
+
+    def _import_torch(self) -> None:
+        broken = self.cluster.preload(min(IMPORT, max(1.0, self.left())))
+        for place, error in broken.items():
+            name = self.cluster.name(place)
+            self._problem(f"torch cannot be imported on {name}: {error}", f"{name} 上无法导入 torch：{error}")
+
+    def _look_at_gpus(self) -> None:
+        """Refuse other hosts' GPUs that are in use; those of this host were looked at when the plan was made."""
+        remote = [index for index, place in enumerate(self.cluster.places) if place.command]
+        answers = self.cluster.ask("gpus", remote, GREETING) if remote else {}
+        for place in remote:
+            name, gpus = self.cluster.name(place), answers.get(place, {}).get("gpus", [])
+            busy = [str(gpu["index"]) for gpu in gpus if _in_use(gpu)]
+            if not gpus:
+                self._problem(f"{name} shows no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
+            elif busy and not self.plan.wishes.allow_busy:
+                which = ", ".join(busy)
+                self._problem(
+                    f"GPU {which} of {name} is in use (--allow-busy uses it all the same)",
+                    f"{name} 的 GPU {which} 正在被使用（--allow-busy 可强制使用）",
+                )
+
+    def _problem(self, en: str, zh: str) -> None:
+        self.report.problems.append({"en": en, "zh": zh})
+
+    # runs
+
+    def realised(self, run: Run) -> Run:
+        """Return a run with what the hosts' facts and the probe decide: interfaces, the store's address, faults."""
+        ground = Ground(self.cluster.places, self.cluster.facts, self.report.matrix)
+        return realise(run, ground, self.faults)
+
+    def trial(self, run: Run, index: int, planned: Planned) -> Trial | None:
+        """Return the ``index``-th run of a setting, made or remembered; None when the budget is spent."""
+        realised = self.realised(run)
+        key = repr(replace(realised, label="", changed=""))
+        known = self._cache.setdefault(key, [])
+        while len(known) <= index:
+            if self.left() < LEAST:
+                return None
+            trial = self._run(realised, planned)
+            known.append(trial)
+            self.report.trials.append(trial)
+        return known[index]
+
+    def _run(self, run: Run, planned: Planned) -> Trial:
+        self._count += 1
+        label = f"run-{self._count:02d}"
+        changed = f", {run.changed}" if run.changed else ""
+        self.say(f"{label}: {run.message.op} on {run.world} ranks, {run.backend}{changed}")
+        result = runner.execute(
+            self.cluster,
+            replace(run, label=label),
+            self.folder / label,
+            planned.limits(run),
+            method=self.method,
+            budget=self.left(),
+        )
+        return self._assess(result)
+
+    def _assess(self, result: RunResult) -> Trial:
+        env = {**result.run.env, **result.run.per_rank_env.get(0, {})}
+        return trial_of(result, self.names, self.findings(result.run.backend, env), self.rules)
+
+    def findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
+        """Return what facts and matrix show for a backend with these variables."""
+        key = f"{backend} {sorted(env.items())}"
+        if key not in self._paths:
+            facts = self.cluster.facts
+            found = interface_findings(self.names, facts, backend, env)
+            if len(self.names) > 1:
+                found += path_findings(self.names, facts, self.report.matrix, backend, env)
+            self._paths[key] = found
+        return self._paths[key]
+
+
+def _in_use(gpu: Mapping[str, Any]) -> bool:
+    """Tell whether somebody works on a GPU of another host, as its agent sees it, by the limits of this host's."""
+    most = max(USED_BYTES, USED_SHARE * gpu["total"])
+    return bool(gpu["processes"] or gpu["percent"] > BUSY_PERCENT or gpu["used"] > most)
