@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Rerun the failed collective and say whether it confirms the diagnosis."),
     "run": ("run", "Run a command, and say why it failed if it does."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
+    "render": ("render", "Show a saved report.json in any format."),
     "explain": ("explain", "Explain a cause, a signature or an NCCL/PyTorch variable."),
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from nccl_triage.cli import launching
 from nccl_triage.errors import TriageError, UsageError
 
 #: Seconds for all experiments before a report.
@@ -19,14 +20,7 @@ Say = Callable[[str], None]
 def options(function: Any, default: str = "auto") -> Any:
     """Add ``--verify``, with this default, and ``--budget``."""
     for option in (
-        click.option(
-            "--budget",
-            type=click.FloatRange(1, 86400),
-            default=BUDGET,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time for all experiments before a report.",
-        ),
+        launching.budget_option(BUDGET, "Time for all experiments before a report."),
         click.option(
             "--verify",
             "mode",
@@ -108,13 +102,3 @@ def contradicted(document: dict[str, Any], first: str | None) -> bool:
     from nccl_triage.verify import feedback
 
     return feedback.contradicted(document, first)
-
-
-def told(document: dict[str, Any]) -> str:
-    """Return what to say of a report's verification in a few words."""
-    from nccl_triage.render import experiments
-
-    if experiments.needs_command(document):
-        return f"not verified; to confirm: {experiments.verify_command(document)}"
-    entries = experiments.verified(document)
-    return f"verification: {entries[0]['verification'].get('outcome')}" if entries else "nothing to verify"

@@ -10,6 +10,18 @@ from typing import Any
 import click
 
 
+def budget_option(default: float, text: str) -> Callable[[Any], Any]:
+    """Return ``--budget``; ``default`` in seconds."""
+    return click.option(
+        "--budget",
+        type=click.FloatRange(1, 86400),
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
+    )
+
+
 def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any], Any]:
     """Return a decorator that adds the options which say where and how ranks are started."""
     folder = click.Path(path_type=Path, file_okay=False)
@@ -46,14 +58,7 @@ def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any],
             show_default=True,
             help="auto takes NCCL where idle GPUs are.",
         ),
-        click.option(
-            "--budget",
-            type=click.FloatRange(1, 86400),
-            default=budget,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time for everything.",
-        ),
+        budget_option(budget, "Time for everything."),
         click.option(
             "--patience",
             type=click.FloatRange(0.05, 100),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from nccl_triage import errors
 from nccl_triage.cli import launching, options
+from nccl_triage.cli.output import teller, write
 
 #: Seconds that the whole takes at most unless the user says otherwise.
 BUDGET = 120.0
@@ -46,21 +46,13 @@ def command(
     from nccl_triage.engine import load
     from nccl_triage.verify import preflight
 
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(f"nccl-triage: {text}", err=True)
-
     launching.end_gently()
-    document = preflight.preflight(launching.settings(given, force), load.load(()), say=say)
+    document = preflight.preflight(launching.settings(given, force), load.load(()), say=teller(quiet))
     if chosen == "json":
         import orjson
 
         data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     else:
         data = preflight.text(document, options.language(lang) == "zh").encode()
-    if output is not None:
-        options.write_file(output, data, force)
-    else:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    write(data, output, force)
     ctx.exit(errors.EXIT_OK if document["verdict"] == "ready" else errors.EXIT_CAUSE_FOUND)

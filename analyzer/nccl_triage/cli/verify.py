@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import launching, options
+from nccl_triage.cli import launching, options, output, saved
 
 if TYPE_CHECKING:
     from nccl_triage.engine.schema import RuleSet
-
-#: Bytes of a report.json at most: a report of 4,096 ranks has a few megabytes.
-_MAX_REPORT = 200 << 20
 
 
 def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None, quiet: bool) -> dict[str, Any]:
@@ -36,25 +33,11 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
 
 
 def _report(path: Path) -> dict[str, Any] | None:
-    """Return the document of a report.json, None when the file is something else (a log in JSON lines)."""
-    import orjson
-
-    if path.stat().st_size > _MAX_REPORT:
-        return None
-    try:
-        found = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(found, dict) or "schema_version" not in found:
-        return None
-    wanted = {"diagnoses": list, "verdict": str, "headline": str, "job": dict}
-    if found["schema_version"] != 1 or not all(isinstance(found.get(key), kind) for key, kind in wanted.items()):
-        raise errors.InputError(
-            f"{path} is no report of this version", remedy="make it again with nccl-triage LOG --format json"
-        )
-    for entry in found["diagnoses"]:
-        if not isinstance(entry, dict) or not {"cause", "status", "confidence", "score", "contributions"} <= set(entry):
-            raise errors.InputError(f"{path}: a diagnosis lacks what a verification needs")
+    """Return the document of a report.json, None when the file is something else."""
+    found = saved.read_if_report(path)
+    needed = {"cause", "status", "confidence", "score", "contributions"}
+    if found is not None and not ("job" in found and all(needed <= set(entry) for entry in found["diagnoses"])):
+        raise errors.InputError("{path}: a diagnosis lacks what a verification needs", path=path)
     return found
 
 
@@ -75,24 +58,10 @@ def _report(path: Path) -> dict[str, Any] | None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Judge the results that --launcher slurm or print left here.",
 )
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the result.",
-)
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
-@click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report to this file."
-)
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@output.output_options
 @options.rules_options
 @options.model_option
 @options.language_option
-@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
-@click.option("--verbose", "-v", count=True, help="Show every contribution to the scores.")
 @options.debug_option
 @click.pass_context
 def command(
@@ -100,15 +69,8 @@ def command(
     /,
     paths: tuple[str, ...],
     dry_run: bool,
-    chosen: str,
-    output: Path | None,
-    report: Path | None,
-    force: bool,
     rules_dirs: tuple[Path, ...],
     model_name: str | None,
-    lang: str,
-    quiet: bool,
-    verbose: int,
     debug: bool,
     **given: Any,
 ) -> None:
@@ -117,19 +79,20 @@ def command(
     PATHS are the logs of the job, or one report.json; --collect DIR needs none. Exit code 4: the hardware contradicts
     the diagnosis.
     """
-    options.refuse_existing((report, output), force)
+    wish = output.wanted(given)
+    if dry_run and wish.kind not in ("text", "json"):
+        raise errors.UsageError("a plan is shown as text or json, not as {format}", format=wish.kind)
     from nccl_triage.engine import load
     from nccl_triage.verify import planning
 
     rules = load.load(options.all_rules(rules_dirs))
-    document = read_document(paths or _written(given["collect"]), rules, model_name, quiet)
-    language = options.language(lang)
-    settings = launching.settings(given, force)
+    document = read_document(paths or _written(given["collect"]), rules, model_name, wish.quiet)
+    settings = launching.settings(given, wish.force)
     if dry_run:
-        _show_plan(planning.plan_of(document, rules, settings), chosen, language, output, force)
+        _show_plan(planning.plan_of(document, rules, settings), wish)
         return
     if given["launcher"] in ("slurm", "print") and given["collect"] is None:
-        _write_commands(document, rules, settings, given, force)
+        _write_commands(document, rules, settings, given)
         return
     if given["collect"] is not None:
         from nccl_triage.verify.launchers import files
@@ -139,8 +102,8 @@ def command(
         from nccl_triage.verify import api
 
         launching.end_gently()
-        changed, _ = api.verify(document, rules, settings, say=_progress(quiet))
-    _write(changed, chosen, language, output, report, force, verbose, quiet)
+        changed, _ = api.verify(document, rules, settings, say=wish.say)
+    output.deliver(changed, wish)
     from nccl_triage.verify.feedback import contradicted
 
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
@@ -160,28 +123,20 @@ def _written(collect: Path | None) -> tuple[str, ...]:
     return (str(path),)
 
 
-def _progress(quiet: bool) -> Any:
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(f"nccl-triage: {text}", err=True)
-
-    return say
-
-
-def _show_plan(made: Any, chosen: str, language: Any, output: Path | None, force: bool) -> None:
+def _show_plan(made: Any, wish: output.Wanted) -> None:
     from nccl_triage.render import verification
     from nccl_triage.verify.plan_record import plan_record
 
-    if chosen == "json":
+    if wish.kind == "json":
         import orjson
 
         data = orjson.dumps(plan_record(made), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     else:
-        data = verification.plan_text(plan_record(made), language).encode()
-    _out(data, output, force)
+        data = verification.plan_text(plan_record(made), wish.lang).encode()
+    output.write(data, wish.output, wish.force)
 
 
-def _write_commands(document: Any, rules: Any, settings: Any, given: dict[str, Any], force: bool) -> None:
+def _write_commands(document: Any, rules: Any, settings: Any, given: dict[str, Any]) -> None:
     from nccl_triage.verify.launchers import files
 
     if given["workdir"] is None:
@@ -191,34 +146,3 @@ def _write_commands(document: Any, rules: Any, settings: Any, given: dict[str, A
             remedy="add --workdir FOLDER on shared storage",
         )
     click.echo(files.write(document, rules, settings, given["launcher"]), nl=False)
-
-
-def _write(
-    document: dict[str, Any],
-    chosen: str,
-    language: Any,
-    output: Path | None,
-    report: Path | None,
-    force: bool,
-    verbose: int,
-    quiet: bool,
-) -> None:
-    from nccl_triage.render import render
-
-    color = output is None and chosen == "text" and options.use_color()
-    width = options.width_of() if output is None and chosen == "text" else None
-    data = render(document, chosen, lang=language, color=color, width=width, verbose=verbose)
-    _out(data, output, force)
-    if report is not None:
-        page = render(document, "html", lang=language, color=False, width=None, verbose=verbose)
-        options.write_file(report, page, force)
-        if not quiet:
-            click.echo(f"nccl-triage: report written to {report}", err=True)
-
-
-def _out(data: bytes, output: Path | None, force: bool) -> None:
-    if output is not None:
-        options.write_file(output, data, force)
-        return
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

@@ -56,16 +56,12 @@ def _properties(document: Document, lang: Lang) -> list[tuple[str, str]]:
 
 def _suite(document: Document, view: View) -> ElementTree.Element:
     failed = document.get("verdict") != "healthy"
-    seconds = (document.get("timing") or {}).get("seconds")
     counts = {"tests": "1", "failures": str(int(failed)), "errors": "0", "skipped": "0"}
-    took = {"time": f"{float(seconds or 0):.3f}"}
-    suite = ElementTree.Element("testsuite", {"name": SUITE, **counts, **took})
+    suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(document, view.lang):
         ElementTree.SubElement(properties, "property", {"name": name, "value": value})
-    case = ElementTree.SubElement(
-        suite, "testcase", {"classname": SUITE, "name": case_name(document, view.lang), **took}
-    )
+    case = ElementTree.SubElement(suite, "testcase", {"classname": SUITE, "name": case_name(document, view.lang)})
     text = terminal.render(document, color=False, width=None, lang=view.lang, verbose=view.verbose)
     if not failed:
         ElementTree.SubElement(case, "system-out").text = _legal(text)
@@ -82,7 +78,7 @@ def _suite(document: Document, view: View) -> ElementTree.Element:
 def produce(document: Document, view: View) -> str:
     """Return the XML document: one suite with one case."""
     suite = _suite(document, view)
-    counts = {key: suite.attrib[key] for key in ("tests", "failures", "errors", "skipped", "time")}
+    counts = {key: suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")}
     root = ElementTree.Element("testsuites", {"name": SUITE, **counts})
     root.append(suite)
     ElementTree.indent(root)

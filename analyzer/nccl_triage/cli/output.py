@@ -1,0 +1,215 @@
+"""What becomes of a result: the options that say so, and the one function that delivers a document."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from nccl_triage import errors, messages
+from nccl_triage.cli import language, options
+from nccl_triage.render import FORMATS
+
+Document = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def output_options(function: Any) -> Any:
+    """Add ``--format``, ``--output``, ``--report``, ``--force``, ``--redact``, ``--quiet`` and ``--verbose``."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    for option in (
+        click.option("--verbose", "-v", count=True, help="Show every contribution to the scores."),
+        click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr."),
+        click.option("--redact", is_flag=True, help="Put stable pseudonyms for hosts, addresses, users and paths."),
+        click.option("--force", is_flag=True, help="Overwrite existing files."),
+        click.option("--report", type=file, help="Also write an HTML report to this file."),
+        click.option("--output", "-o", type=file, help="Write the result to this file."),
+        click.option(
+            "--format",
+            "chosen",
+            type=click.Choice(["auto", *FORMATS]),
+            default="auto",
+            show_default=True,
+            help="Format of the result; auto takes it from the suffix of --output, and is text without one.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def exit_code_option(function: Any) -> Any:
+    """Add ``--exit-code``."""
+    text = "Exit 0 healthy, 1 cause found, 3 cause unknown."
+    return click.option("--exit-code", "want_code", is_flag=True, help=text)(function)
+
+
+def format_of(chosen: str, output: Path | None) -> str:
+    """Return the format's name; ``auto`` asks the longest suffix of the output's name that belongs to a format."""
+    if chosen != "auto":
+        return chosen
+    name = output.name.lower() if output is not None else ""
+    fits = [(len(end), key) for key, made in FORMATS.items() for end in made.suffixes if name.endswith(end)]
+    return max(fits)[1] if fits else "text"
+
+
+def exit_code(document: Document, wanted: bool) -> int:
+    """Return the exit code of a diagnosis; without ``--exit-code`` every finding is a success."""
+    if not wanted or document["verdict"] == "healthy":
+        return errors.EXIT_OK
+    return errors.EXIT_CAUSE_FOUND if document["verdict"] == "diagnosed" else errors.EXIT_UNKNOWN_CAUSE
+
+
+def teller(quiet: bool) -> Say:
+    """Return what says a line of progress or a note on stderr; quiet, it says nothing."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            from nccl_triage.render.words import visible
+
+            language.say(visible(text))
+
+    return say
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Where a result goes, and how it is to look there."""
+
+    kind: str
+    output: Path | None
+    report: Path | None
+    force: bool
+    redact: bool
+    quiet: bool
+    verbose: int
+    lang: Literal["en", "zh"]
+
+    @property
+    def reports(self) -> bool:
+        """Tell whether an HTML report is made."""
+        return self.report is not None or self.kind == "html"
+
+    @property
+    def say(self) -> Say:
+        """What says a note on stderr."""
+        return teller(self.quiet)
+
+    def tell(self, template: str, **values: object) -> None:
+        """Say a note in the user's language."""
+        self.say(messages.fill(template, values, self.lang))
+
+
+def wanted(given: dict[str, Any]) -> Wanted:
+    """Return the wishes among the values of ``output_options`` and ``--lang``.
+
+    Raises UsageError, before any work is done, where files exist already or would overwrite each other.
+    """
+    output, report = given["output"], given["report"]
+    if output is not None and report is not None and output.absolute() == report.absolute():
+        raise errors.UsageError(
+            "--output and --report name the same file {path}", path=output, remedy="give them different names"
+        )
+    options.refuse_existing((report, output), given["force"])
+    return Wanted(
+        kind=format_of(given["chosen"], output),
+        output=output,
+        report=report,
+        lang=options.language(given["lang"]),
+        **{key: given[key] for key in ("force", "redact", "quiet", "verbose")},
+    )
+
+
+def deliver(document: Document, wish: Wanted) -> None:
+    """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
+    from nccl_triage.render import render
+
+    shown = _redacted(document) if wish.redact else document
+    page = render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
+    looks = wish.output is None and wish.kind == "text"
+    data = render(
+        shown,
+        wish.kind,
+        lang=wish.lang,
+        color=looks and options.use_color(),
+        width=options.width_of() if looks else None,
+        verbose=wish.verbose,
+    )
+    if wish.report is not None:
+        options.write_file(wish.report, page, wish.force)
+    if wish.kind == "github":
+        _add_summary(shown, wish)
+    write(data, wish.output, wish.force)
+    _tell_files(document, wish)
+
+
+def write(data: bytes, path: Path | None, force: bool) -> None:
+    """Write a result to a file, or to standard output."""
+    if path is not None:
+        options.write_file(path, data, force)
+        return
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _tell_files(document: Document, wish: Wanted) -> None:
+    """Say what happened in a sentence where the result itself is not seen, and which files were written."""
+    from nccl_triage.render import brief
+
+    if wish.output is not None:
+        wish.say(brief.headline(document, wish.lang))
+        wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
+    if wish.report is not None:
+        told = _verification(document, wish.lang)
+        wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
+
+
+def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
+    """Return what to say of a report's verification in a few words."""
+    from nccl_triage.render import experiments
+    from nccl_triage.render.words import word
+
+    if experiments.needs_command(document):
+        command = experiments.verify_command(document)
+        return f"{word('not_verified', lang)}; {word('confirm', lang)}: {command}"
+    entries = experiments.verified(document)
+    if not entries:
+        return messages.fill("nothing to verify", {}, lang)
+    outcome = word(str(entries[0]["verification"].get("outcome")), lang)
+    return f"{word('verification', lang).lower()}: {outcome}"
+
+
+def _redacted(document: Document) -> Document:
+    """Return the document with pseudonyms; it passes through JSON first, so that a saved report gives the same ones."""
+    import importlib
+
+    import orjson
+
+    from nccl_triage.render import json_output
+
+    found: Document = importlib.import_module("nccl_triage.redaction").redact(
+        orjson.loads(json_output.render(document))
+    )
+    return found
+
+
+def _add_summary(document: Document, wish: Wanted) -> None:
+    """Append the report as Markdown to the summary of the GitHub step that runs us, as far as it has room for it."""
+    from nccl_triage.render import github, render
+
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    report = render(document, "markdown", lang=wish.lang, verbose=wish.verbose).decode()
+    path = Path(name)
+    try:
+        size = path.stat().st_size if path.exists() else 0
+        text = github.summary(report, max(github.SUMMARY_BYTES - size, 0), wish.lang)
+        with path.open("ab") as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        wish.tell("no step summary: cannot write {path}: {why}", path=name, why=error.strerror or error)

@@ -1,0 +1,91 @@
+"""Whether data from outside have the shape of a report document, as far as the formats rest on it.
+
+The schema of reports is the measure, read leniently: a document may lack keys that were added after it was written,
+and may have keys and words (a state, a role) that are newer than this program. What it has must be of the right type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: Nesting of objects and lists at most; a report has about ten levels.
+DEPTH = 40
+#: Integers beyond 64 bits are written as floating-point numbers.
+_LARGEST_INT = float(1 << 63)
+
+Schema = Mapping[str, Any]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def problem(document: Any, schema: Schema) -> str | None:
+    """Return where a document first breaks the shape, e.g. ``diagnoses[0].evidence[2].line``, or None."""
+    if _too_deep(document):
+        return "$"
+    return next(_problems(document, schema, schema.get("$defs", {}), "$"), None)
+
+
+def _too_deep(document: Any) -> bool:
+    """Tell whether a value is nested deeper than any report: what renders it must not run out of stack."""
+    level = [document]
+    for _ in range(DEPTH):
+        level = [
+            item
+            for value in level
+            if isinstance(value, (dict, list))
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _is(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return abs(value) >= _LARGEST_INT
+    return isinstance(value, _TYPES[name])
+
+
+def _types(schema: Schema) -> list[str]:
+    """Return the names of the types that a schema allows; of listed words their types alone are asked for."""
+    named = schema.get("type")
+    if named is not None:
+        return [named] if isinstance(named, str) else list(named)
+    words = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    return [name for name in _TYPES if any(_is(word, name) for word in words)]
+
+
+def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str) -> Iterator[str]:
+    """Yield the places below ``where`` whose value has another type, or lies outside the range, than the schema says."""
+    if "$ref" in schema:
+        schema = defs[schema["$ref"].rpartition("/")[2]]
+    choices = schema.get("anyOf", [])
+    if choices and all(next(_problems(value, choice, defs, where), None) for choice in choices):
+        yield where
+        return
+    types = _types(schema)
+    if types and not any(_is(value, name) for name in types):
+        yield where
+        return
+    if isinstance(value, (int, float)) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield where
+    elif isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties")
+        for key, item in value.items():
+            rule = known.get(key, other)
+            if isinstance(rule, Mapping):
+                yield from _problems(item, rule, defs, f"{where}.{key}")
+    elif isinstance(value, list) and "items" in schema:
+        for number, item in enumerate(value):
+            yield from _problems(item, schema["items"], defs, f"{where}[{number}]")
