@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.diagnosis import incident, job, programs, software, subnets, texts, witnesses
+from nccl_triage.diagnosis import blanks, incident, job, programs, software, subnets, texts, witnesses
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
@@ -88,11 +88,11 @@ def _culprit(found: Culprit) -> dict[str, Any]:
     }
 
 
-def _fix(case: Case, fix: Fix) -> dict[str, Any]:
+def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
     caution = texts.fill_both(fix.caution, case) if fix.caution else None
     return {
         **_pair("title", texts.fill_both(fix.title, case)),
-        "commands": [texts.fill(command, case, [], "en") for command in fix.commands],
+        "commands": [blanks.fill(texts.fill(command, case, [], "en"), known) for command in fix.commands],
         "env": dict(fix.env),
         "caution": caution["en"] if caution else None,
         "caution_zh": caution["zh"] if caution else None,
@@ -101,10 +101,10 @@ def _fix(case: Case, fix: Fix) -> dict[str, Any]:
     }
 
 
-def _check(case: Case, check: NextCheck) -> dict[str, Any]:
+def _check(case: Case, check: NextCheck, known: dict[str, str]) -> dict[str, Any]:
     return {
         **_pair("what", texts.fill_both(check.what, case)),
-        "command": check.command,
+        "command": blanks.fill(check.command, known) if check.command else None,
         **_pair("if_yes", texts.fill_both(check.if_yes, case)),
         **_pair("if_no", texts.fill_both(check.if_no, case)),
     }
@@ -116,6 +116,7 @@ def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
     events = [event for item in weighed.for_items for event in item.events]
     fixes = [fix for fix in cause.fixes if fix.when is None or conditions.holds(fix.when)[0]]
     experiment = cause.experiment
+    known = blanks.values(case, candidate.culprits)
     return {
         "cause": cause.id,
         "family": cause.family,
@@ -128,8 +129,8 @@ def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
         "against": [
             _evidence(case, item, event) for item in weighed.contributions if item.against for event in item.events[:1]
         ],
-        "fixes": [_fix(case, fix) for fix in fixes],
-        "next_check": _check(case, cause.next_check) if cause.next_check else None,
+        "fixes": [_fix(case, fix, known) for fix in fixes],
+        "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,

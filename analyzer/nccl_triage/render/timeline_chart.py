@@ -156,6 +156,7 @@ def timeline(document: Document, limit: int = 200) -> Timeline | None:
     groups: dict[tuple[int, str, bool, int], list[Mapping[str, Any]]] = {}
     for event, position in zip(events, places, strict=True):
         is_fault = fault == (event.get("path"), event.get("line"))
+        fault = None if is_fault else fault  # one line may be several events: the first is marked
         at = x(position) if is_fault else round(x(position) / _NEAR) * _NEAR
         groups.setdefault((lanes[_lane_key(event)], str(event.get("role")), is_fault, at), []).append(event)
     marks = [_mark(key, found) for key, found in groups.items()]

@@ -1,0 +1,51 @@
+"""Commands name the host and the address of the log where it decides, and nothing that a shell would act on."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.diagnosis import blanks
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.engine.schema import RuleSet
+from scan_helpers import scan_text
+
+WHY = {"en": "", "zh": ""}
+
+
+def culprit(host: str | None, gpu: int | None = None) -> Culprit:
+    return Culprit(rank=None, host=host, address=None, pid=None, gpu=gpu, why=WHY)
+
+
+def known(rules: RuleSet, *culprits: Culprit, text: str = "") -> dict[str, str]:
+    return blanks.values(Case(scan_text(text, rules), rules), culprits)
+
+
+def test_one_host_fills_the_blank(rules: RuleSet) -> None:
+    found = known(rules, culprit("node037", 3))
+    assert (
+        blanks.fill("scontrol update nodename=HOST state=drain", found)
+        == "scontrol update nodename=node037 state=drain"
+    )
+    assert blanks.fill("nvidia-smi --gpu-reset -i GPU_INDEX", found) == "nvidia-smi --gpu-reset -i 3"
+
+
+def test_two_hosts_leave_it_open(rules: RuleSet) -> None:
+    found = known(rules, culprit("node037"), culprit("node038"))
+    assert blanks.fill("sbatch --exclude=HOST", found) == "sbatch --exclude=HOST"
+
+
+def test_variables_and_longer_names_are_no_blanks(rules: RuleSet) -> None:
+    found = known(rules, culprit("n1"))
+    for command in ("echo $HOST", "HOST=a run", "echo ${HOST}x MYHOST HOSTNAME"):
+        assert blanks.fill(command, found) == command
+
+
+@pytest.mark.parametrize("name", ["a;rm -rf /", "$(id)", "`id`", "a b", "-rf", "a\nb", "", "|x", "a'b"])
+def test_a_name_that_a_shell_would_act_on_is_not_put_in(rules: RuleSet, name: str) -> None:
+    assert blanks.fill("ssh HOST", known(rules, culprit(name))) == "ssh HOST"
+
+
+def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
+    text = "a:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.7<51873> failed : Connection refused\n"
+    assert blanks.fill("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
