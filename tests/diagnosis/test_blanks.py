@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.diagnosis import blanks
+from nccl_triage.diagnosis import blanks, texts
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
 from nccl_triage.engine.schema import RuleSet
@@ -49,3 +49,9 @@ def test_a_name_that_a_shell_would_act_on_is_not_put_in(rules: RuleSet, name: st
 def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
     text = "a:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.7<51873> failed : Connection refused\n"
     assert blanks.fill("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
+
+
+def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet) -> None:
+    case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
+    assert texts.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
+    assert texts.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"

@@ -92,7 +92,7 @@ def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
     caution = texts.fill_both(fix.caution, case) if fix.caution else None
     return {
         **_pair("title", texts.fill_both(fix.title, case)),
-        "commands": [blanks.fill(texts.fill(command, case, [], "en"), known) for command in fix.commands],
+        "commands": [blanks.fill(texts.fill_command(command, case), known) for command in fix.commands],
         "env": dict(fix.env),
         "caution": caution["en"] if caution else None,
         "caution_zh": caution["zh"] if caution else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,11 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
         return _UNKNOWN[language] if value is None or value == [] else _show(value)
 
     return _PLACEHOLDER.sub(replace, text)
+
+
+def fill_command(command: str, case: Case) -> str:
+    """Return a command with its placeholders filled by single shell words: what a log says must not run."""
+    return _PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
