@@ -347,7 +347,9 @@ def diagnosed() -> Doc:
     return doc
 
 
-def point(line: int, time: str | None, rank: int | None, text: str, signature: str = "test.line") -> Doc:
+def point(
+    line: int, time: str | None, rank: int | None, text: str, signature: str = "test.line", role: str = "root"
+) -> Doc:
     return {
         "path": "logs/trainer.log",
         "line": line,
@@ -355,6 +357,7 @@ def point(line: int, time: str | None, rank: int | None, text: str, signature: s
         "rank": rank,
         "host": None if rank is None else "node-a",
         "signature": signature,
+        "role": role,
         "text": text,
     }
 

@@ -56,3 +56,10 @@ def test_who_waited_before_the_fault_is_told_first() -> None:
     doc = full()
     doc["incident"]["waiting_since"]["time"] = "2024-08-23 21:00:00"
     assert [step.key for step in incident.story(doc)][1:3] == ["story_waiting", "story_fault"]
+
+
+def test_a_consequence_that_comes_first_is_only_a_sign() -> None:
+    doc = full()
+    doc["incident"]["first_fault"]["role"] = "cascade"
+    keys = [step.key for step in incident.story(doc)]
+    assert "story_sign" in keys and "story_fault" not in keys

@@ -13,7 +13,7 @@ def test_the_timeline_marks_the_first_fault_by_time():
     assert chart.by_time
     assert chart.fault is not None
     assert "torch.oom" in chart.fault.tip
-    assert [mark.first for mark in chart.marks].count(True) == 1
+    assert [mark.first for mark in chart.marks if mark.first] == ["first_fault"]
     assert chart.marks[-1].first
     assert len(chart.lanes) == 9
     assert chart.ticks[0][1] == "21:05:02"
@@ -81,3 +81,12 @@ def test_the_incident_names_the_first_fault():
     assert timeline_chart.first_fault(doc) == (event["path"], event["line"])
     doc["incident"] = {"first_fault": {"path": "elsewhere", "line": 1}}
     assert timeline_chart.first_fault(doc) != ("elsewhere", 1)
+
+
+def test_a_consequence_that_comes_first_is_drawn_as_one():
+    doc = diagnosed()
+    event = next(e for e in doc["timeline"] if e["role"] == "cascade")
+    doc["incident"] = {"first_fault": {"path": event["path"], "line": event["line"]}}
+    chart = timeline_chart.timeline(doc)
+    assert chart is not None and chart.fault is not None
+    assert (chart.fault.first, chart.fault.role) == ("first_sign", "cascade")

@@ -64,6 +64,7 @@ def _point(case: Case, event: Event, time: float | None = None) -> dict[str, Any
         "rank": case.rank(event),
         "host": case.host(event),
         "signature": event.signature,
+        "role": event.role,
         "text": event.text[:300],
     }
 

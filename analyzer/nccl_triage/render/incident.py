@@ -53,7 +53,7 @@ def cost(document: Document, lang: Lang) -> str:
 
 
 #: The order of the story where the others began to wait only after the fault.
-_FAULT_FIRST = ("story_progress", "story_fault", "story_waiting", "story_consequence", "story_end")
+_FAULT_FIRST = ("story_progress", "story_fault", "story_sign", "story_waiting", "story_consequence", "story_end")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def story(document: Document) -> list[Step]:
     steps = [
         Step("story_progress", found.get("last_progress") or {}),
         Step("story_waiting", found.get("waiting_since") or {}),
-        Step("story_fault", fault),
+        Step("story_sign" if fault.get("role") == "cascade" else "story_fault", fault),
         Step("story_consequence", cascade or {}),
         Step("story_end", found.get("end") or {}),
     ]
@@ -89,7 +89,7 @@ def story(document: Document) -> list[Step]:
         repeated = any(_same(point, other.point) for other in told) and step.key == "story_end"
         if point and not repeated:
             told.append(step)
-    if _later(told, "story_waiting", "story_fault"):
+    if _later(told, "story_waiting", "story_fault") or _later(told, "story_waiting", "story_sign"):
         told.sort(key=lambda step: _FAULT_FIRST.index(step.key))
     return told
 

@@ -18,7 +18,7 @@ _MONTH = 30 * 86400.0
 
 @dataclass(frozen=True)
 class Mark:
-    """One event of the timeline, or several of one lane that fall together."""
+    """One event of the timeline, or several of one lane that fall together; ``first`` is the word for the first fault."""
 
     x: int
     y: int
@@ -26,7 +26,7 @@ class Mark:
     path: str
     count: int
     tip: str
-    first: bool = False
+    first: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def timeline(document: Document, limit: int = 200) -> Timeline | None:
         at = x(position) if is_fault else round(x(position) / _NEAR) * _NEAR
         groups.setdefault((lanes[_lane_key(event)], str(event.get("role")), is_fault, at), []).append(event)
     marks = [_mark(key, found) for key, found in groups.items()]
-    marks.sort(key=lambda m: (m.first, m.role == "root", m.y, m.x))
+    marks.sort(key=lambda m: (bool(m.first), m.role == "root", m.y, m.x))
     rows = [(_middle(i), label) for i, label in enumerate(labels)]
     orders = None if by_time else [e.get("order") for e in events]
     shown = next((m for m in marks if m.first), None)
@@ -211,12 +211,14 @@ def _links(fault: Mark | None, marks: Sequence[Mark]) -> list[str]:
 
 def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) -> Mark:
     lane, role, is_fault, at = key
-    # What is marked as the first fault is drawn as one, whatever role its line has in general.
-    role, y = "root" if is_fault else role, _middle(lane)
+    # What is marked as the first fault is drawn as one, whatever role its line has in general; a consequence that
+    # comes first is only the first sign of a fault that the log does not show.
+    word_of_first = "" if not is_fault else "first_sign" if role == "cascade" else "first_fault"
+    role, y = "root" if word_of_first == "first_fault" else role, _middle(lane)
     radius = 9 if is_fault else 6 if role == "root" else 5
     first = events[0]
     who = "" if first.get("rank") is None else f"rank {first['rank']} "
     tip = f"{who}{first.get('time') or ''} {first.get('signature')} {place(first)}: {first.get('text') or ''}"
     more = f" (+{len(events) - 1})" if len(events) > 1 else ""
     path = shape(ROLE_SHAPES.get(role, "dot"), at, y, radius)
-    return Mark(at, y, role, path, len(events), visible(tip, 200) + more, is_fault)
+    return Mark(at, y, role, path, len(events), visible(tip, 200) + more, word_of_first)

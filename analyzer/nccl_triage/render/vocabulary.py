@@ -101,6 +101,7 @@ curves = Curves = 曲线
 curves_text = As the program printed them; at most 240 points a line are kept. = 取自程序的输出；每条曲线最多保留 240 个点。
 failed_connections = Connections that failed = 失败的连接
 fixes_detail = Repairs in detail = 详细修复办法
+first_sign = first sign = 首个征兆
 how_to_collect = How to have it next time = 下次如何获取
 kind = Kind = 类型
 kind_container = container bridge = 容器网桥
@@ -139,6 +140,7 @@ started_unknown = not known = 未知
 story_consequence = First consequence = 首个连带后果
 story_end = Last line of the failure = 故障的最后一行
 story_fault = First fault = 首个故障
+story_sign = First sign that the log shows = 日志中的首个征兆
 story_progress = Last progress = 最后一次进展
 story_waiting = A rank begins to wait = 有 rank 开始等待
 timeout_advice = The time-out = 关于超时
