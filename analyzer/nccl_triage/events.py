@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from nccl_triage.curves import CurveTable
+from nccl_triage.links import LinkTable
+
 Role = Literal["root", "cascade", "context", "progress"]
 
 #: Occurrences kept per (signature, process, distinguishing fields): the first and the last of each.
@@ -148,6 +151,8 @@ class Observations:
     buckets: dict[str, dict[tuple[object, ...], Bucket]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    curves: CurveTable = field(default_factory=CurveTable)
+    links: LinkTable = field(default_factory=LinkTable)
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> None:
         """Record an event; events that differ in a ``keep_by`` field are kept apart."""
@@ -208,6 +213,8 @@ class Observations:
                     mine, bytes=mine.bytes + info.bytes, lines=mine.lines + info.lines, problems=problems
                 )
         self.notes.extend(note for note in other.notes if note not in self.notes)
+        self.curves.absorb(other.curves)
+        self.links.absorb(other.links)
         for signature, number in other.counts.items():
             self.counts[signature] = self.counts.get(signature, 0) + number
         for signature, by_key in other.buckets.items():

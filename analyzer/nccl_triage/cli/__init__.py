@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -14,6 +17,8 @@ import click
 
 from nccl_triage import errors
 from nccl_triage._version import __version__
+from nccl_triage.cli import base, complaints, configuration, language
+from nccl_triage.cli.help_page import Translated
 
 #: command -> (module, one line of help). Completion and --help read this table without importing the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -29,8 +34,35 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class DefaultGroup(click.Group):
+@functools.cache
+def _module_command(name: str) -> click.Command:
+    """Import one command."""
+    command: click.Command = importlib.import_module(f"nccl_triage.cli.{COMMANDS[name][0]}").command
+    return command
+
+
+@functools.cache
+def every_command() -> dict[tuple[str, ...], click.Command]:
+    """Return all commands by their words, those of groups such as ``rules list`` included; imports them all."""
+    found: dict[tuple[str, ...], click.Command] = {}
+    for name in COMMANDS:
+        command = base.adopt(_module_command(name), (name,), every_command)
+        if isinstance(command, click.Group):
+            found |= {(name, below): inner for below, inner in command.commands.items()}
+        else:
+            found[(name,)] = command
+    return found
+
+
+class DefaultGroup(Translated, click.Group):
     """A group whose unknown first word is an argument of ``diagnose``."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Find out the language before anything can go wrong."""
+        language.use(language.resolve(_language(args)))
+        return super().make_context(info_name, args, parent, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in reading order."""
@@ -40,22 +72,59 @@ class DefaultGroup(click.Group):
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"nccl_triage.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = module.command
-        return command
+        return base.adopt(_module_command(cmd_name), (cmd_name,), every_command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        with formatter.section(language.text("Commands")):
+            formatter.write_dl([(name, language.text(text)) for name, (_, text) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``diagnose`` in front unless the first word is a command or a group option."""
-        if not args and not sys.stdin.isatty():
-            args = ["diagnose", "-"]
-        elif args and args[0] not in COMMANDS and args[0] not in ("--help", "-h", "--version"):
-            args = ["diagnose", *args]
+        """Put ``diagnose`` in front unless the first word is a command or an option of the group."""
+        leading, rest = base.command_first(base.spelled_out(args))
+        if not rest and not ctx.resilient_parsing and not sys.stdin.isatty():
+            rest = ["diagnose", "-"]
+        elif rest and rest[0] not in (*COMMANDS, "--help", "-h", "--version") and not _is_show_config(rest):
+            if not ctx.resilient_parsing:
+                _refuse_mistyped(rest[0])
+            rest = ["diagnose", *rest]
+        args = [rest[0], *leading, *rest[1:]] if rest and rest[0] in COMMANDS else [*leading, *rest]
         return super().parse_args(ctx, args)
+
+
+def _is_show_config(words: list[str]) -> bool:
+    return len(words) == 1 and words[0].startswith("--show-config=")
+
+
+def _language(args: list[str]) -> str:
+    """Return the value of ``--lang`` that flag, variable or file give; a file that is broken is told of later."""
+    found = language.asked(args)
+    if found is None:
+        entry = configuration.Environment().get((), "lang")
+        found = str(entry.value) if entry is not None else None
+    if found is None and "--no-config" not in args:
+        try:
+            entries = (layer.get((), "lang") for layer in configuration.layers())
+            found = next((str(entry.value) for entry in entries if entry is not None), None)
+        except errors.TriageError:
+            pass
+    return found if found in language.CHOICES else "auto"
+
+
+def _refuse_mistyped(word: str) -> None:
+    """Raise UsageError for a word that is no file but nearly a command; what remains is a file for ``diagnose``."""
+    if not re.fullmatch(r"[a-z-]{3,20}", word) or os.path.lexists(word):
+        return
+    import difflib
+
+    near = difflib.get_close_matches(word, COMMANDS, 1, 0.7)
+    if near:
+        raise errors.UsageError(
+            "there is no file {name}, and no command of this name",
+            name=word,
+            near=near[0],
+            remedy="did you mean nccl-triage {near}?",
+        )
 
 
 EPILOG = """\b
@@ -80,9 +149,19 @@ Exit codes: 0 analysed; with --exit-code 0 healthy, 1 cause found, 3 failure of 
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Name the root cause and the culprit rank of a failed distributed training job, with the lines that prove it."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(errors.EXIT_USAGE)
+    if ctx.invoked_subcommand is not None:
+        return
+    shown = base.remembered("show_config")
+    if shown:
+        from nccl_triage.cli import show_config
+
+        click.echo(show_config.everything(every_command(), base.remembered("no_config"), shown))
+        ctx.exit()
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(errors.EXIT_USAGE)
+
+
+cli.params += base.group_options()
 
 
 def _debug() -> bool:
@@ -112,29 +191,43 @@ def main(args: list[str] | None = None) -> NoReturn:
         _leave(errors.EXIT_OK)
     except click.exceptions.Exit as exit_:
         _leave(exit_.exit_code)
-    except click.UsageError as error:
-        error.show()
-        _leave(errors.EXIT_USAGE)
     except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}", err=True)
+        _complain(complaints.as_ours(error).lines(language.current()))
         _leave(errors.EXIT_USAGE)
     except errors.TriageError as error:
         if _debug():
             raise
-        click.echo("\n".join(error.lines()), err=True)
+        _complain(error.lines(language.current()))
         _leave(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(errors.EXIT_CLOSED_PIPE)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        _complain([language.text("interrupted")])
         _leave(errors.EXIT_INTERRUPTED)
     except Exception as error:
         if _debug():
             raise
-        click.echo(
-            f"error: this is a bug in nccl-triage {__version__}: {type(error).__name__}: {error}\n"
-            "try: run again with --debug and report what it prints, together with the log if you may share it",
-            err=True,
-        )
+        _complain(_bug(error).lines(language.current()))
         _leave(errors.EXIT_BUG)
+
+
+def _bug(error: Exception) -> errors.TriageError:
+    return errors.TriageError(
+        "this is a bug in nccl-triage {version}: {kind}: {text}",
+        version=__version__,
+        kind=type(error).__name__,
+        text=error,
+        remedy="run again with --debug and report what it prints, together with the log if you may share it",
+    )
+
+
+def _complain(lines: list[str]) -> None:
+    """Print an error on standard error; its first word is red on a terminal."""
+    from nccl_triage.cli import options
+
+    if options.use_color(sys.stderr):
+        first, colon, rest = lines[0].partition(":")
+        lines = [click.style(first, fg="red", bold=True) + colon + rest, *lines[1:]]
+    with contextlib.suppress(OSError):
+        click.echo("\n".join(lines), err=True)

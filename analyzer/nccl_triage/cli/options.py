@@ -13,6 +13,12 @@ import click
 from nccl_triage.errors import OutputError, UsageError
 
 
+class ModelPath(click.Path):
+    """A file, or a word that is none."""
+
+    words = ("none",)
+
+
 def rules_options(function: Any) -> Any:
     """Add ``--rules`` (repeatable)."""
     return click.option(
@@ -30,29 +36,25 @@ def model_option(function: Any) -> Any:
         "--model",
         "model_name",
         metavar="FILE|none",
-        help="Model whose vote is weighed beside the rules; none leaves the rules alone. Without it: the model that "
-        "config.yaml (below ~/.config/nccl-triage) names, else the shipped one.",
+        type=ModelPath(),
+        help="Model whose vote is weighed beside the rules; none leaves the rules alone. Without it: the shipped one.",
     )(function)
 
 
 def chosen_model(name: str | None) -> Any:
-    """Return what ``--model`` or the configuration chooses: a Model, ``shipped`` or None."""
-    from nccl_triage.classifier import model as models
-    from nccl_triage.cli import configuration
-
+    """Return what ``--model`` chooses: a Model, ``shipped`` or None."""
     if name == "none":
         return None
-    if name is not None:
-        return models.load(Path(name))
-    configured = configuration.read().model
-    return models.load(configured) if configured is not None else "shipped"
+    if name is None:
+        return "shipped"
+    from nccl_triage.classifier import model as models
+
+    return models.load(Path(name))
 
 
 def all_rules(given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the folders of the configuration and of ``--rules``."""
-    from nccl_triage.cli import configuration
-
-    return tuple(dict.fromkeys([*configuration.read().rules, *given]))
+    """Return the folders of ``--rules``, each once."""
+    return tuple(dict.fromkeys(given))
 
 
 def language_option(function: Any) -> Any:
@@ -73,17 +75,18 @@ def debug_option(function: Any) -> Any:
 
 def language(choice: str) -> Literal["en", "zh"]:
     """Return en or zh for ``--lang``; auto asks the locale."""
-    if choice != "auto":
-        return "zh" if choice == "zh" else "en"
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        value = os.environ.get(name, "")
-        if value:
-            return "zh" if value.lower().startswith("zh") else "en"
-    return "en"
+    from nccl_triage.cli import language as languages
+
+    return languages.resolve(choice)
 
 
 def use_color(stream: Any = None) -> bool:
-    """Tell whether to colour a stream: NO_COLOR and FORCE_COLOR decide before the terminal."""
+    """Tell whether to colour a stream: ``--color`` decides, then NO_COLOR and FORCE_COLOR, then the terminal."""
+    from nccl_triage.cli import base
+
+    choice = base.remembered("color", "auto")
+    if choice != "auto":
+        return bool(choice == "always")
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

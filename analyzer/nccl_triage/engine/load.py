@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_triage import resources
-from nccl_triage.engine import expression
+from nccl_triage.engine import expression, series_load
 from nccl_triage.engine.derived import AnchorTable, trees
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
@@ -31,6 +31,7 @@ from nccl_triage.engine.schema import (
     Treatment,
     Witness,
 )
+from nccl_triage.engine.series import SeriesRules
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a folder of rules."""
     return [
         (kind, path, text)
-        for kind in ("signatures", "causes", "witnesses")
+        for kind in ("signatures", "causes", "witnesses", "series")
         if (folder / kind).is_dir()
         for path, text in _files(folder / kind, f"{label}/{kind}")
     ]
@@ -294,6 +295,7 @@ def _read_folder(
     signatures: dict[str, Signature],
     causes: dict[str, Cause],
     witnesses: dict[str, Witness],
+    series: SeriesRules,
 ) -> list[str]:
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
@@ -314,6 +316,9 @@ def _read_folder(
                     other = witnesses[witness.id].where
                     raise RuleError(f"the witness {witness.id!r} exists already ({other})", where=witness.where)
                 witnesses[witness.id] = witness
+            continue
+        if kind == "series":
+            series_load.read(root, user, series)
             continue
         part = root.keys(("program", "signatures"), ("title",))
         for item in part["signatures"].items():
@@ -337,14 +342,16 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     signatures: dict[str, Signature] = {}
     causes: dict[str, Cause] = {}
     witnesses: dict[str, Witness] = {}
+    series = SeriesRules()
     texts: list[str] = []
     if builtin:
-        texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes, witnesses)
+        texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes, witnesses, series)
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/")
-        found = _read_folder(folder, str(folder), True, signatures, causes, witnesses)
+        found = _read_folder(folder, str(folder), True, signatures, causes, witnesses, series)
         if not found:
             raise InputError(f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it")
         texts += found
-    return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts), witnesses=witnesses)
+    series_load.check_names(series)
+    return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts), witnesses=witnesses, series=series)

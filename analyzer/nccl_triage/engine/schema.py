@@ -8,6 +8,7 @@ from typing import Any
 
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.literals import Anchors
+from nccl_triage.engine.series import SeriesRules
 from nccl_triage.events import Role
 
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
@@ -188,9 +189,10 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures, causes and witnesses in use."""
+    """All signatures, causes, witnesses and formats of curves in use."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
     digest: str
     witnesses: dict[str, Witness] = field(default_factory=dict)
+    series: SeriesRules = field(default_factory=SeriesRules)

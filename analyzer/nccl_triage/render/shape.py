@@ -1,7 +1,8 @@
 """Whether data from outside have the shape of a report document, as far as the formats rest on it.
 
-The schema of reports is the measure, read leniently: a document may lack keys that were added after it was written,
-and may have keys and words (a state, a role) that are newer than this program. What it has must be of the right type.
+The schema of reports is the measure, read leniently: a document may lack keys that were added after it was written
+(what the schema requires was there from the first version on), and may have keys and words (a state, a role) that are
+newer than this program. What it has must be of the right type.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _types(schema: Schema) -> list[str]:
 
 
 def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str) -> Iterator[str]:
-    """Yield the places below ``where`` whose value has another type, or lies outside the range, than the schema says."""
+    """Yield the places below ``where`` whose value is missing, of another type or out of range."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     choices = schema.get("anyOf", [])
@@ -82,10 +83,13 @@ def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str
         yield where
     elif isinstance(value, dict):
         known, other = schema.get("properties", {}), schema.get("additionalProperties")
+        yield from (f"{where}.{key}" for key in schema.get("required", []) if key not in value)
         for key, item in value.items():
             rule = known.get(key, other)
             if isinstance(rule, Mapping):
                 yield from _problems(item, rule, defs, f"{where}.{key}")
-    elif isinstance(value, list) and "items" in schema:
+    elif isinstance(value, list):
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            yield where
         for number, item in enumerate(value):
-            yield from _problems(item, schema["items"], defs, f"{where}[{number}]")
+            yield from _problems(item, schema.get("items", {}), defs, f"{where}[{number}]")

@@ -13,8 +13,10 @@ from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.events import MAX_TEXT, Event, Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL, headers, salient, times
+from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import Prefilter, make_prefilter
 from nccl_triage.scan.unwrap import MAX_PARTS, joined_candidates
 
@@ -51,11 +53,13 @@ class Scanner:
 
     def __init__(self, rules: RuleSet) -> None:
         further = {text for parser in STATEFUL for text in parser.OPENERS} | set(salient.LITERALS)
-        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further))
+        self._series = SeriesReader(rules.series)
+        self._openers = tuple(sorted(further))
+        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further | self._series.alone))
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan one source; ``info`` is completed by whoever yields the lines."""
-        run = _SourceScan(self._prefilter, info)
+        run = _SourceScan(self._prefilter, self._series, self._openers, info)
         for batch in _batches(lines):
             run.take(batch)
         return run.finish()
@@ -77,8 +81,10 @@ def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:
 class _SourceScan:
     """The state of scanning one source."""
 
-    def __init__(self, prefilter: Prefilter, info: SourceInfo) -> None:
+    def __init__(self, prefilter: Prefilter, series: SeriesReader, openers: tuple[str, ...], info: SourceInfo) -> None:
         self._prefilter = prefilter
+        self._series = series
+        self._openers = openers
         self._info = info
         self._profile: WrapperProfile | None = None
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
@@ -94,10 +100,12 @@ class _SourceScan:
         candidates = self._prefilter.candidates(texts)
         for index, line in enumerate(batch):
             signatures = candidates.get(index)
-            if signatures is None and not line.text.startswith("{") and not self._block_open():
-                if index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES:
+            edge = index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES
+            if not line.text.startswith("{") and not self._block_open():
+                if edge and not signatures and (signatures is None or self._only_numbers(line)):
                     self._speaker(line)
-                continue
+                if signatures is None:
+                    continue
             self._line(line, signatures or [])
         for first, joined, signatures in joined_candidates(texts, self._prefilter, self._profile):
             self._joined(batch[first], joined, signatures)
@@ -108,6 +116,10 @@ class _SourceScan:
             self._record(parser.finish())
         self._result.add_source(self._info)
         return self._result
+
+    def _only_numbers(self, line: TextLine) -> bool:
+        """Tell whether a line that no signature wants was found by a literal of a curve's format alone."""
+        return not any(opener in line.text for opener in self._openers)
 
     def _block_open(self) -> bool:
         return any(parser.is_open() for parser in self._parsers)
@@ -128,6 +140,7 @@ class _SourceScan:
             signatures = self._prefilter.candidates([peeled.text]).get(0, [])
         parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
         self._feed(parsed)
+        measures.numbers(self._series, peeled.text, peeled.context, self._info.path, line.number, self._result)
         known = False
         for signature, fields in match.matches(signatures, peeled.text, line.text):
             known = True
@@ -181,6 +194,8 @@ class _SourceScan:
 
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
         context = peeled.context  # shared by the events of one line: nobody changes it after this
+        if signature.id == measures.LINK:
+            measures.link(fields, context, self._info.path, number, self._result)
         if signature.role == "progress" and context.rank is None and context.group_rank is None:
             named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
             if named is not None:

@@ -1,0 +1,222 @@
+"""What all commands have in common: their help, where their options come from, and the options that all have."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from nccl_triage.cli import configuration, language, settings
+from nccl_triage.cli.configuration import Layer
+from nccl_triage.cli.help_page import Translated
+from nccl_triage.cli.settings import Setting
+from nccl_triage.errors import UsageError
+
+#: Keys of ``Context.meta``.
+_META = "nccl_triage."
+
+
+def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep the value of an option that no command's function takes (a callback of click)."""
+    ctx.meta[f"{_META}{param.name}"] = value
+
+
+def remembered(name: str, default: Any = None) -> Any:
+    """Return the value of such an option in the command that runs."""
+    ctx = click.get_current_context(silent=True)
+    return default if ctx is None else ctx.meta.get(f"{_META}{name}", default)
+
+
+def _common(command: click.Command) -> list[click.Parameter]:
+    """Return the options that every command has besides its own."""
+    own = {param.name for param in command.params}
+    kept: dict[str, Any] = {"expose_value": False, "callback": remember}
+    further: list[click.Parameter] = [
+        click.Option(
+            ["--lang"],
+            type=click.Choice(language.CHOICES),
+            default="auto",
+            show_default=True,
+            help="Language of texts for people; ids, JSON keys and log lines stay as they are.",
+            **kept,
+        ),
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            show_default=True,
+            help="Colours: auto asks NO_COLOR, FORCE_COLOR and the terminal.",
+            **kept,
+        ),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors.", **kept),
+        click.Option(
+            ["--show-config"],
+            metavar="[=json]",
+            type=click.Choice(["text", "json"]),
+            is_eager=True,
+            help="Show the value of every option and where it comes from, and end.",
+            **kept,
+        ),
+        click.Option(
+            ["--no-config"],
+            is_flag=True,
+            is_eager=True,
+            help="Read no configuration file.",
+            **kept,
+        ),
+    ]
+    if "quiet" in own:
+        further.insert(
+            2,
+            click.Option(
+                ["--progress/--no-progress"],
+                default=True,
+                help="Show progress on stderr when it takes long (the default), or never.",
+                **kept,
+            ),
+        )
+    return [param for param in further if param.name not in own]
+
+
+def group_options() -> list[click.Parameter]:
+    """Return those of these options that stand for themselves, without a command."""
+    wanted = ("lang", "color", "show_config", "no_config")
+    return [param for param in _common(click.Command(None)) if param.name in wanted]
+
+
+def before_dashes(args: Sequence[str]) -> list[str]:
+    """Return the words before ``--``."""
+    return list(args[: args.index("--")]) if "--" in args else list(args)
+
+
+def spelled_out(args: list[str]) -> list[str]:
+    """Give ``--show-config`` its value where it stands alone: click would take the next word for it."""
+    words = before_dashes(args)
+    return [*("--show-config=text" if word == "--show-config" else word for word in words), *args[len(words) :]]
+
+
+def command_first(args: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options that all commands have and that stand before the command's name, and the words from there."""
+    rest, leading = list(args), list[str]()
+    while rest:
+        if rest[0] in ("--lang", "--color") and len(rest) > 1:
+            leading += rest[:2]
+            rest = rest[2:]
+        elif rest[0].startswith(("--lang=", "--color=")) or rest[0] in ("--no-config", "--debug"):
+            leading.append(rest.pop(0))
+        else:
+            break
+    return leading, rest
+
+
+class Command(Translated):
+    """A command as users meet it: made from the plain click command of its module."""
+
+    def __init__(self, plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> None:
+        super().__init__(
+            plain.name,
+            context_settings=plain.context_settings,
+            callback=plain.callback,
+            params=[*plain.params, *_common(plain)],
+            help=plain.help,
+            epilog=plain.epilog,
+        )
+        self.words = words
+        self._commands = commands
+        self.settings: dict[str, Setting] = {}
+        self.files: list[Layer] = []
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the configuration, which gives defaults, before the command line."""
+        words = before_dashes(args)
+        if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
+            self.files = [] if "--no-config" in words else configuration.layers()
+            self.settings, notes = settings.resolve(self, self.words, self.files, self._commands)
+            extra["default_map"] = {name: setting.value for name, setting in self.settings.items()}
+        else:
+            notes = []
+        ctx = super().make_context(info_name, spelled_out(args), parent, **extra)
+        ctx.meta[f"{_META}notes"] = notes
+        return ctx
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; with ``--show-config`` nothing is missing."""
+        if any(word.startswith("--show-config=") for word in before_dashes(args)):
+            self.params = [copy.copy(param) for param in self.params]  # they are the module's
+            for param in self.params:
+                param.required = False
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it in the language asked for, or show the configuration."""
+        choice = ctx.params.get("lang", ctx.meta.get(f"{_META}lang", "auto"))
+        language.use(language.resolve(choice))
+        if not ctx.params.get("quiet"):
+            for template, values in ctx.meta[f"{_META}notes"]:
+                language.say(template, **values)
+        shown = ctx.meta.get(f"{_META}show_config")
+        if shown:
+            from nccl_triage.cli import show_config
+
+            click.echo(show_config.page({self.words: show_config.rows(ctx, self.settings)}, self.files, shown))
+            ctx.exit()
+        return super().invoke(ctx)
+
+
+class Section(Translated, click.Group):
+    """A group of commands below the main one, such as ``rules``."""
+
+    def __init__(self, plain: click.Group, words: tuple[str, ...], commands: settings.Commands) -> None:
+        inner: dict[str, click.Command] = {
+            name: Command(sub, (*words, name), commands) for name, sub in plain.commands.items()
+        }
+        super().__init__(plain.name, commands=inner, help=plain.help, epilog=plain.epilog)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let options that all commands have stand before the command."""
+        leading, rest = command_first(args)
+        return super().parse_args(ctx, [*rest[:1], *leading, *rest[1:]])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is answered with the nearest."""
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
+            raise no_such_command(f"{ctx.command_path} {args[0]}", [f"{ctx.command_path} {n}" for n in self.commands])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the first sentence of their help."""
+        rows = [(name, first_line(command)) for name, command in self.commands.items()]
+        with formatter.section(language.text("Commands")):
+            formatter.write_dl(rows)
+
+
+def no_such_command(name: str, known: list[str]) -> UsageError:
+    """Return the error of a command that does not exist, with the nearest one or all of them."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    remedy = "did you mean {near}?" if near else "the commands are {names}"
+    return UsageError(
+        "there is no command {name}", name=name, near="".join(near), names=", ".join(known), remedy=remedy
+    )
+
+
+def first_line(command: click.Command) -> str:
+    """Return the first paragraph of a command's help in the reader's language."""
+    from nccl_triage.cli.help_page import paragraphs
+
+    parts = paragraphs(command.help or "")
+    return language.text(" ".join(parts[0].split())) if parts else ""
+
+
+def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | Section:
+    """Return the command of a module as users meet it."""
+    if isinstance(plain, click.Group):
+        return Section(plain, words, commands)
+    return Command(plain, words, commands)

@@ -1,0 +1,134 @@
+"""How ``--help`` looks: examples before options, in the reader's language, wide characters counted as two columns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from nccl_triage.cli import language
+
+#: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
+_PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")
+
+
+def columns(text: str) -> int:
+    """Return how many terminal columns a text takes."""
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Return a paragraph as lines of at most ``width`` columns; a longer word stands alone."""
+    lines, line = [], ""
+    for piece in _PIECES.findall(" ".join(text.split())):
+        if line.strip() and columns(line + piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = piece.lstrip()
+        else:
+            line += piece
+    return [*lines, line.rstrip()]
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a help text; one that begins with a backspace character is laid out by its author."""
+    return [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+
+
+def keys(text: str) -> list[str]:
+    """Return what of a help text is translated, each piece as the key of its translation.
+
+    Of a paragraph with a layout of its own every line that begins at the margin; indented ones are commands.
+    """
+    found: list[str] = []
+    for part in paragraphs(text):
+        if part.startswith("\b"):
+            found += [line for line in part.splitlines()[1:] if line.strip() and not line.startswith(" ")]
+        else:
+            found.append(" ".join(part.split()))
+    return found
+
+
+class Page(click.HelpFormatter):
+    """Writes help pages; the texts come translated or are translated here, paragraph by paragraph."""
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs, folded unless they have a layout of their own."""
+        indent = " " * self.current_indent
+        blocks = []
+        for part in paragraphs(text):
+            if part.startswith("\b"):
+                lines = [language.text(line) for line in part.splitlines()[1:]]
+            else:
+                lines = fold(language.text(" ".join(part.split())), self.width - self.current_indent)
+            blocks.append("\n".join(f"{indent}{line}".rstrip() for line in lines))
+        self.write("\n\n".join(blocks) + "\n")
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms with their meaning beside them."""
+        listed = list(rows)
+        first = min(max((len(term) for term, _ in listed), default=0), col_max) + col_spacing
+        for term, meaning in listed:
+            lines = fold(meaning, max(self.width - first - self.current_indent, 10)) if meaning else []
+            start = " " * self.current_indent + term
+            if lines and len(term) <= first - col_spacing:
+                start += " " * (first - len(term)) + lines.pop(0)
+            self.write(
+                "\n".join([start.rstrip(), *(" " * (first + self.current_indent) + line for line in lines)]) + "\n"
+            )
+
+
+class Context(click.Context):
+    """A context whose help is a ``Page``."""
+
+    formatter_class = Page
+
+
+class Translated(click.Command):
+    """A command whose help is in the reader's language, with the examples before the options."""
+
+    context_class = Context
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, what it does, examples, options, and the rest of the epilog."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        parts = paragraphs(self.epilog or "")
+        examples = [part for part in parts if part.lstrip("\b\n").startswith("Example")]
+        self._write(formatter, examples)
+        self.format_options(ctx, formatter)
+        self._write(formatter, [part for part in parts if part not in examples])
+
+    @staticmethod
+    def _write(formatter: click.HelpFormatter, parts: list[str]) -> None:
+        if parts:
+            formatter.write_paragraph()
+            formatter.write_text("\n\n".join(parts))
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does."""
+        if self.help:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(self.help)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and of a group its commands."""
+        records = [record for param in self.get_params(ctx) if (record := _record(param, ctx)) and record[1]]
+        if records:
+            with formatter.section(language.text("Options")):
+                formatter.write_dl(records)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+
+
+def _record(param: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
+    """Return the names of an option and its help with the translated text in place of the English one."""
+    record = param.get_help_record(ctx)
+    english: Any = getattr(param, "help", None)
+    if record is None or not english or not record[1].startswith(english):
+        return record
+    names, text = record
+    return names, language.text(" ".join(english.split())) + text[len(english) :]

@@ -1,0 +1,106 @@
+"""Read the files of ``rules/series``: metrics and the formats of lines that print them."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import LANGUAGES, Pattern
+from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
+from nccl_triage.errors import RuleError
+
+#: Metrics and formats at most: both bound the memory of a scan.
+MAX_METRICS, MAX_FORMATS = 64, 200
+_ID = re.compile(r"^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$")
+_NUMBER = re.compile(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
+
+
+def read(root: Node, user: bool, into: SeriesRules) -> None:
+    """Take over one file; raises ``RuleError`` with file:line. ``names`` is a place for mappings that several share."""
+    part = root.keys((), ("metrics", "program", "names", "formats"))
+    for item in part["metrics"].items() if "metrics" in part else ():
+        metric = _metric(item)
+        if metric.id in into.metrics:
+            raise item.fail(f"the metric {metric.id!r} exists already ({into.metrics[metric.id].where})")
+        into.metrics[metric.id] = metric
+    for item in part["formats"].items() if "formats" in part else ():
+        found = _format(item, part["program"].text() if "program" in part else "user", user)
+        if found.id in into.formats:
+            raise item.fail(f"the format {found.id!r} exists already ({into.formats[found.id].where})")
+        into.formats[found.id] = found
+    if len(into.metrics) > MAX_METRICS or len(into.formats) > MAX_FORMATS:
+        raise root.fail(f"more than {MAX_METRICS} metrics or {MAX_FORMATS} formats")
+
+
+def check_names(rules: SeriesRules) -> None:
+    """Raise ``RuleError`` where a format speaks of a metric or a unit that does not exist."""
+    for item in rules.formats.values():
+        for name in (*item.values, *item.after):
+            metric = rules.metrics.get(name.metric)
+            if metric is None and name.metric not in PLACES:
+                raise RuleError(f"{name.text!r} stands for the unknown metric {name.metric!r}", where=item.where)
+            known = UNITS[metric.unit] if metric is not None else {}
+            if name.unit is not None and name.unit not in known:
+                raise RuleError(f"{name.text!r}: {name.unit!r} is no unit of {name.metric!r}", where=item.where)
+
+
+def _metric(node: Node) -> Metric:
+    part = node.keys(("id", "title", "unit"))
+    title = part["title"].keys(LANGUAGES)
+    identifier = part["id"].text()
+    if not _ID.match(identifier) or identifier in PLACES:
+        raise part["id"].fail(f"{identifier!r} is no id of a metric", "use lower case words joined by '_'")
+    return Metric(
+        id=identifier,
+        title={language: title[language].text() for language in LANGUAGES},
+        unit=part["unit"].choice(UNITS),
+        where=node.where,
+    )
+
+
+def _names(node: Node) -> tuple[Name, ...]:
+    """Return the names of a mapping ``text: metric`` or ``text: metric UNIT``, or of a list of such mappings."""
+    found = []
+    for item in node.items():
+        for text, target in item.mapping().items():
+            metric, _, unit = target.text().partition(" ")
+            found.append(Name(text, metric, unit or None))
+    return tuple(found)
+
+
+def _format(node: Node, program: str, user: bool) -> Format:
+    part = node.keys(("id", "literals", "pattern", "match", "not"), ("alone", "values", "after"))
+    identifier = part["id"].text()
+    if not _ID.match(identifier):
+        raise part["id"].fail(f"{identifier!r} is no id of a format", "use lower case words joined by '-'")
+    source = part["pattern"].text().strip("\n")
+    if user:
+        try:
+            re.compile(source)
+        except re.error as error:
+            raise part["pattern"].fail(f"not a valid regular expression: {error}") from None
+    for literal in part["literals"].items():
+        if len(literal.text()) < 3:
+            raise literal.fail("a literal has three characters or more")
+    return Format(
+        id=identifier,
+        program=program,
+        literals=tuple(part["literals"].texts()),
+        pattern=Pattern(source, user),
+        where=node.where,
+        alone=user or ("alone" in part and part["alone"].flag()),
+        values=_names(part["values"]) if "values" in part else (),
+        after=_names(part["after"]) if "after" in part else (),
+        match_samples=tuple(_sample(item) for item in part["match"].items()),
+        not_samples=tuple(part["not"].texts()),
+    )
+
+
+def _sample(node: Node) -> Sample:
+    part = node.keys(("line", "gives"))
+    gives: dict[str, float] = {}
+    for name, value in part["gives"].mapping().items():
+        if not _NUMBER.match(value.text()):
+            raise value.fail(f"{value.text()!r} is no number")
+        gives[name] = float(value.text())
+    return Sample(part["line"].text(), gives)
