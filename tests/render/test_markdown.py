@@ -6,7 +6,7 @@ import pytest
 
 from nccl_triage.render import markdown
 
-from .documents import ALL, HOSTILE, OOM_LINE, diagnosed, healthy, hostile, unknown
+from .documents import ALL, HOSTILE, OOM_LINE, diagnosed, full, healthy, hostile, unknown
 
 
 def outside_code(text: str) -> str:
@@ -74,3 +74,16 @@ def test_code_and_fences_outgrow_backticks():
     assert markdown.code("`") == "`` ` ``"
     assert markdown.fence([HOSTILE])[0] == "`````text"
     assert markdown.plain("1. a_b <i> #12 @me v0.1.0") == r"1\. a\_b \<i\> `#`12 `@`me v0.1.0"
+
+
+def test_start_cost_urgency_and_what_was_not_seen_are_told():
+    text = markdown.render(full(), "en")
+    assert "**Started:** 2024-08-23 21:10:26" in text
+    assert "**Cost:** 11 min 14 s on 8 ranks: 1.5 rank-hours lost" in text
+    assert text.index("In the next 5 minutes") < text.index("In the next 15 minutes") < text.index("For good")
+    assert "### What was not seen" in text and "  export NCCL_DEBUG=INFO" in text
+
+
+def test_what_no_line_tells_is_left_out():
+    text = markdown.render(diagnosed(), "en")
+    assert "Started" not in text and "What was not seen" not in text

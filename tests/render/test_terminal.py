@@ -8,7 +8,7 @@ import pytest
 from nccl_triage.render import terminal
 from nccl_triage.render.words import columns
 
-from .documents import ALL, OOM_LINE, chinese, diagnosed, healthy, hostile, unknown
+from .documents import ALL, OOM_LINE, chinese, diagnosed, full, healthy, hostile, unknown
 
 
 def text(doc: dict[str, Any], **how: Any) -> str:
@@ -127,3 +127,11 @@ def test_a_verification_replaces_the_advice_to_verify():
 def test_chinese_has_no_english_labels(kind):
     shown = text(ALL[kind](), lang="zh", verbose=1)
     assert not re.search(r"^ *(root cause|fix|check|culprit|more|note|score):", shown, re.M)
+
+
+def test_start_and_cost_stand_under_the_culprit_and_urgency_under_v():
+    lines = text(full()).splitlines()
+    assert lines[3:5] == ["  started: 2024-08-23 21:10:26", "  cost: 11 min 14 s on 8 ranks: 1.5 rank-hours lost"]
+    assert not any("next 5 minutes" in line for line in lines)
+    shown = text(full(), verbose=1)
+    assert shown.index("in the next 5 minutes") < shown.index("in the next 15 minutes") < shown.index("for good")

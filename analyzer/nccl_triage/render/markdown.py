@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from nccl_triage.render import experiments
+from nccl_triage.render import experiments, incident
+from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     Document,
@@ -20,51 +22,10 @@ from nccl_triage.render.words import (
     place,
     rank_ranges,
     verification_text,
-    visible,
     word,
 )
 
-_MAX_LINE = 1000
-_MAX_ROWS = 40
-_MARKUP = re.compile(r"[\\`*_\[\]<>|~&{}!$]|^(?:[-+=]|\d+(?=[.)]\s))")
-#: Issue trackers turn these into mentions and references even when escaped; as code they stay inert.
-_REFERENCE = re.compile(r"(?<!\w)[@#](?=\w)")
 _URL = re.compile(r"https?://[\w./?=&%#:~+,-]+")
-
-
-def plain(text: object) -> str:
-    """Return the text as one line of Markdown in which nothing is markup."""
-    escaped = _MARKUP.sub(lambda m: m[0] + "\\" if m[0][0].isdigit() else "\\" + m[0], visible(text).strip())
-    return _REFERENCE.sub(lambda m: f"`{m[0]}`", escaped)
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
-
-
-def code(text: object) -> str:
-    """Return the text as a code span, whatever backticks it holds."""
-    shown = visible(text, _MAX_LINE) or " "
-    ticks = "`" * (_longest_run(shown) + 1)
-    room = " " if shown[0] in "` " or shown[-1] in "` " else ""
-    return f"{ticks}{room}{shown}{room}{ticks}"
-
-
-def fence(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Return the lines as a code block, its fence longer than any run of backticks inside."""
-    shown = [visible(line, _MAX_LINE) for text in lines for line in text.rstrip("\r\n").split("\n")]
-    ticks = "`" * max(3, max(map(_longest_run, shown), default=0) + 1)
-    return [ticks + language, *shown, ticks]
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table; the cells are Markdown already, and only their bars are escaped."""
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
-    for row in rows[:_MAX_ROWS]:
-        lines.append("| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", cell) or " " for cell in row) + " |")
-    if len(rows) > _MAX_ROWS:
-        lines.append(f"| .. {_MAX_ROWS} / {len(rows)} |" + " |" * (len(heads) - 1))
-    return lines
 
 
 def _bold(key: str, lang: Lang) -> str:
@@ -104,6 +65,38 @@ def _fixes(fixes: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
     return lines
 
 
+def _stages(stages: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
+    """Return the advice by urgency as one list a stage."""
+    lines: list[str] = []
+    for when, items in groupby(stages, key=lambda item: str(item.get("when"))):
+        lines += [f"**{plain(word(f'stage_{when}', lang))}**", ""]
+        for item in items:
+            command = f": {code(item['command'])}" if item.get("command") else ""
+            lines.append(f"- {plain(pick(item, 'what', lang))}{command}")
+        lines.append("")
+    return lines
+
+
+def _incident(document: Document, lang: Lang) -> list[str]:
+    """Return when it started and what it cost, where the lines tell."""
+    rows = (("started", incident.started(document, lang)), ("cost_word", incident.cost(document, lang)))
+    return [line for key, text in rows if text for line in (f"{_bold(key, lang)} {plain(text)}", "")]
+
+
+def _not_seen(document: Document, lang: Lang) -> list[str]:
+    """Return what the record lacks, and how to have it next time."""
+    items = document.get("not_seen") or []
+    if not items:
+        return []
+    lines = [f"### {word('not_seen', lang)}", ""]
+    for item in items:
+        lines += [f"- {plain(pick(item, 'what', lang))}: {plain(pick(item, 'why', lang))}"]
+        commands = [f"export {k}={shlex.quote(str(v))}" for k, v in sorted((item.get("env") or {}).items())]
+        commands += [str(command) for command in item.get("commands") or []]
+        lines += [f"  {line}" for line in fence(commands, "sh")] if commands else []
+    return [*lines, ""]
+
+
 def _check(check: Mapping[str, Any] | None, lang: Lang) -> list[str]:
     if not check:
         return []
@@ -123,6 +116,7 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
         why = plain(pick(culprit, "why", lang))
         name = plain(culprit_name(culprit, lang))
         lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
+    lines += _incident(document, lang)
     outcome = verification_text(best, lang)
     shown = plain(outcome or word("not_verified", lang))
     lines += [f"{_bold('verification', lang)} {shown}", "", plain(pick(best, "explanation", lang)), ""]
@@ -132,8 +126,9 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
     for key, items in (("evidence", best.get("evidence")), ("against", best.get("against"))):
         if items:
             lines += [f"### {word(key, lang)}", "", *_evidence(items[:10], lang)]
-    if best.get("fixes"):
-        lines += [f"### {word('fixes', lang)}", "", *_fixes(best["fixes"][:5], lang)]
+    if best.get("fixes") or best.get("stages"):
+        lines += [f"### {word('fixes', lang)}", "", *_stages(best.get("stages") or [], lang)]
+        lines += _fixes((best.get("fixes") or [])[:5], lang)
     check = _check(best.get("next_check"), lang)
     return [*lines, f"### {word('next_check', lang)}", "", *check] if check else lines
 
@@ -271,6 +266,7 @@ def render(document: Document, lang: Lang) -> str:
     if document.get("verdict") != "healthy" and diagnoses:
         lines += _verification(document, lang)
     lines += _context(document, lang)
+    lines += _not_seen(document, lang)
     tool = document.get("tool") or {}
     lines += [f"nccl-triage {code(tool.get('version'))}, {word('rules', lang)} {code(tool.get('rules'))}"]
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from nccl_triage.render import experiments
+from nccl_triage.render import experiments, incident
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -130,6 +130,19 @@ def _fix(page: _Page, fix: Mapping[str, Any]) -> None:
     page.say(4, word("applies_to", page.lang), pick(fix, "applies_to", page.lang))
 
 
+def _incident(page: _Page, document: Document) -> None:
+    page.say(2, word("started", page.lang), incident.started(document, page.lang))
+    page.say(2, word("cost_word", page.lang), incident.cost(document, page.lang))
+
+
+def _stages(page: _Page, diagnosis: Mapping[str, Any]) -> None:
+    """Print the advice by urgency."""
+    for item in diagnosis.get("stages") or []:
+        page.say(2, word(f"stage_{item.get('when')}", page.lang), pick(item, "what", page.lang), fg="green")
+        if item.get("command"):
+            page.command(4, str(item["command"]))
+
+
 def _score(page: _Page, diagnosis: Mapping[str, Any]) -> None:
     """Print why a candidate has its score: the whole sum, term by term."""
     name = f"{diagnosis.get('cause')} {float(diagnosis.get('score') or 0):.2f}"
@@ -153,6 +166,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
     for culprit in best.get("culprits") or []:
         why = pick(culprit, "why", lang)
         page.say(2, word("culprit", lang), culprit_name(culprit, lang) + (f": {why}" if why else ""), fg="red")
+    _incident(page, document)
     evidence = best.get("evidence") or []
     for item in evidence if verbose else strongest(evidence, 3):
         page.evidence(2, item)
@@ -161,6 +175,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
         for item in best.get("against") or []:
             page.say(2, word("against", lang), pick(item, "says", lang))
             page.evidence(4, item)
+        _stages(page, best)
     for fix in (best.get("fixes") or [])[: 2 if verbose < 1 else 50]:
         _fix(page, fix)
     _check(page, 2, best)
