@@ -127,9 +127,15 @@ def _traps(signature: Signature) -> list[str]:
     for left, right in re.findall(r"([A-Za-z]{2,5})\.\*\??([A-Za-z]{2,5})(?![\w])", source):
         if not re.search(rf"\\b{re.escape(left)}|{re.escape(right)}\\b", source):
             found.append(f"{left!r} and {right!r} joined by '.*' can match inside other words; add \\b or context")
+    slow = repeats_inside(source)
+    return [*found, slow] if slow else found
+
+
+def repeats_inside(source: str) -> str | None:
+    """Return what is wrong with a pattern that repeats a group which repeats inside, or None."""
     if re.search(r"\((?:\?:|\?P<\w+>)?[^()]*[+*][^()]*\)[+*]", re.sub(r"\\.|\[[^\]]*\]", "x", source)):
-        found.append("a repeated group repeats inside: this can take exponential time")
-    return found
+        return "a repeated group repeats inside: this can take exponential time"
+    return None
 
 
 def check_traps(rules: RuleSet) -> list[Finding]:

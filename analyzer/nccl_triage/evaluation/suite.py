@@ -9,7 +9,7 @@ from typing import Literal
 from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS
-from nccl_triage.engine import check
+from nccl_triage.engine import check, series_check
 from nccl_triage.engine.check import Finding
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
@@ -22,6 +22,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings = [*check.check_samples(rules), *check.check_traps(rules)]
     findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
     findings += check.check_witnesses(rules, fact_names(), produced_signatures())
+    findings += series_check.check_series(rules)
     for log in healthy:
         findings += check_healthy(rules, log)
     for folder in corpora:

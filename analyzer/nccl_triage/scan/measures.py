@@ -22,11 +22,17 @@ def _process(context: Context, text: str, source: str) -> Process:
     if rank is None and context.group_rank is None and "ank" in text:
         rank = stated_rank(text)
     return Process(
-        *(NOT_KNOWN if n is None else n for n in (rank, context.local_rank, context.group_rank)),
-        context.host or "",
-        NOT_KNOWN if context.pid is None else context.pid,
-        source,
+        rank=_known(rank),
+        local_rank=_known(context.local_rank),
+        group_rank=_known(context.group_rank),
+        host=context.host or "",
+        pid=_known(context.pid),
+        source=source,
     )
+
+
+def _known(number: int | None) -> int:
+    return NOT_KNOWN if number is None else number
 
 
 def numbers(reader: SeriesReader, text: str, context: Context, source: str, line: int, into: Observations) -> None:
