@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nccl_triage._version import __version__
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.launchers import files
@@ -48,22 +49,30 @@ def document(
     *causes: str, hosts: Sequence[str] = ("node-a",), world: int = 2, env: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return a report that suspects some causes of an all-reduce of 4,096 numbers."""
-    entry = {"title": "a title", "status": "possible", "confidence": 0.6, "score": 2.0, "explanation": ""}
+    texts = dict.fromkeys(("family", "title", "title_zh", "explanation", "explanation_zh"), "a text")
+    entry = {**texts, "status": "possible", "confidence": 0.6, "score": 2.0}
+    unknown = dict.fromkeys(("seq", "numel_out", "world_size", "process_group", "elapsed_ms"))
+    open_ = dict.fromkeys(("next_check", "experiment", "verification"))
     lists = {name: [] for name in ("culprits", "evidence", "against", "fixes", "contributions")}
     return {
         "schema_version": 1,
+        "tool": {"name": "nccl-triage", "version": __version__, "rules": ""},
         "verdict": "diagnosed",
         "headline": "Possible: something",
         "headline_zh": "可能：某事",
-        "diagnoses": [{"cause": cause, **entry, **lists, "next_check": None, "verification": None} for cause in causes],
-        "collective": {"op": "ALLREDUCE", "numel_in": 4096, "dtype": "float32", "timeout_ms": 600000},
+        "diagnoses": [{"cause": cause, **entry, **lists, **open_} for cause in causes],
+        "collective": {**unknown, "op": "ALLREDUCE", "numel_in": 4096, "dtype": "float32", "timeout_ms": 600000},
         "job": {
             "world_size": world,
             "hosts": [{"name": name, "addresses": [], "ranks": []} for name in hosts],
             "env": dict(env or {}),
+            "ranks": [],
+            "launcher": None,
+            "frameworks": [],
             "software": {},
         },
-        **{name: [] for name in ("symptoms", "timeline", "inputs", "notes")},
+        **{name: [] for name in ("symptoms", "timeline", "excerpts", "inputs", "notes", "notes_zh")},
+        "timing": {},
     }
 
 

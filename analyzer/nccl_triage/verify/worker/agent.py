@@ -8,22 +8,19 @@ actor of Ray). When its input ends, everything it started is killed. torch is im
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import json
 import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import carry, host
+from . import carry, children, host
 
-_PR_SET_PDEATHSIG = 1
 #: Seconds between two looks at the children.
 TICK = 0.02
 
@@ -102,18 +99,14 @@ class Agent:
         self._end_listener()
         loopback = "1" if command.get("loopback") else "0"
         arguments = ["listen", str(int(command.get("ports", 3))), loopback, str(int(command.get("also") or 0))]
-        self.listener = subprocess.Popen(
-            [*_own(), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_die_with_parent
-        )
+        self.listener = children.helper(*arguments)
         assert self.listener.stdout is not None
         line = self.listener.stdout.readline()
         self.say(answer="listen", where=json.loads(line) if line else [])
 
     def do_probe(self, command: dict[str, Any]) -> None:
         """Probe targets in a process of its own; the answer comes when it is done."""
-        process = subprocess.Popen(
-            [*_own(), "probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_die_with_parent
-        )
+        process = children.helper("probe")
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(command).encode())
         process.stdin.close()
@@ -159,19 +152,9 @@ class Agent:
         (own if self.carries else ranks).append(log)
         try:
             if command.get("method") == "fork" and self.loaded:
-                pid = self._fork(spec, rank, log, marks_out, control_in)
+                pid = children.forked(spec, rank, log, marks_out, control_in)
             else:
-                environment = {**os.environ, "VERIFY_SPEC": json.dumps(spec), **spec.get("env", {})}
-                popen = subprocess.Popen(
-                    [*_own(), "rank", str(rank), str(marks_out), str(control_in)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    pass_fds=(marks_out, control_in),
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
+                popen = children.spawned(spec, rank, log, marks_out, control_in)
                 pid = popen.pid
         except BaseException:
             for descriptor in own:
@@ -183,34 +166,6 @@ class Agent:
         child = Child(command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None)
         self.children[marks_in] = child
         self.selector.register(marks_in, selectors.EVENT_READ, "marks")
-
-    def _fork(self, spec: dict[str, Any], rank: int, log: int, marks: int, control: int) -> int:
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 70
-        try:
-            os.setsid()
-            _die_with_parent()
-            null = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(null, 0)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            keep = {0, 1, 2, marks, control}
-            for entry in list(Path("/proc/self/fd").iterdir()):
-                if int(entry.name) not in keep:
-                    with contextlib.suppress(OSError):
-                        os.close(int(entry.name))
-            from .rank import run
-
-            code = run(spec, rank, marks, control)
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
 
     def _read(self, child: Child) -> None:
         try:
@@ -225,13 +180,13 @@ class Agent:
             with contextlib.suppress(ValueError):
                 self.say(answer="mark", run=child.run, **json.loads(line))
 
-    def _bury(self, child: Child, code: int | None = None) -> None:
+    def _bury(self, child: Child) -> None:
         """Tell how a rank ended; its pipe has closed, so that it ends now if it has not yet."""
         self.selector.unregister(child.marks)
         os.close(child.marks)
         os.close(child.control)
         del self.children[child.marks]
-        status = code if code is not None else _wait(child.pid)
+        status = children.waited(child.pid)
         if child.popen is not None:
             child.popen.returncode = status  # waited for here: keep subprocess from waiting again
         log = {"log": carry.end_of(child.log)} if child.log is not None else {}
@@ -313,30 +268,3 @@ class Agent:
 def _log(folder: Path, rank: int) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     return os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-
-def _wait(pid: int, patience: float = 2.0) -> int | None:
-    """Return the exit status of a child as subprocess has it (negative: signal); kill it when it lingers."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            done, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            return None
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            deadline += 3600
-        time.sleep(0.002)
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _own() -> list[str]:
-    """Return the command that starts this program again."""
-    return [sys.executable, sys.argv[0]]

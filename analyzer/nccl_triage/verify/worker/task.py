@@ -8,7 +8,6 @@ OUT/LABEL/rank-R.log. A rank that fails is a result: the exit code is 0, or the 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -21,11 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import host
+from . import children, host
 from .launched import RefusedError, attempt, position
 from .marks import STAGES
 
-_PR_SET_PDEATHSIG = 1
 #: Seconds between two looks at the child, or at the file that tells where the store is.
 TICK = 0.05
 #: Seconds that a rank gets to name its last collectives before it is killed.
@@ -138,16 +136,7 @@ class Rank:
 
     def _start(self, told: int, heard: int) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, sys.argv[0], "rank", str(self.rank), str(told), str(heard)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "VERIFY_SPEC": json.dumps(self.spec), **self.spec["env"]},
-                pass_fds=(told, heard),
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+            return children.spawned(self.spec, self.rank, log, told, heard)
 
     def _follow(self, process: subprocess.Popen[bytes], marks: int, control: int) -> None:
         while not _ended(process.pid):
@@ -212,10 +201,6 @@ class Rank:
 def _ended(pid: int) -> bool:
     """Tell whether a child has ended, and leave it to be waited for."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _carry_out(spec: dict[str, Any], rank: int, local: int, folder: Path) -> None:
