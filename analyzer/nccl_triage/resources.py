@@ -41,6 +41,11 @@ def examples_file() -> Traversable:
     return importlib.resources.files("nccl_triage.classifier") / "examples.json.gz"
 
 
+def completion_script(shell: str) -> Traversable:
+    """Return the script that lets a shell complete our command line."""
+    return importlib.resources.files("nccl_triage.cli") / f"completion.{shell}"
+
+
 def messages_dir() -> Traversable:
     """Return the folder of the translated texts."""
     return importlib.resources.files("nccl_triage.messages")

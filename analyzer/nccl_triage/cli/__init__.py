@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -19,6 +19,9 @@ from nccl_triage import errors
 from nccl_triage._version import __version__
 from nccl_triage.cli import base, complaints, configuration, language
 from nccl_triage.cli.help_page import Translated
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: command -> (module, one line of help). Completion and --help read this table without importing the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -31,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
     "model": ("model", "Train and evaluate the classifier on labelled incidents."),
+    "completion": ("completion", "Print the script that completes commands in bash, zsh or fish."),
 }
 
 
@@ -73,6 +77,18 @@ class DefaultGroup(Translated, click.Group):
         if cmd_name not in COMMANDS:
             return None
         return base.adopt(_module_command(cmd_name), (cmd_name,), every_command)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Complete the first word: a command, an option of the group or of ``diagnose``, or a file."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            default = click.Context(self.get_command(ctx, "diagnose") or self, parent=ctx)
+            found = [*super().shell_complete(ctx, incomplete), *default.command.shell_complete(default, incomplete)]
+            return list({item.value: item for item in found}.values())
+        commands = [(name, text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        items: list[CompletionItem[Any]] = [CompletionItem(name, help=language.text(text)) for name, text in commands]
+        return [*items, CompletionItem(incomplete, type="file")]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -127,6 +143,8 @@ def _refuse_mistyped(word: str) -> None:
         )
 
 
+#: Set by the completion scripts (``completion.VARIABLE``, which is not imported for nothing).
+_COMPLETE = "_NCCL_TRIAGE_COMPLETE"
 EPILOG = """\b
 Examples:
   nccl-triage logs/trainer.log
@@ -184,9 +202,15 @@ def main(args: list[str] | None = None) -> NoReturn:
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
+    words = sys.argv[1:] if args is None else args
     try:
+        if os.environ.get(_COMPLETE):
+            from nccl_triage.cli import completion
+
+            click.echo(completion.answer(cli, words), nl=False)
+            _leave(errors.EXIT_OK)
         # Not cli.main(): it answers a closed pipe with exit code 1 before anybody can say 141.
-        with cli.make_context("nccl-triage", sys.argv[1:] if args is None else args) as context:
+        with cli.make_context("nccl-triage", words) as context:
             cli.invoke(context)
         _leave(errors.EXIT_OK)
     except click.exceptions.Exit as exit_:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, options, output
+from nccl_triage.cli import automatic, candidates, options, output
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -21,7 +21,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 
 
 @click.command("diagnose", epilog="\b\nExample:\n  nccl-triage logs/trainer.log --report post-mortem.html")
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, shell_complete=candidates.files)
 @output.output_options
 @options.rules_options
 @options.model_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import options
+from nccl_triage.cli import candidates, options
 from nccl_triage.errors import UsageError
 
 _WORDS = {
@@ -18,7 +18,7 @@ _WORDS = {
 
 
 @click.command("explain")
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.explainable)
 @options.rules_options
 @options.language_option
 @options.debug_option

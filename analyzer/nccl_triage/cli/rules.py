@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import options
+from nccl_triage.cli import candidates, options
 from nccl_triage.errors import RuleError, UsageError
 
 
@@ -48,7 +48,7 @@ def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug
 
 
 @command.command("show")
-@click.argument("rule")
+@click.argument("rule", shell_complete=candidates.rules)
 @options.rules_options
 @options.debug_option
 def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, language, options
+from nccl_triage.cli import automatic, candidates, language, options
 
 if TYPE_CHECKING:
     from nccl_triage.wrap.keep import Keeper
@@ -40,7 +40,7 @@ Examples:
 Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
 126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
 )
-@click.argument("words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=candidates.words)
 @click.option(
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),

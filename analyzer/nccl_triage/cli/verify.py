@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import launching, options, output, saved
+from nccl_triage.cli import candidates, launching, options, output, saved
 
 if TYPE_CHECKING:
     from nccl_triage.engine.schema import RuleSet
@@ -45,7 +45,7 @@ def _report(path: Path) -> dict[str, Any] | None:
     "verify",
     epilog="\b\nExamples:\n  nccl-triage verify logs/trainer.log --dry-run\n  nccl-triage verify report.json --report post-mortem.html\n  nccl-triage verify trainer.log --host gpu-a --host gpu-b --python /opt/conda/bin/python",
 )
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, shell_complete=candidates.files)
 @click.option(
     "--dry-run", is_flag=True, help="Show the plan: what would run, where, how long at most, how much memory."
 )

@@ -1,0 +1,89 @@
+"""What a shell can complete: ids of causes, signatures and variables, and files.
+
+Ids are found by looking at the rule files line by line: the YAML is not parsed and nothing is cached, so that a key
+press is answered at once and the list is never stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+    from click.shell_completion import CompletionItem
+
+#: How an entry of a list begins; the ids of evidence inside of causes look the same, but causes are not read.
+_ID = re.compile(rb"""^ *- id: *["']?([^\s"'#]+)""", re.MULTILINE)
+
+
+def _yaml_files(folder: Traversable) -> Iterator[Traversable]:
+    if not folder.is_dir():
+        return
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir():
+            yield from _yaml_files(entry)
+        elif entry.name.endswith((".yaml", ".yml")):
+            yield entry
+
+
+def _listed(folder: Traversable) -> list[str]:
+    """Return the ids of the lists in the files of a folder."""
+    return [
+        found.decode("utf-8", "replace") for file in _yaml_files(folder) for found in _ID.findall(file.read_bytes())
+    ]
+
+
+def _folders(ctx: click.Context) -> list[Traversable]:
+    """Return the folders of rules: ours and those of ``--rules``."""
+    from nccl_triage import resources
+
+    further = ctx.params.get("rules_dirs") or ()
+    return [resources.rules_dir(), *(Path(folder) for folder in further)]
+
+
+def _ids(ctx: click.Context, kinds: tuple[str, ...]) -> list[str]:
+    found: list[str] = []
+    for folder in _folders(ctx):
+        if "causes" in kinds:  # the file of a cause is named like the cause
+            found += [file.name.rpartition(".")[0] for file in _yaml_files(folder / "causes")]
+        found += [name for kind in kinds if kind != "causes" for name in _listed(folder / kind)]
+    return sorted(set(found))
+
+
+def _items(names: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+    """Return the names that begin as typed; capital letters need not be typed as such."""
+    start = incomplete.casefold()
+    return [_item(name) for name in names if name.casefold().startswith(start)]
+
+
+def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete the id of a cause or a signature."""
+    return _items(_ids(ctx, ("causes", "signatures")), incomplete)
+
+
+def explainable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete the id of a cause or a signature, or the name of a variable."""
+    return _items(_ids(ctx, ("causes", "signatures", "variables")), incomplete)
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a file or folder."""
+    return [_item(incomplete, "file")]
+
+
+def words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a command and its arguments."""
+    given = ctx.params.get(str(param.name)) or ()
+    return [_item(incomplete, "file" if given else "command")]
+
+
+def _item(value: str, kind: str = "plain") -> CompletionItem[Any]:
+    from click.shell_completion import CompletionItem
+
+    return CompletionItem(value, type=kind)
