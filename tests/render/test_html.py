@@ -279,7 +279,7 @@ def test_the_first_screen_answers_what_who_when_cost_and_what_now():
 
 def test_what_no_line_tells_is_said_to_be_unknown():
     text = section(html.render(diagnosed(), "en"), "summary")
-    assert "not known" in text and "the lines carry no times" in text
+    assert "not known" in text and "too few lines carry a time" in text
 
 
 def test_the_story_goes_from_the_last_progress_to_the_end():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from nccl_triage.diagnosis import incident
+from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Findings
-from nccl_triage.events import SourceInfo
+from nccl_triage.events import Event, SourceInfo
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import Source
 
@@ -21,15 +23,25 @@ MAX_CHARACTERS = 600
 MAX_READ = 5_000_000
 
 
+def _telling(diagnosis: Findings) -> Iterator[Event]:
+    """Yield the lines that the reader should see: evidence, the first fault, and without a cause the first failures."""
+    for candidate in diagnosis.candidates[:2]:
+        for item in candidate.weighed.for_items:
+            yield from item.events[:4]
+    fault = incident.first_fault(diagnosis)
+    if fault is not None:
+        yield fault
+    if diagnosis.verdict == "unknown":
+        yield from failures(diagnosis.case)[:4]
+
+
 def _marks(diagnosis: Findings) -> dict[str, list[int]]:
     marks: dict[str, list[int]] = defaultdict(list)
     count = 0
-    for candidate in diagnosis.candidates[:2]:
-        for item in candidate.weighed.for_items:
-            for event in item.events[:4]:
-                if event.line not in marks[event.source] and count < MAX_WINDOWS:
-                    marks[event.source].append(event.line)
-                    count += 1
+    for event in _telling(diagnosis):
+        if event.line not in marks[event.source] and count < MAX_WINDOWS:
+            marks[event.source].append(event.line)
+            count += 1
     return {path: sorted(lines) for path, lines in marks.items() if lines}
 
 

@@ -94,7 +94,7 @@ all_advice = All that can be done = 全部处理办法
 cost_word = Cost = 代价
 cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持续 {span}，损失 {hours} rank·小时
 cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
-cost_unknown = the lines carry no times = 日志行没有时间
+cost_unknown = not known: too few lines carry a time = 未知：带时间的日志行太少
 count_min = Smallest = 最小
 count_max = Largest = 最大
 curves = Curves = 曲线
@@ -102,7 +102,6 @@ curves_text = As the program printed them; at most 240 points a line are kept. =
 failed_connections = Connections that failed = 失败的连接
 fixes_detail = Repairs in detail = 详细修复办法
 first_sign = first sign = 首个征兆
-how_to_collect = How to have it next time = 下次如何获取
 kind = Kind = 类型
 kind_container = container bridge = 容器网桥
 kind_link-local = link-local = 链路本地
