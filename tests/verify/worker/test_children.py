@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,7 +13,7 @@ from nccl_triage.verify.worker import children
 
 
 def started(code: str) -> int:
-    return subprocess.Popen([sys.executable, "-S", "-c", code]).pid
+    return os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", code], os.environ)
 
 
 @pytest.mark.parametrize(
