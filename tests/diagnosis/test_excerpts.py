@@ -40,7 +40,7 @@ def test_windows_that_touch_are_one(tmp_path: Path) -> None:
     assert (excerpt["first_line"], excerpt["marks"], len(excerpt["lines"])) == (7, [11, 15], 13)
 
 
-@pytest.mark.parametrize("text", ["", "step 1 loss 2.0\nstep 2 loss 1.9\n"])
+@pytest.mark.parametrize("text", ["plain\n", "step 1 loss 2.0\nstep 2 loss 1.9\n"])
 def test_nothing_failed_nothing_shown(tmp_path: Path, text: str) -> None:
     log = tmp_path / "a.log"
     log.write_text(text)
