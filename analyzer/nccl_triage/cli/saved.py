@@ -98,16 +98,15 @@ def _check_shape(found: dict[str, Any], path: str) -> None:
 
     from nccl_triage import resources
     from nccl_triage.render import shape
+    from nccl_triage.render.words import visible
 
     schema = orjson.loads((resources.reports_dir() / "schema" / "report.schema.json").read_bytes())
     where = shape.problem(found, schema)
-    if where is None and not isinstance(found.get("verdict"), str):
-        where = "$.verdict"
     if where is not None:
         raise InputError(
             "{path} is a damaged report",
             path=path,
-            where=where[:200],
-            cause="{where} is not of the kind that a report has there",
+            where=visible(where, 200),
+            cause="{where} is missing, or not of the kind that a report has there",
             remedy=_AGAIN,
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None, quiet: bool) -> dict[str, Any]:
     """Return the report document of a report.json, or that of the logs' diagnosis."""
     if len(paths) == 1 and paths[0].endswith(".json") and Path(paths[0]).is_file():
-        found = _report(Path(paths[0]))
+        found = saved.read_if_report(Path(paths[0]))
         if found is not None:
             return found
     from nccl_triage.api import diagnose
@@ -30,15 +30,6 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
             paths, rules=rules, stdin=stdin, progress=progress.bytes, model=options.chosen_model(model_name)
         )
     return diagnosis.to_dict()
-
-
-def _report(path: Path) -> dict[str, Any] | None:
-    """Return the document of a report.json, None when the file is something else."""
-    found = saved.read_if_report(path)
-    needed = {"cause", "status", "confidence", "score", "contributions"}
-    if found is not None and not ("job" in found and all(needed <= set(entry) for entry in found["diagnoses"])):
-        raise errors.InputError("{path}: a diagnosis lacks what a verification needs", path=path)
-    return found
 
 
 @click.command(

@@ -96,7 +96,7 @@ def _result(document: Document, diagnosis: Item, level: str, lang: Lang) -> Made
     sure = min(max(float(diagnosis.get("confidence") or 0), 0.0), 1.0)
     leads = level == "error"
     lead = [brief.headline(document, lang)] if leads else []
-    verification = diagnosis.get("verification") or {}
+    outcome = (diagnosis.get("verification") or {}).get("outcome")
     made: Made = {
         "ruleId": visible(diagnosis.get("cause")),
         "level": level,
@@ -107,7 +107,7 @@ def _result(document: Document, diagnosis: Item, level: str, lang: Lang) -> Made
             "confidence": sure,
             "status": visible(diagnosis.get("status") or "possible"),
             "culprits": _culprits(diagnosis, lang),
-            "verification": verification.get("outcome"),
+            "verification": None if outcome is None else visible(outcome),
         },
     }
     if related:

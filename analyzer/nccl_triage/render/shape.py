@@ -71,9 +71,10 @@ def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str
     """Yield the places below ``where`` whose value is missing, of another type or out of range."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
-    choices = schema.get("anyOf", [])
-    if choices and all(next(_problems(value, choice, defs, where), None) for choice in choices):
-        yield where
+    choices = [next(_problems(value, choice, defs, where), None) for choice in schema.get("anyOf", [])]
+    if choices and None not in choices:
+        # The longest place lies in the alternative that fits best: an object that is nearly right, not null.
+        yield max(filter(None, choices), key=len)
         return
     types = _types(schema)
     if types and not any(_is(value, name) for name in types):
