@@ -155,8 +155,7 @@ class _Test:
             return self._crowded()
         if planned.experiment.kind == "single":
             return "shows" if session.plan.means.gpu_faults else "clean"
-        realised = session.realised(control)
-        found = session.findings(control.backend, {**control.env, **realised.per_rank_env.get(0, {})})
+        found = session.findings(control.backend, session.realised(control).env_of(0))
         return fact_of_findings(planned, found, bool(session.report.matrix.paths))
 
     def _crowded(self) -> Fact:

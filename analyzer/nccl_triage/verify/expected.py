@@ -51,19 +51,13 @@ def _text(en: str, zh: str) -> Text:
     return {"en": en, "zh": zh}
 
 
-def _env(result: RunResult, place: int) -> dict[str, str]:
-    run = result.run
-    rank = next(rank for rank, slot in enumerate(run.slots) if slot.place == place)
-    return {**run.env, **run.per_rank_env.get(rank, {})}
-
-
 def _nccl(result: RunResult, facts: Sequence[Facts]) -> tuple[Band | None, Text | None]:
     run = result.run
     devices = [trace.details.get("device", {}) for _, trace in sorted(result.ranks.items())]
     gpus = {(slot.place, device.get("bus")) for slot, device in zip(run.slots, devices, strict=True)}
     if len(gpus) < run.world:
         return None, _text("several ranks share a GPU", "多个 rank 共用一块 GPU")
-    env = _env(result, run.places[0])
+    env = run.env_of(0)
     switched = sorted(name for name in env if _SWITCHED.match(name) and env[name] not in ("", "0"))
     if len(run.places) > 1:
         if env.get("NCCL_IB_DISABLE") == "1" or env.get("NCCL_NET") == "Socket":
@@ -83,7 +77,11 @@ def _has_nvlink(name: str, world: int) -> bool:
 def _tcp(result: RunResult, facts: Sequence[Facts]) -> tuple[Band | None, Text | None]:
     """Return the band of the slowest interface that the ranks took; NCCL spreads a group over all that it takes."""
     run = result.run
-    taken = [chosen(facts[place], run.backend, _env(result, place)) for place in run.places if place < len(facts)]
+    taken = [
+        chosen(facts[place], run.backend, run.env_of(run.first_rank(place)))
+        for place in run.places
+        if place < len(facts)
+    ]
     if run.backend == "gloo":
         taken = [entries[:1] for entries in taken]
     speeds = [entry.get("speed_mbit") for entries in taken for entry in entries]

@@ -114,6 +114,14 @@ class Run:
         """The indices of the places used, each once, in order."""
         return tuple(dict.fromkeys(slot.place for slot in self.slots))
 
+    def first_rank(self, place: int) -> int:
+        """Return the first of the ranks at a place."""
+        return next(rank for rank, slot in enumerate(self.slots) if slot.place == place)
+
+    def env_of(self, rank: int) -> dict[str, str]:
+        """Return the variables of a rank: those of all, and its own."""
+        return {**self.env, **self.per_rank_env.get(rank, {})}
+
 
 @dataclass(slots=True)
 class RankTrace:

@@ -77,7 +77,7 @@ def run_record(
         "world_size": run.world,
         "ranks": [slot.number for slot in run.slots],
         "hosts": [names[place] for place in run.places],
-        "env": {**run.env, **run.per_rank_env.get(0, {})},
+        "env": run.env_of(0),
         "outcome": result.outcome,
         "stage": result.stage,
         "seconds": round(result.seconds, 2),

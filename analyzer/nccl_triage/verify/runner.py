@@ -85,11 +85,7 @@ class _Execution:
         spec = spec_of(self.run, self.deadlines, port, "127.0.0.1")
         for place in self.run.places:
             ranks = [rank for rank, slot in enumerate(self.run.slots) if slot.place == place]
-            extra = {
-                str(rank): {"env": {**self.run.env, **self.run.per_rank_env[rank]}}
-                for rank in ranks
-                if rank in self.run.per_rank_env
-            }
+            extra = {str(rank): {"env": self.run.env_of(rank)} for rank in ranks if rank in self.run.per_rank_env}
             self.cluster.send(
                 place,
                 do="run",

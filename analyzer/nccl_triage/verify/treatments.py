@@ -68,8 +68,8 @@ def _interface(control: Run, known: Known) -> list[Run]:
     name = "NCCL_SOCKET_IFNAME" if control.backend == "nccl" else "GLOO_SOCKET_IFNAME"
     per_place: dict[int, str] = {}
     for place in control.places:
-        env = control.per_rank_env.get(_first_rank(control, place), {})
-        now = {entry["name"] for entry in chosen(known.facts[place], control.backend, {**control.env, **env})[:1]}
+        env = control.env_of(control.first_rank(place))
+        now = {entry["name"] for entry in chosen(known.facts[place], control.backend, env)[:1]}
         usable = [entry for entry in known.facts[place]["interfaces"] if entry["up"]]
         if len(control.places) > 1:
             reached = known.matrix.reached_by_all(known.names[place], [known.names[p] for p in control.places])
@@ -85,15 +85,9 @@ def _interface(control: Run, known: Known) -> list[Run]:
         rank: {**control.per_rank_env.get(rank, {}), name: per_place[slot.place]}
         for rank, slot in enumerate(control.slots)
     }
-    if all(
-        {**control.env, **control.per_rank_env.get(rank, {})}.get(name) == env[name] for rank, env in changed.items()
-    ):
+    if all(control.env_of(rank).get(name) == env[name] for rank, env in changed.items()):
         return []
     return [replace(control, per_rank_env=changed)]
-
-
-def _first_rank(run: Run, place: int) -> int:
-    return next(rank for rank, slot in enumerate(run.slots) if slot.place == place)
 
 
 def _placement(control: Run, known: Known) -> list[Run]:
@@ -105,7 +99,7 @@ def _placement(control: Run, known: Known) -> list[Run]:
     runs = []
     for place in control.places[:2]:
         # The slots keep their numbers: what happens to a rank of the job must not move to another.
-        env = control.per_rank_env.get(_first_rank(control, place))
+        env = control.per_rank_env.get(control.first_rank(place))
         slots = tuple(Slot(control.slots[k % len(control.slots)].number, place) for k in range(count))
         shared = control.backend == "nccl" and known.gpus < count
         per_rank = {

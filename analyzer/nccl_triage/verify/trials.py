@@ -133,8 +133,8 @@ class Session:
         return self._assess(result)
 
     def _assess(self, result: RunResult) -> Trial:
-        env = {**result.run.env, **result.run.per_rank_env.get(0, {})}
-        return trial_of(result, self.names, self.findings(result.run.backend, env), self.rules)
+        found = self.findings(result.run.backend, result.run.env_of(0))
+        return trial_of(result, self.names, found, self.rules)
 
     def findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
         """Return what facts and matrix show for a backend with these variables."""

@@ -35,9 +35,8 @@ class Hosts:
     def findings(self, run: Run) -> list[Finding]:
         """Return what the hosts' interfaces show for a run."""
         seen = [place for place in run.places if self.facts[place]["interfaces"]]
-        env = {**run.env, **run.per_rank_env.get(0, {})}
         names = [self.names[place] for place in seen]
-        return interface_findings(names, [self.facts[place] for place in seen], run.backend, env)
+        return interface_findings(names, [self.facts[place] for place in seen], run.backend, run.env_of(0))
 
 
 def hosts_of(files: Mapping[str, Mapping[int, RankFile]]) -> Hosts:
@@ -109,7 +108,7 @@ def _elsewhere(run: Run, hosts: Hosts) -> bool:
     if len(run.places) < 2 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
         return False
     for rank, slot in enumerate(run.slots):
-        facts, env = hosts.facts[slot.place], {**run.env, **run.per_rank_env.get(rank, {})}
+        facts, env = hosts.facts[slot.place], run.env_of(rank)
         if not facts["interfaces"] or "GLOO_SOCKET_IFNAME" in run.env:
             continue
         taken = [entry["name"] for entry in chosen(facts, "gloo", env)]
