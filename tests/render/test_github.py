@@ -116,6 +116,8 @@ def test_log_text_cannot_be_a_command(text):
     raw = render(document, "github").decode()
     # Whatever else a program takes for the end of a line: no line begins with what the log says.
     assert all(line.startswith(("::error ", "::notice ")) for line in raw.splitlines())
+    assert "##[" not in raw
+    assert "##vso[" not in raw
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,7 +1,8 @@
 """The diagnosis as annotations of GitHub Actions, and the report cut to what the summary of a step holds.
 
-A runner obeys every line of the output that begins with ``::``. Log text never begins a line here: each annotation is
-one line that this module begins, and line ends within it are escaped.
+A runner obeys every line of the output that begins with ``::``, and an old one every ``##[command]`` within a line that
+it does not know. Log text never begins a line here: each annotation is one line that this module begins, and line ends
+within it are escaped.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ MAX_ANNOTATIONS = 10
 SUMMARY_BYTES = 1 << 20
 #: A line that opens or closes a block of code; what opens one may name a language, in which there are no backticks.
 _FENCE = re.compile(r"( *`{3,})[^`]*")
+#: What begins a command in the middle of a line: ``##[error]``, ``##vso[task.setvariable]``.
+_INNER = re.compile(r"##(?=\w*\[)")
 
 
 def _data(text: str) -> str:
     """Return a text escaped as the message of a workflow command."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return _INNER.sub("## ", text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _value(text: object) -> str:
