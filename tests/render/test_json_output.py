@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from nccl_triage import resources
-from nccl_triage.render import json_output, render
+from nccl_triage.render import json_output
 
 from .documents import ALL, diagnosed, verified
 
@@ -88,12 +88,6 @@ def test_json_has_sorted_keys_and_ends_with_a_newline():
     assert data.endswith(b"}\n")
     assert list(orjson.loads(data)) == sorted(diagnosed())
     assert "显存".encode() in data
-
-
-def test_ndjson_is_one_line():
-    data = render(diagnosed(), "ndjson")
-    assert data.count(b"\n") == 1
-    assert orjson.loads(data) == orjson.loads(json_output.render(diagnosed()))
 
 
 def test_what_json_cannot_carry_does_not_stop_it():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import orjson
 import pytest
@@ -38,6 +40,13 @@ def test_keys_that_an_older_report_lacks_are_no_error(format):
         "inputs": [{"path": "x", "bytes": 1, "lines": 1}],
     }
     assert b"straggler" in render(doc, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_has_its_module_and_its_tests(format):
+    name = FORMATS[format].module
+    assert callable(importlib.import_module(f"nccl_triage.render.{name}").produce)
+    assert Path(__file__).with_name(f"test_{name}.py").exists()
 
 
 def test_an_unknown_format_is_refused():

@@ -9,14 +9,14 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, options, output
+from nccl_triage.cli import automatic, candidates, language, options, output
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     if "-" not in paths:
         return None
     if sys.stdin.isatty():
-        click.echo("reading the log from the terminal; end with Ctrl-D", err=True)
+        language.say("reading from the terminal; end with Ctrl-D")
     return sys.stdin.buffer
 
 

@@ -25,7 +25,7 @@ def output_options(function: Any) -> Any:
     for option in (
         click.option("--verbose", "-v", count=True, help="Show every contribution to the scores."),
         click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr."),
-        click.option("--redact", is_flag=True, help="Put stable pseudonyms for hosts, addresses, users and paths."),
+        click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms."),
         click.option("--force", is_flag=True, help="Overwrite existing files."),
         click.option("--report", type=file, help="Also write an HTML report to this file."),
         click.option("--output", "-o", type=file, help="Write the result to this file."),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard
 
+from nccl_triage.cli import language
 from nccl_triage.errors import InputError
 
 #: Bytes of a report at most; one of 4,096 ranks has three megabytes.
@@ -17,6 +18,8 @@ _AGAIN = "make it again with nccl-triage LOG --format json"
 def read(path: str) -> dict[str, Any]:
     """Return the document of a report's file, or of standard input for ``-``; raises InputError."""
     if path == "-":
+        if sys.stdin.isatty():
+            language.say("reading from the terminal; end with Ctrl-D")
         return document(_limited(sys.stdin.buffer, "<stdin>"), "<stdin>")
     try:
         with Path(path).open("rb") as stream:
