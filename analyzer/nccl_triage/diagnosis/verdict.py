@@ -15,6 +15,7 @@ from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.redaction.secrets import mask_secrets
 
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
@@ -30,8 +31,8 @@ class Diagnosis(Findings):
     """The findings with their report document."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report document: the JSON contract (schema in reports/schema)."""
-        return document.build(self)
+        """Return the report document: the JSON contract (schema in reports/schema), with every secret masked."""
+        return mask_secrets(document.build(self))
 
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:

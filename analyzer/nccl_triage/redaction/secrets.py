@@ -1,0 +1,198 @@
+"""Mask every secret in a report document: tokens, passwords and keys become ``[secret:KIND]``.
+
+A log holds them where a program prints its environment, its command line or a header. Names of metrics, hashes and
+identifiers are no secrets; the table of kinds (``rules/redaction/secrets.yaml``) says what is, with samples of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from nccl_triage.redaction import blocks, walk
+from nccl_triage.redaction.table import Row, secrets
+
+#: Texts of at least this many characters may have been cut, and with them a secret at their end.
+_CUT = 200
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+#: What such a name has in it, so that most names are not looked at any further.
+_NAMES = re.compile(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
+#: A value that a name gives away whatever it is; no pattern takes it for anything else.
+_ANY_VALUE = "Zq3xTv9LmK2pR8wY"
+_LONGEST_NAME = 80
+#: For guards, all digits are one.
+_FOLD = bytes.maketrans(b"123456789", b"0" * 9)
+
+#: A row with its ``starts`` and ``guards``, folded.
+Literals = tuple[Row, tuple[bytes, ...], tuple[bytes, ...]]
+
+
+class Masker:
+    """Masks texts by the table; ``found`` collects the kinds that were masked."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._rows = rows_by_text(texts)
+        self._known: dict[str, str] = {}
+        self.found: set[str] = set()
+
+    def text(self, text: str) -> str:
+        """Return one of the texts without secrets."""
+        rows = self._rows.get(text)
+        if rows is None:
+            return text
+        made = self._known.get(text)
+        if made is None:
+            made = self._known[text] = self._masked(text, rows)
+        return made
+
+    def _masked(self, text: str, rows: Sequence[Row]) -> str:
+        if "\x1b" in text:  # colours may stand between a name and its value; a reader does not see them
+            plain = _SEQUENCE.sub("", text)
+            made = self._masked(plain, rows_by_text([plain]).get(plain, ()))
+            return text if made == plain else made
+        made = text
+        if "\n" in text and blocks.is_edge(text):
+            made = "\n".join(self._lines(text.split("\n")))
+        for row in rows:
+            made = row.pattern.compiled.sub(lambda match, row=row: self._mask(match, row), made)
+        return self._cut(made) if len(text) >= _CUT else made
+
+    @property
+    def needed(self) -> bool:
+        """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
+        return any(self.text(text) != text or blocks.is_edge(text) or secret_name(text) for text in self._rows)
+
+    def _mask(self, match: re.Match[str], row: Row) -> str:
+        self.found.add(row.id)
+        start, end = match.span(match.lastgroup) if match.lastgroup else match.span()
+        text, offset = match[0], match.start()
+        return f"{text[: start - offset]}[secret:{row.id}]{text[end - offset :]}"
+
+    def _cut(self, text: str) -> str:
+        match = _ends().search(text, max(0, len(text) - 2 * _CUT))
+        if match is None:
+            return text
+        row = next(row for row in secrets() if match["start"] in row.starts)
+        self.found.add(row.id)
+        return f"{text[: match.start()]}[secret:{row.id}]"
+
+    def _lines(self, lines: list[str]) -> list[str]:
+        made = blocks.mask_lines(lines)
+        if made != lines:
+            self.found.add(blocks.KIND)
+        return made
+
+    def change(self, _: str, value: Any) -> Any:
+        """Mask a part of the document: a text, a window of lines, a mapping of variables to values."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return self._variables(value)
+        if any(isinstance(line, str) and blocks.is_edge(line) for line in value):
+            return self._window(value)
+        return value
+
+    def _window(self, lines: Sequence[Any]) -> list[Any]:
+        texts = [line if isinstance(line, str) else "" for line in lines]
+        made = self._lines(texts)
+        rows = rows_by_text(made)
+        masked = [self._masked(line, rows.get(line, ())) for line in made]
+        return [new if isinstance(old, str) else old for new, old in zip(masked, lines, strict=True)]
+
+    def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, value in mapping.items():
+            row = secret_name(name)
+            if row is not None and isinstance(value, (str, list)):
+                values = [self._named(name, item, row) for item in (value if isinstance(value, list) else [value])]
+                value = values if isinstance(value, list) else values[0]
+            shown = self.text(name)
+            made[shown if shown not in made else f"{shown} ({len(made)})"] = value
+        return mapping if made == mapping else made
+
+    def _named(self, name: str, value: Any, row: Row) -> Any:
+        """Return the value of a variable whose name says that it is secret: all of it is masked, spaces or not."""
+        written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
+        if not isinstance(value, str) or not any(map(row.pattern.compiled.search, written)):
+            return value
+        self.found.add(row.id)
+        return f"[secret:{row.id}]"
+
+
+@cache
+def secret_name(name: str) -> Row | None:
+    """Return the row by which a variable of this name holds a secret, or None."""
+    if len(name) > _LONGEST_NAME or not _NAMES.search(name):
+        return None
+    probe = f"{name}={_ANY_VALUE}"
+    rows = rows_by_text([probe]).get(probe, ())
+    return next((row for row in rows if _takes_value(row, probe, len(name) + 1)), None)
+
+
+def _takes_value(row: Row, probe: str, start: int) -> bool:
+    found = row.pattern.compiled.finditer(probe)
+    return any(match.span(match.lastgroup or 0)[0] == start for match in found)
+
+
+@cache
+def _ends() -> re.Pattern[str]:
+    """Return a pattern of a text's last characters that are the beginning of a secret."""
+    starts = sorted((start for row in secrets() for start in row.starts if len(start) > 2), key=len, reverse=True)
+    tail = r"(?=[a-z_./-]{0,80}[A-Z0-9])[A-Za-z0-9_./+=-]{4,}\Z"
+    return re.compile(rf"(?<![A-Za-z0-9_])(?P<start>{'|'.join(map(re.escape, starts))}){tail}")
+
+
+def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[Row, ...]]:
+    """Return the texts that may hold a secret, each with the rows of which a literal occurs in it.
+
+    Lines of many ranks differ in their numbers only: literals are looked for once in texts that are otherwise equal.
+    """
+    ordered = sorted(texts, key=lambda text: "\0" in text)
+    plain = [text for text in ordered if "\0" not in text]
+    shapes = [*_folded("\0".join(plain)).split(b"\0"), *map(_folded, ordered[len(plain) :])]
+    shapes = shapes if plain else shapes[1:]
+    distinct = set(shapes)
+    near = _rows_of(b"\0".join(distinct), _literals())
+    known = {shape: tuple(row for row, *_ in _rows_of(shape, near)) for shape in distinct} if near else {}
+    return {text: rows for text, shape in zip(ordered, shapes, strict=True) if (rows := known.get(shape))}
+
+
+def _folded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").translate(_FOLD)
+
+
+def _rows_of(shape: bytes, literals: Iterable[Literals]) -> list[Literals]:
+    lowered = shape.lower()
+    return [
+        (row, starts, guards)
+        for row, starts, guards in literals
+        if any(start in shape for start in starts) or any(guard in lowered for guard in guards)
+    ]
+
+
+@cache
+def _literals() -> tuple[Literals, ...]:
+    return tuple((row, tuple(map(_folded, row.starts)), tuple(map(_folded, row.guards))) for row in secrets())
+
+
+def mask_text(text: str) -> str:
+    """Return one text without secrets."""
+    return Masker([text]).text(text)
+
+
+def mask_secrets(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the report document without secrets; one that has none is returned as it is.
+
+    ``redaction.secrets`` of the result names the kinds that were masked, so that their owner can revoke them.
+    """
+    masker = Masker(walk.every_text(document))
+    if not masker.needed:
+        return document
+    made: dict[str, Any] = walk.changed(document, masker.change)
+    if not masker.found:
+        return document
+    noted = made.get("redaction") or {}
+    kinds = sorted({*noted.get("secrets", ()), *masker.found})
+    return {**made, "redaction": {**noted, "secrets": kinds}}

@@ -1,0 +1,231 @@
+"""Secrets in a report document: all of them are masked, evidence is not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage import diagnose
+from nccl_triage.diagnosis import document as documents_of
+from nccl_triage.redaction.secrets import mask_secrets, mask_text, secret_name
+from nccl_triage.redaction.table import expand
+from nccl_triage.render import render
+from render import documents
+
+ROOT = Path(__file__).parents[2]
+TOKEN = expand("hf_<alnum:34>")
+BODY = [expand("<base64:64>"), expand("<base64:64>")[::-1], "Abc9="]
+
+#: What is evidence although it looks like a secret, or stands beside a word that names one.
+EVIDENCE = [
+    "fatal: reference is not a tree: 810ffae374a2b9cb4b5c5e28eaeca7d7998fca0c",
+    "comm 0x55d8c1e2a4b0 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 4f000 commId 0x9c1f3ad27b6e8450 - Init COMPLETE",
+    "WorkNCCL(SeqNum=1204, OpType=ALLREDUCE, NumelIn=8388608, NumelOut=8388608, Timeout(ms)=600000)",
+    "[PG ID 0 PG GUID 0(default_pg) Rank 2] last enqueued NCCL work: 1204, last completed NCCL work: 1203",
+    "GPU-8f6b0f9e-3c2a-4d8e-9b1a-7c6d5e4f3a2b: Xid 79",
+    "request 1f0c2b3a-11d2-4c5e-9e3b-0a1b2c3d4e5f aborted",
+    "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae model.safetensors",
+    "max_tokens=4096, num_tokens: 131072, tokens_per_second=1834.2, pad_token_id=151643, eos_token='</s>'",
+    "Namespace(tokenizer_path='/models/tok', token_type_ids=True, special_token='<image>', hub_token=None)",
+    "--tokenizer-model /models/tok --tokenizer_path=/models/tok --seq-length 4096 --image-token <image>",
+    "tensor([[0.1314, -2.7182], [3.1415, 1.4142]], device='cuda:3') has 67108864 elements",
+    "RuntimeError: The size of tensor a (151936) must match the size of tensor b (151643)",
+    "rocep65s0f0:1/RoCE GID fe80::bace:f6ff:fe12:3456 guid 0x506b4b0300cbd2c4 lid 34",
+    "ray::WorkerDict.actor_rollout_generate_sequences() (pid=123, actor_id=8b1f2c0d4e55a1c2b3d4e5f601000000)",
+    "NCCL_ALGO=Ring NCCL_DEBUG_SUBSYS=INIT,NET NCCL_IB_HCA=mlx5_0:1 NCCL_SOCKET_IFNAME=eth0",
+    "KeyError: 'secret'; missing key(s) in state_dict: \"model.layers.0.self_attn.k_proj.weight\"",
+    "api_tokens=12 cached_tokens: 0 prompt_tokens=1834 completion_tokens=12 first_token=0.231s",
+]
+
+
+@pytest.mark.parametrize("text", EVIDENCE)
+def test_evidence_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def planted(document: Any, secret: str, key: str = "") -> Any:
+    """Return the document with a secret at the end of every text that a log can reach."""
+    if isinstance(document, dict):
+        return {name: planted(value, secret, name) for name, value in document.items()}
+    if isinstance(document, list):
+        return [planted(value, secret, key) for value in document]
+    fixed = {"verdict", "status", "weight", "state", "role", "cause", "time", "name", "version", "rules", "outcome"}
+    return f"{document} {secret}" if isinstance(document, str) and key not in fixed else document
+
+
+@pytest.mark.parametrize("format", ["text", "json", "markdown", "html"])
+@pytest.mark.parametrize("name", ["diagnosed", "unknown", "healthy", "verified"])
+def test_no_text_of_a_document_keeps_its_secret(name: str, format: str) -> None:
+    document = mask_secrets(planted(documents.ALL[name](), TOKEN))
+    shown = render(document, format, verbose=2).decode()
+    assert TOKEN not in shown
+    assert format in ("text", "markdown") or "[secret:huggingface-token]" in shown
+
+
+def test_only_texts_change() -> None:
+    before = planted(documents.diagnosed(), TOKEN)
+    after = mask_secrets(copy.deepcopy(before))
+    assert after.pop("redaction") == {"secrets": ["huggingface-token"]}
+    assert json.dumps(after) == json.dumps(before).replace(TOKEN, "[secret:huggingface-token]")
+
+
+def test_the_document_given_is_not_changed() -> None:
+    document = planted(documents.diagnosed(), TOKEN)
+    before = copy.deepcopy(document)
+    mask_secrets(document)
+    assert document == before
+
+
+@pytest.mark.parametrize("name", [name for name in documents.ALL if name != "hostile"])
+def test_a_document_without_secrets_is_returned_as_it_is(name: str) -> None:
+    document = documents.ALL[name]()
+    assert mask_secrets(document) is document
+
+
+def test_masking_twice_is_masking_once() -> None:
+    once = mask_secrets(planted(documents.diagnosed(), TOKEN))
+    assert mask_secrets(once) is once
+
+
+def test_kinds_of_an_earlier_run_stay_noted() -> None:
+    document = {**documents.diagnosed(), "redaction": {"secrets": ["jwt"], "pseudonyms": {"hosts": 2}}}
+    document["notes"] = [TOKEN]
+    assert mask_secrets(document)["redaction"] == {
+        "secrets": ["huggingface-token", "jwt"],
+        "pseudonyms": {"hosts": 2},
+    }
+
+
+def test_a_variable_whose_name_tells_loses_all_of_its_value() -> None:
+    document = documents.diagnosed()
+    document["job"]["env"] = {
+        "WANDB_API_KEY": "short one",
+        "DB_PASSWORD": ["a b", "c;d"],
+        "HF_TOKEN": "",
+        "API_TOKEN": "None",
+        "PAD_TOKEN": "abcdefgh",
+        "NCCL_DEBUG": "INFO",
+    }
+    assert mask_secrets(document)["job"]["env"] == {
+        "WANDB_API_KEY": "[secret:secret-key]",
+        "DB_PASSWORD": ["[secret:password]", "[secret:password]"],
+        "HF_TOKEN": "",
+        "API_TOKEN": "None",
+        "PAD_TOKEN": "abcdefgh",
+        "NCCL_DEBUG": "INFO",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["NCCL_IB_HCA", "TOKENIZERS_PARALLELISM", "MASTER_PORT", "PYTHONPATH", "KEY", "x" * 99]
+)
+def test_other_variables_are_no_secrets(name: str) -> None:
+    assert secret_name(name) is None
+
+
+def test_a_secret_in_a_name_is_masked_and_no_value_is_lost() -> None:
+    document = {"env": {f"A {TOKEN}": "1", f"A {TOKEN[:-1]}": "2"}}
+    assert sorted(mask_secrets(document)["env"].values()) == ["1", "2"]
+    assert TOKEN[:-1] not in json.dumps(mask_secrets(document))
+
+
+def pem(prefix: str = "") -> list[str]:
+    return [
+        f"{prefix}{line}"
+        for line in ("-----BEGIN RSA PRIVATE KEY-----", *BODY, "-----END RSA PRIVATE KEY-----", "loading model")
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "(Worker pid=1, ip=10.0.0.1) ", "node1: 2024-06-01 10:00:00 | "])
+@pytest.mark.parametrize(("first", "last"), [(0, 6), (0, 3), (2, 6), (1, 5)])
+def test_a_key_of_several_lines_is_masked_line_by_line(prefix: str, first: int, last: int) -> None:
+    lines = ["before", *pem(prefix)[first:last], "after"]
+    made = mask_secrets({"excerpts": [{"lines": lines}]})["excerpts"][0]["lines"]
+    assert len(made) == len(lines)
+    assert not [line for line in made if any(body in line for body in BODY)]
+    assert (made[0], made[-1]) == ("before", "after")
+    assert all(line.startswith(prefix) for line in made[1:-1])
+
+
+def test_a_key_inside_one_text_of_several_lines() -> None:
+    text = "Traceback:\n" + "\n".join(pem("[rank0]: "))
+    made = mask_text(text)
+    assert made.count("\n") == text.count("\n")
+    assert not [body for body in BODY if body in made]
+    assert made.endswith("[rank0]: loading model")
+
+
+def test_lines_around_a_certificate_stay() -> None:
+    lines = ["-----BEGIN CERTIFICATE-----", *BODY, "-----END CERTIFICATE-----"]
+    document = {"excerpts": [{"lines": lines}]}
+    assert mask_secrets(document) is document
+
+
+@pytest.mark.parametrize("length", [4, 9, 20])
+def test_a_secret_that_was_cut_with_its_text_is_masked(length: int) -> None:
+    text = f"{'x ' * 120}env {TOKEN[: 3 + length]}"
+    assert mask_text(text) == f"{'x ' * 120}env [secret:huggingface-token]"
+
+
+@pytest.mark.parametrize("end", ["hf_hub_download", "sk-learn", "npm_config", "eyJ"])
+def test_a_long_text_may_end_in_a_common_word(end: str) -> None:
+    text = f"{'x ' * 120}{end}"
+    assert mask_text(text) == text
+
+
+def test_colours_between_a_name_and_its_value_hide_nothing() -> None:
+    assert "hunter2" not in mask_text("\x1b[1mDB_PASSWORD\x1b[0m=\x1b[32mhunter2\x1b[0m")
+    assert mask_text("\x1b[1mNCCL WARN\x1b[0m x") == "\x1b[1mNCCL WARN\x1b[0m x"
+
+
+def test_hidden_bytes_and_damaged_text_do_no_harm() -> None:
+    document = {"a": f"\0{TOKEN}\0", "b": f"\udcff {TOKEN}", "c": "\0", "d": 10**400}
+    made = mask_secrets(document)
+    assert made["a"] == "\0[secret:huggingface-token]\0"
+    assert made["b"] == "\udcff [secret:huggingface-token]"
+    assert made["d"] == 10**400
+
+
+@pytest.mark.parametrize("document", [{}, {"a": None}, {"a": []}, {"a": [1.5, True, {}]}])
+def test_documents_without_texts(document: dict[str, Any]) -> None:
+    assert mask_secrets(document) is document
+
+
+def test_a_log_with_secrets_gives_the_same_verdict(tmp_path: Path) -> None:
+    log = (ROOT / "corpus" / "written" / "logs" / "S001-openrlhf-broadcast-two-networks.log").read_text()
+    lines = [
+        f"{line} HF_TOKEN={TOKEN}" if "Connect to" in line or "Using enp1s0" in line else line
+        for line in log.splitlines()
+    ]
+    path = tmp_path / "x.log"
+    path.write_text("\n".join(lines))
+    found = diagnose(path)
+    plain, masked = documents_of.build(found), found.to_dict()
+    assert TOKEN in json.dumps(plain)
+    assert TOKEN not in json.dumps(masked)
+    assert masked["verdict"] == "diagnosed"
+    for kept in ("cause", "confidence", "culprits", "contributions"):
+        assert [d[kept] for d in masked["diagnoses"]] == [d[kept] for d in plain["diagnoses"]]
+    places = [[(e["path"], e["line"]) for e in d["evidence"]] for d in masked["diagnoses"]]
+    assert places == [[(e["path"], e["line"]) for e in d["evidence"]] for d in plain["diagnoses"]]
+
+
+#: Lines of the corpus that do hold a secret: the password that Ray documents as its default.
+KNOWN = "5241590000000000"
+
+
+def test_nothing_in_the_corpus_is_masked_wrongly() -> None:
+    texts = {
+        line[:2000]
+        for path in (ROOT / "corpus").rglob("logs/*")
+        if path.is_file() and path.suffix in (".log", ".txt", ".out", ".err")
+        for line in path.read_text("utf-8", "replace").split("\n")
+    }
+    assert len(texts) > 10_000
+    masked = mask_secrets({"lines": sorted(texts)})
+    changed = [line for line in masked["lines"] if line not in texts]
+    assert changed == [line.replace(KNOWN, "[secret:redis-password]") for line in sorted(texts) if KNOWN in line]
