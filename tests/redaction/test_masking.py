@@ -13,7 +13,7 @@ from nccl_triage import diagnose
 from nccl_triage.diagnosis import document as documents_of
 from nccl_triage.redaction.secrets import mask_secrets, mask_text, secret_name
 from nccl_triage.redaction.table import expand
-from nccl_triage.render import render
+from nccl_triage.render import FORMATS, render
 from render import documents
 
 ROOT = Path(__file__).parents[2]
@@ -57,13 +57,12 @@ def planted(document: Any, secret: str, key: str = "") -> Any:
     return f"{document} {secret}" if isinstance(document, str) and key not in fixed else document
 
 
-@pytest.mark.parametrize("format", ["text", "json", "markdown", "html"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", ["diagnosed", "unknown", "healthy", "verified"])
 def test_no_text_of_a_document_keeps_its_secret(name: str, format: str) -> None:
-    document = mask_secrets(planted(documents.ALL[name](), TOKEN))
-    shown = render(document, format, verbose=2).decode()
+    shown = render(planted(documents.ALL[name](), TOKEN), format, verbose=2).decode()
     assert TOKEN not in shown
-    assert format in ("text", "markdown") or "[secret:huggingface-token]" in shown
+    assert format not in ("json", "html") or "[secret:huggingface-token]" in shown
 
 
 def test_only_texts_change() -> None:

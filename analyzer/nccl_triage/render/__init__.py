@@ -48,15 +48,18 @@ def render(
 ) -> bytes:
     """Return the document in one of ``FORMATS``; ``color`` and ``width`` concern text only.
 
+    Secrets are masked, whoever wrote the document.
+
     Raises ValueError for a format that does not exist.
     """
     import orjson
 
+    from nccl_triage.redaction.secrets import mask_secrets
     from nccl_triage.render import json_output
 
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
-    same = orjson.loads(json_output.render(document))
+    same = orjson.loads(json_output.render(mask_secrets(document)))
     maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
     text: str = maker.produce(same, View(lang, color, width, verbose))
     return text.encode("utf-8", "replace")

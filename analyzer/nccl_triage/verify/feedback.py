@@ -14,6 +14,7 @@ from nccl_triage.diagnosis.job import HEDGES
 from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.engine.schema import WEIGHTS
+from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.verify.judge import Outcome, Report
 from nccl_triage.verify.record import outcome_record
 
@@ -35,7 +36,7 @@ def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the document with every outcome in it: verification, confidence, status, order and headline.
 
     What an earlier verification added to the same document is taken out first: an experiment that is repeated must not
-    count twice.
+    count twice. What the ranks of an experiment print may hold secrets: they are masked.
     """
     document = _forget(document)
     changed = copy.deepcopy(document)
@@ -55,7 +56,7 @@ def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
                 outcome, report, before[entry["cause"]], (entry["status"], entry["confidence"])
             )
     _headline(changed, document, first)
-    return changed
+    return mask_secrets(changed)
 
 
 def _forget(document: dict[str, Any]) -> dict[str, Any]:
