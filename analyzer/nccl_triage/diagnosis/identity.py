@@ -69,6 +69,8 @@ class Identity:
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
         self._fill_ranks()
+        if self.world_size is None:
+            self.world_size = self._gathered_size()
 
     # -- building ---------------------------------------------------------------------------------------------
 
@@ -129,6 +131,21 @@ class Identity:
         largest = max(found, default=None)
         if largest is not None:
             return max(largest, highest + 1) if highest + 1 <= 4 * largest else largest
+        return None
+
+    def _gathered_size(self) -> int | None:
+        """Return the size of the group that a gather runs over, where the ranks that speak nearly fill it.
+
+        NumelOut / NumelIn of an all-gather is the size of its group (PyTorch ``ProcessGroupNCCL.cpp``). A subgroup of
+        a larger job has members of higher rank than its size; an excerpt of a few lines shows few of the ranks.
+        """
+        highest = max(self.ranks, default=-1)
+        for event in self._events:
+            taken, given = _int(event.fields.get("numel_in")), _int(event.fields.get("numel_out"))
+            if "ALLGATHER" in (event.fields.get("op") or "") and taken and given and given % taken == 0:
+                size = given // taken
+                if 8 <= size < MAX_WORLD and highest < size and 4 * len(self.ranks) >= 3 * size:
+                    return size
         return None
 
     def _find_hosts(self, observations: Observations) -> list[str]:
