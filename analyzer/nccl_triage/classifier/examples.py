@@ -82,7 +82,7 @@ def from_bytes(data: bytes, name: str) -> list[Example]:
             )
         return found
     except (OSError, EOFError, orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
-        raise InputError(f"{name} holds no training examples", cause=str(error)) from None
+        raise InputError("{name} holds no training examples", cause="{why}", name=name, why=error) from None
 
 
 def shipped() -> list[Example]:

@@ -88,7 +88,13 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
     try:
         raw = orjson.loads(data)
         if raw["format"] != FORMAT:
-            raise InputError(f"{name} has model format {raw['format']}; this version reads {FORMAT}", remedy=remedy)
+            raise InputError(
+                "{name} has model format {found}; this version reads {format}",
+                remedy=remedy,
+                name=name,
+                found=raw["format"],
+                format=FORMAT,
+            )
         labels = tuple(map(str, raw["labels"]))
         weights, idf = dict(raw["weights"]), dict(raw["features"])
         if len(raw["intercepts"]) != len(labels):
@@ -105,7 +111,7 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
             metrics=dict(raw.get("metrics", {})),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{name} is no model", cause=str(error), remedy=remedy) from None
+        raise InputError("{name} is no model", cause="{why}", remedy=remedy, name=name, why=error) from None
 
 
 def _check(weights: dict[str, Any], idf: dict[str, Any], labels: int) -> None:
@@ -141,7 +147,9 @@ def load(path: Path) -> Model:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read the model {path}", cause=error.strerror or str(error)) from None
+        raise InputError(
+            "cannot read the model {path}", cause="{why}", path=path, why=error.strerror or error
+        ) from None
     return from_json(data, str(path))
 
 

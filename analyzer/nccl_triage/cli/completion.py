@@ -42,16 +42,26 @@ def answer(root: click.Command, words: list[str]) -> str:
     """Return the lines that complete the last of the words."""
     from click.shell_completion import ShellComplete
 
-    *before, last = _joined(words) or [""]
+    *before, last = _split_up(words) or [""]
     found = ShellComplete(root, {}, "nccl-triage", VARIABLE).get_completions(before, last)
     return "".join(f"{_line(item)}\n" for item in found)
 
 
-def _joined(words: list[str]) -> list[str]:
-    """Take out the ``=`` that bash makes a word of its own: ``--format = js``."""
-    if words and words[-1] == "=":
-        words = [*words[:-1], ""] if len(words) > 1 and words[-2].startswith("--") else words
-    return [w for at, w in enumerate(words) if not (w == "=" and at and words[at - 1].startswith("--"))]
+def _split_up(words: list[str]) -> list[str]:
+    """Return the words with the value of an option apart from it.
+
+    Bash makes three words of ``--format=js``, other shells one.
+    """
+    found: list[str] = []
+    for at, word in enumerate(words):
+        if word == "=" and found and found[-1].startswith("--"):
+            if at == len(words) - 1:
+                found.append("")
+        elif word.startswith("--") and "=" in word and at == len(words) - 1:
+            found += word.split("=", 1)
+        else:
+            found.append(word)
+    return found
 
 
 def _line(item: CompletionItem[str]) -> str:

@@ -25,7 +25,9 @@ def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[l
     names = [(case.source, case.id) for case in found]
     twice = sorted({case_id for source, case_id in names if names.count((source, case_id)) > 1})
     if twice:
-        raise UsageError(f"two labelled cases are called {twice[0]}", remedy="give every case an id of its own")
+        raise UsageError(
+            "two labelled cases are called {name}", remedy="give every case an id of its own", name=twice[0]
+        )
     scanned = incidents.scan(found, load.load(rules_dirs))
     return scanned, [incident.example() for incident in scanned]
 
@@ -74,7 +76,7 @@ def train(
     options.refuse_existing((output, examples), force)
     for path in (output, examples):
         if path is not None and not path.parent.is_dir():  # said now, not after minutes of training
-            raise UsageError(f"the folder {path.parent} does not exist", remedy=f"mkdir -p {path.parent}")
+            raise UsageError("the folder {folder} does not exist", remedy="mkdir -p {folder}", folder=path.parent)
     _, own = _scanned(folders, rules_dirs)
     learnt = own if alone else _merged(own, example_files.shipped())
     data = example_files.to_bytes(learnt)

@@ -110,13 +110,13 @@ def refuse_existing(paths: Iterable[Path | None], force: bool) -> None:
     """Raise UsageError for an existing output before any work is done; ``write_file`` checks again when it writes."""
     for path in paths:
         if path is not None and path.exists() and not force:
-            raise UsageError(f"{path} exists already", remedy="add --force to overwrite it")
+            raise UsageError("{path} exists already", remedy="add --force to overwrite it", path=path)
 
 
 def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
     """Write a result atomically, readable by its owner alone unless ``mode`` says more; an existing file needs ``--force``."""
     if path.exists() and not force:
-        raise OutputError(f"{path} exists already", remedy="add --force to overwrite it")
+        raise OutputError("{path} exists already", remedy="add --force to overwrite it", path=path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -125,4 +125,4 @@ def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path}", cause=error.strerror or str(error)) from None
+        raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None

@@ -59,7 +59,7 @@ def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
     rules = load.load(rules_dirs)
     found = rules.causes.get(rule) or rules.signatures.get(rule)
     if found is None:
-        raise UsageError(f"there is no rule {rule!r}", remedy="nccl-triage rules list")
+        raise UsageError("there is no rule {rule!r}", remedy="nccl-triage rules list", rule=rule)
     click.echo(f"# {found.where}")
     click.echo(definition(found.where, rule))
 

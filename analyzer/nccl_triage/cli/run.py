@@ -40,7 +40,9 @@ Examples:
 Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
 126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
 )
-@click.argument("words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=candidates.words)
+@click.argument(
+    "words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=candidates.words
+)
 @click.option(
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -126,8 +128,9 @@ def _keeper(log: Path | None, quiet: bool) -> Keeper:
             raise errors.OutputError(
                 "cannot write {path}",
                 path=log,
-                cause=error.strerror,
+                cause="{why}",
                 remedy="name another file; the command was not started",
+                why=error.strerror,
             ) from None
     try:
         return keep.Keeper(keep.TemporaryLog(), failed)
@@ -167,7 +170,7 @@ def _cannot_run(name: str, error: OSError) -> errors.TriageError:
         )
         found.exit_code = EXIT_NOT_FOUND
     else:
-        found = errors.UsageError("cannot run {name}", name=name, cause=error.strerror)
+        found = errors.UsageError("cannot run {name}", name=name, cause="{why}", why=error.strerror)
         found.exit_code = EXIT_NOT_EXECUTABLE
     return found
 

@@ -108,8 +108,9 @@ def _written(collect: Path | None) -> tuple[str, ...]:
     path = collect / "report.json"
     if not path.is_file():
         raise errors.UsageError(
-            f"{collect} holds no report.json",
+            "{collect} holds no report.json",
             remedy="name the folder that was the --workdir of --launcher slurm or print",
+            collect=collect,
         )
     return (str(path),)
 
@@ -132,8 +133,9 @@ def _write_commands(document: Any, rules: Any, settings: Any, given: dict[str, A
 
     if given["workdir"] is None:
         raise errors.UsageError(
-            f"--launcher {given['launcher']} needs --workdir",
+            "--launcher {launcher} needs --workdir",
             cause="the commands and the ranks' results lie in a folder that every node sees",
             remedy="add --workdir FOLDER on shared storage",
+            launcher=given["launcher"],
         )
     click.echo(files.write(document, rules, settings, given["launcher"]), nl=False)

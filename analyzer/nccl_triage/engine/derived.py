@@ -27,7 +27,7 @@ class AnchorTable:
         try:
             anchors = required_literals(source)
         except re.error as error:
-            raise node.fail(f"not a valid regular expression: {error}") from None
+            raise node.fail("not a valid regular expression: {error}", error=error) from None
         if anchors is not None:
             self._known[source] = [sorted(anchors.texts), anchors.caseless]
             self._changed = True

@@ -94,10 +94,10 @@ def _check(node: ast.AST, where: str) -> None:
         children = list(ast.iter_child_nodes(node))
     elif isinstance(node, ast.Name):
         if node.id not in _CONSTANTS:
-            raise RuleError(f"unknown name {node.id!r}", where=where, remedy="texts need quotes")
+            raise RuleError("unknown name {id!r}", where=where, remedy="texts need quotes", id=node.id)
         return
     else:
-        raise RuleError(f"{type(node).__name__} is not allowed in a condition", where=where)
+        raise RuleError("{name} is not allowed in a condition", where=where, name=type(node).__name__)
     for child in children:
         _check(child, where)
 
@@ -109,13 +109,15 @@ def parse(source: str, where: str, functions: set[str] | None = None) -> Express
     try:
         tree = ast.parse(" ".join(source.split()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RuleError(f"cannot read the condition {source!r}: {error}", where=where) from None
+        raise RuleError(
+            "cannot read the condition {source!r}: {error}", where=where, source=source, error=error
+        ) from None
     _check(tree, where)
     expression = Expression(source=source, tree=tree, where=where)
     if functions is not None:
         for name in expression.names() - functions:
             raise RuleError(
-                f"unknown function {name!r} in a condition", where=where, remedy="rules/README.md lists them"
+                "unknown function {name!r} in a condition", where=where, remedy="rules/README.md lists them", name=name
             )
     return expression
 

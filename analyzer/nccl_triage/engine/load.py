@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_triage import resources
-from nccl_triage.engine import expression, series_load
+from nccl_triage.engine import expression, series_load, stages
 from nccl_triage.engine.derived import AnchorTable, trees
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
@@ -70,13 +70,13 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
             try:
                 yield name, entry.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise RuleError(f"cannot be read: {error}", where=name) from None
+                raise RuleError("cannot be read: {error}", where=name, error=error) from None
 
 
 def _identifier(node: Node) -> str:
     text = node.text()
     if not _ID.match(text):
-        raise node.fail(f"{text!r} is no id", "use lower case words joined by '.', '_' or '-'")
+        raise node.fail("{text!r} is no id", "use lower case words joined by '.', '_' or '-'", text=text)
     return text
 
 
@@ -106,7 +106,7 @@ def _pattern(node: Node, user: bool) -> Pattern:
             try:
                 compile_(pattern.source)
             except (re.error, regex.error) as error:
-                raise node.fail(f"not a valid regular expression: {error}") from None
+                raise node.fail("not a valid regular expression: {error}", error=error) from None
     return pattern
 
 
@@ -129,7 +129,7 @@ def _signature(node: Node, program: str, user: bool, table: AnchorTable | None =
     keep_by = _texts(part, "keep_by")
     for name in keep_by:
         if f"(?P<{name}>" not in pattern.source:
-            raise part["keep_by"].fail(f"{name!r} is no named group of the pattern")
+            raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
     return Signature(
         id=_identifier(part["id"]),
         program=program,
@@ -237,14 +237,14 @@ def _experiment(node: Node) -> Experiment:
 def _cause(root: Node) -> Cause:
     part = root.keys(
         ("id", "family", "title", "explanation", "for", "culprit", "fixes", "next_check", "experiment"),
-        ("against", "explains", "aliases"),
+        ("against", "explains", "aliases", "stages"),
     )
     evidence = tuple(_evidence(item) for item in part["for"].items())
     against = tuple(_evidence(item) for item in part["against"].items()) if "against" in part else ()
     seen: set[str] = set()
     for item in (*evidence, *against):
         if item.id in seen:
-            raise RuleError(f"the evidence id {item.id!r} stands twice", where=item.where_defined)
+            raise RuleError("the evidence id {id!r} stands twice", where=item.where_defined, id=item.id)
         seen.add(item.id)
     return Cause(
         id=_identifier(part["id"]),
@@ -260,6 +260,7 @@ def _cause(root: Node) -> Cause:
         next_check=_next_check(part["next_check"]),
         experiment=_experiment(part["experiment"]),
         aliases=_texts(part, "aliases"),
+        stages=stages.read(part["stages"]) if "stages" in part else {},
     )
 
 
@@ -305,16 +306,23 @@ def _read_folder(
         if kind == "causes":
             cause = _cause(root)
             if cause.id in causes:
-                raise RuleError(f"the cause {cause.id!r} exists already ({causes[cause.id].where})", where=cause.where)
+                raise RuleError(
+                    "the cause {id!r} exists already ({place})",
+                    where=cause.where,
+                    id=cause.id,
+                    place=causes[cause.id].where,
+                )
             if Path(path).stem != cause.id:
-                raise RuleError(f"the file of cause {cause.id!r} must be named {cause.id}.yaml", where=cause.where)
+                raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
             causes[cause.id] = cause
             continue
         if kind == "witnesses":
             for witness in map(_witness, root.keys(("witnesses",))["witnesses"].items()):
                 if witness.id in witnesses:
                     other = witnesses[witness.id].where
-                    raise RuleError(f"the witness {witness.id!r} exists already ({other})", where=witness.where)
+                    raise RuleError(
+                        "the witness {id!r} exists already ({other})", where=witness.where, id=witness.id, other=other
+                    )
                 witnesses[witness.id] = witness
             continue
         if kind == "series":
@@ -325,8 +333,10 @@ def _read_folder(
             signature = _signature(item, part["program"].text(), user, table)
             if signature.id in signatures:
                 raise RuleError(
-                    f"the signature {signature.id!r} exists already ({signatures[signature.id].where})",
+                    "the signature {id!r} exists already ({place})",
                     where=signature.where,
+                    id=signature.id,
+                    place=signatures[signature.id].where,
                 )
             signatures[signature.id] = signature
     table.save()
@@ -348,10 +358,14 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
         texts += _read_folder(resources.rules_dir(), "rules", False, signatures, causes, witnesses, series)
     for folder in user_folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/")
+            raise InputError(
+                "{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
+            )
         found = _read_folder(folder, str(folder), True, signatures, causes, witnesses, series)
         if not found:
-            raise InputError(f"{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it")
+            raise InputError(
+                "{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it", folder=folder
+            )
         texts += found
     series_load.check_names(series)
     return RuleSet(signatures=signatures, causes=causes, digest=_digest(texts), witnesses=witnesses, series=series)

@@ -32,14 +32,14 @@ class Node:
         """``path:line`` of the value."""
         return f"{self.path}:{self.line}"
 
-    def fail(self, message: str, remedy: str | None = None) -> RuleError:
-        """Return (not raise) an error that points here."""
-        return RuleError(message, where=self.where, remedy=remedy)
+    def fail(self, message: str, remedy: str | None = None, **values: Any) -> RuleError:
+        """Return (not raise) an error that points here; the texts are templates of ``messages``."""
+        return RuleError(message, where=self.where, remedy=remedy, **values)
 
     def mapping(self) -> dict[str, Node]:
         """Return the value as a mapping of nodes."""
         if not isinstance(self.value, dict):
-            raise self.fail(f"expected a mapping, found {_kind(self.value)}")
+            raise self.fail("expected a mapping, found {kind}", kind=_kind(self.value))
         return self.value
 
     def items(self) -> list[Node]:
@@ -51,7 +51,7 @@ class Node:
     def text(self) -> str:
         """Return the value as text."""
         if isinstance(self.value, (dict, list)) or self.value is None:
-            raise self.fail(f"expected text, found {_kind(self.value)}")
+            raise self.fail("expected text, found {kind}", kind=_kind(self.value))
         return str(self.value)
 
     def texts(self) -> list[str]:
@@ -62,13 +62,13 @@ class Node:
         """Return the value as a positive whole number."""
         text = self.text()
         if not text.isdigit() or int(text) < 1:
-            raise self.fail(f"expected a positive whole number, found {text!r}")
+            raise self.fail("expected a positive whole number, found {text!r}", text=text)
         return int(text)
 
     def flag(self) -> bool:
         """Return the value as true or false."""
         if self.value not in ("true", "false"):
-            raise self.fail(f"expected true or false, found {self.value!r}")
+            raise self.fail("expected true or false, found {value!r}", value=self.value)
         return bool(self.value == "true")
 
     def choice(self, allowed: Iterable[str]) -> str:
@@ -76,7 +76,7 @@ class Node:
         text = self.text()
         names = list(allowed)
         if text not in names:
-            raise self.fail(f"{text!r} is none of {', '.join(names)}")
+            raise self.fail("{text!r} is none of {names}", text=text, names=", ".join(names))
         return text
 
     def keys(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Node]:
@@ -85,10 +85,12 @@ class Node:
         needed, extra = list(required), list(optional)
         for name, node in found.items():
             if name not in needed and name not in extra:
-                raise node.fail(f"unknown key {name!r}", f"known keys: {', '.join([*needed, *extra])}")
+                raise node.fail(
+                    "unknown key {name!r}", "known keys: {names}", name=name, names=", ".join([*needed, *extra])
+                )
         for name in needed:
             if name not in found:
-                raise self.fail(f"the key {name!r} is missing")
+                raise self.fail("the key {name!r} is missing", name=name)
         return found
 
 
@@ -111,7 +113,7 @@ def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:
         for key, value in node.value:
             name = str(key.value)
             if name in found:
-                raise RuleError(f"the key {name!r} stands twice", where=f"{path}:{key.start_mark.line + 1}")
+                raise RuleError("the key {name!r} stands twice", where=f"{path}:{key.start_mark.line + 1}", name=name)
             found[name] = _build(value, path, depth + 1)
         return Node(found, path, line)
     if isinstance(node, yaml.SequenceNode):
@@ -124,7 +126,7 @@ def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:
 def parse(text: str, path: str) -> Node:
     """Parse one YAML document into nodes; every scalar stays the text that was written."""
     if len(text) > MAX_FILE:
-        raise RuleError(f"the file is larger than {MAX_FILE >> 20} MiB", where=path)
+        raise RuleError("the file is larger than {limit} MiB", where=path, limit=MAX_FILE >> 20)
     import yaml  # not needed where the parsed rules come from the cache
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -134,7 +136,7 @@ def parse(text: str, path: str) -> Node:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else path
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise RuleError(f"not valid YAML: {problem}", where=where) from None
+        raise RuleError("not valid YAML: {problem}", where=where, problem=problem) from None
     if root is None:
         return Node({}, path, 1)
     return _build(root, path)

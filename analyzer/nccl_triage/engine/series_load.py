@@ -21,15 +21,21 @@ def read(root: Node, user: bool, into: SeriesRules) -> None:
     for item in part["metrics"].items() if "metrics" in part else ():
         metric = _metric(item)
         if metric.id in into.metrics:
-            raise item.fail(f"the metric {metric.id!r} exists already ({into.metrics[metric.id].where})")
+            raise item.fail(
+                "the metric {id!r} exists already ({place})", id=metric.id, place=into.metrics[metric.id].where
+            )
         into.metrics[metric.id] = metric
     for item in part["formats"].items() if "formats" in part else ():
         found = _format(item, part["program"].text() if "program" in part else "user", user)
         if found.id in into.formats:
-            raise item.fail(f"the format {found.id!r} exists already ({into.formats[found.id].where})")
+            raise item.fail(
+                "the format {id!r} exists already ({place})", id=found.id, place=into.formats[found.id].where
+            )
         into.formats[found.id] = found
     if len(into.metrics) > MAX_METRICS or len(into.formats) > MAX_FORMATS:
-        raise root.fail(f"more than {MAX_METRICS} metrics or {MAX_FORMATS} formats")
+        raise root.fail(
+            "more than {max_metrics} metrics or {max_formats} formats", max_metrics=MAX_METRICS, max_formats=MAX_FORMATS
+        )
 
 
 def check_names(rules: SeriesRules) -> None:
@@ -38,10 +44,21 @@ def check_names(rules: SeriesRules) -> None:
         for name in (*item.values, *item.after):
             metric = rules.metrics.get(name.metric)
             if metric is None and name.metric not in PLACES:
-                raise RuleError(f"{name.text!r} stands for the unknown metric {name.metric!r}", where=item.where)
+                raise RuleError(
+                    "{text!r} stands for the unknown metric {metric!r}",
+                    where=item.where,
+                    text=name.text,
+                    metric=name.metric,
+                )
             known = UNITS[metric.unit] if metric is not None else {}
             if name.unit is not None and name.unit not in known:
-                raise RuleError(f"{name.text!r}: {name.unit!r} is no unit of {name.metric!r}", where=item.where)
+                raise RuleError(
+                    "{text!r}: {unit!r} is no unit of {metric!r}",
+                    where=item.where,
+                    text=name.text,
+                    unit=name.unit,
+                    metric=name.metric,
+                )
 
 
 def _metric(node: Node) -> Metric:
@@ -49,7 +66,9 @@ def _metric(node: Node) -> Metric:
     title = part["title"].keys(LANGUAGES)
     identifier = part["id"].text()
     if not _ID.match(identifier) or identifier in PLACES:
-        raise part["id"].fail(f"{identifier!r} is no id of a metric", "use lower case words joined by '_'")
+        raise part["id"].fail(
+            "{identifier!r} is no id of a metric", "use lower case words joined by '_'", identifier=identifier
+        )
     return Metric(
         id=identifier,
         title={language: title[language].text() for language in LANGUAGES},
@@ -72,13 +91,15 @@ def _format(node: Node, program: str, user: bool) -> Format:
     part = node.keys(("id", "literals", "pattern", "match", "not"), ("alone", "values", "after"))
     identifier = part["id"].text()
     if not _ID.match(identifier):
-        raise part["id"].fail(f"{identifier!r} is no id of a format", "use lower case words joined by '-'")
+        raise part["id"].fail(
+            "{identifier!r} is no id of a format", "use lower case words joined by '-'", identifier=identifier
+        )
     source = part["pattern"].text().strip("\n")
     if user:
         try:
             re.compile(source)
         except re.error as error:
-            raise part["pattern"].fail(f"not a valid regular expression: {error}") from None
+            raise part["pattern"].fail("not a valid regular expression: {error}", error=error) from None
     for literal in part["literals"].items():
         if len(literal.text()) < 3:
             raise literal.fail("a literal has three characters or more")
@@ -101,6 +122,6 @@ def _sample(node: Node) -> Sample:
     gives: dict[str, float] = {}
     for name, value in part["gives"].mapping().items():
         if not _NUMBER.match(value.text()):
-            raise value.fail(f"{value.text()!r} is no number")
+            raise value.fail("{value!r} is no number", value=value.text())
         gives[name] = float(value.text())
     return Sample(part["line"].text(), gives)

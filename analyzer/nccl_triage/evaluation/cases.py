@@ -59,9 +59,10 @@ def read(folder: Path) -> list[Case]:
     index = folder / "cases.jsonl"
     if not index.is_file():
         raise InputError(
-            f"{folder} holds no labelled cases",
+            "{folder} holds no labelled cases",
             cause="there is no cases.jsonl in it",
             remedy="corpus/README.md describes the form",
+            folder=folder,
         )
     cases: list[Case] = []
     for number, line in enumerate(index.read_bytes().splitlines(), 1):
@@ -70,5 +71,7 @@ def read(folder: Path) -> list[Case]:
         try:
             cases.append(_case(orjson.loads(line), folder))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{index}:{number}: not a labelled case: {error}") from None
+            raise InputError(
+                "{index}:{number}: not a labelled case: {error}", index=index, number=number, error=error
+            ) from None
     return cases

@@ -197,7 +197,8 @@ def find_sources(
     if not finder.sources:
         raise InputError(
             "no readable input",
-            cause="; ".join(notes[:4]) or "no file was named and nothing is piped in",
+            cause="{notes}" if notes else "no file was named and nothing is piped in",
+            notes="; ".join(notes[:4]),
             remedy="name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
         )
     layouts.settle([source.info for source in finder.sources])

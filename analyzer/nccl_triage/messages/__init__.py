@@ -41,6 +41,10 @@ def translated(template: str, lang: str) -> str:
 
 
 def fill(template: str, values: Mapping[str, object], lang: str) -> str:
-    """Return the template in the language asked for, with its values in place."""
+    """Return the template in the language asked for, with its values in place.
+
+    A value may be a text in both languages, ``{"en": .., "zh": ..}``.
+    """
     text = translated(template, lang)
-    return text.format(**values) if values else text
+    shown = {name: value[lang] if isinstance(value, Mapping) else value for name, value in values.items()}
+    return text.format(**shown) if shown else text

@@ -200,11 +200,15 @@ def parse(text: str, path: str) -> tuple[Row, ...]:
     seen: set[str] = set()
     for node, row in pairs:
         if row.id in seen:
-            raise node.fail(f"the id {row.id!r} stands twice")
+            raise node.fail("the id {id!r} stands twice", id=row.id)
         seen.add(row.id)
         takers = [other.id for other in matching(rows, *row.example)]
         if takers != [row.id]:
-            raise node.fail(f"the example of {row.id!r} is taken by {', '.join(takers) or 'no row'}")
+            raise node.fail(
+                "the example of {id!r} is taken by {takers}" if takers else "the example of {id!r} is taken by no row",
+                id=row.id,
+                takers=", ".join(takers),
+            )
     return rows
 
 
@@ -243,7 +247,7 @@ def _pattern(node: Node) -> re.Pattern[str]:
     try:
         return re.compile(node.text(), re.IGNORECASE)
     except re.error as error:
-        raise node.fail(f"not a regular expression: {error}") from None
+        raise node.fail("not a regular expression: {error}", error=error) from None
 
 
 def _number(node: Node) -> float:
@@ -252,7 +256,7 @@ def _number(node: Node) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise node.fail(f"expected a number above 0, found {node.text()!r}")
+        raise node.fail("expected a number above 0, found {value!r}", value=node.text())
     return value
 
 
@@ -267,9 +271,9 @@ def _source(node: Node) -> str:
     keys = node.keys(["url", "read"])
     url, day = keys["url"].text(), keys["read"].text()
     if not url.startswith("https://"):
-        raise keys["url"].fail(f"{url!r} is no https address")
+        raise keys["url"].fail("{url!r} is no https address", url=url)
     try:
         datetime.date.fromisoformat(day)
     except ValueError:
-        raise keys["read"].fail(f"{day!r} is no day (YYYY-MM-DD)") from None
+        raise keys["read"].fail("{day!r} is no day (YYYY-MM-DD)", day=day) from None
     return f"{url} (read {day})"

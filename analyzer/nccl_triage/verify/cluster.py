@@ -109,9 +109,12 @@ class Cluster:
         for place in everywhere:
             if place not in answers:
                 raise UsageError(
-                    f"no answer from {self.name(place)}",
-                    cause=self.gone.get(place) or f"nothing within {patience:.0f} s",
+                    "no answer from {host}",
+                    cause="{why}" if self.gone.get(place) else "nothing within {patience:.0f} s",
+                    why=self.gone.get(place),
+                    patience=patience,
                     remedy="check that the host can be reached and that --python exists there",
+                    host=self.name(place),
                 )
         self._waiting.clear()
         self.facts = [answers[place]["facts"] for place in everywhere]

@@ -62,10 +62,12 @@ def table() -> tuple[Row, ...]:
     try:
         rows = tuple(Row(**entry) for entry in yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
     except (yaml.YAMLError, TypeError) as error:
-        raise RuleError("the decision table cannot be read", where=str(path), cause=str(error)) from None
+        raise RuleError("the decision table cannot be read", where=str(path), cause="{why}", why=error) from None
     for row in rows:
         if row.weight not in WEIGHT_WORDS:
-            raise RuleError(f"row {row.id!r} has an unknown weight {row.weight!r}", where=str(path))
+            raise RuleError(
+                "row {id!r} has an unknown weight {weight!r}", where=str(path), id=row.id, weight=row.weight
+            )
     return rows
 
 

@@ -47,9 +47,11 @@ def places_of(settings: Settings) -> tuple[Place, ...]:
                 shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
             )
         except ValueError as error:
-            raise UsageError(f"--host {entry}: {error}", remedy="quote the command as for a shell") from None
+            raise UsageError(
+                "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
+            ) from None
         if not name or (given and not words):
-            raise UsageError(f"--host {entry}: a name, or NAME=COMMAND, is needed")
+            raise UsageError("--host {entry}: a name, or NAME=COMMAND, is needed", entry=entry)
         found.append(Place(name, tuple(words), slots))
     if len({place.name for place in found}) < len(found):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")

@@ -39,14 +39,14 @@ def _load(path: Path) -> dict[str, Any]:
 
     try:
         if path.stat().st_size > _MOST:
-            raise InputError(f"{path} is too large for earlier results")
+            raise InputError("{path} is too large for earlier results", path=path)
         document = orjson.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"cannot read {path}", cause=error.strerror) from None
+        raise InputError("cannot read {path}", cause="{why}", path=path, why=error.strerror) from None
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path} is no JSON document", cause=str(error)) from None
+        raise InputError("{path} is no JSON document", cause="{why}", path=path, why=error) from None
     if not isinstance(document, dict):
-        raise InputError(f"{path} holds no results of verify or preflight")
+        raise InputError("{path} holds no results of verify or preflight", path=path)
     return document
 
 
@@ -66,5 +66,9 @@ def _measured(document: Mapping[str, Any], path: Path) -> Iterator[tuple[Key, fl
                     yield key_of(run, part), float(part["bandwidth"]["busbw"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
-            f"{path} holds results that cannot be read", cause=f"{type(error).__name__}: {error}"
+            "{path} holds results that cannot be read",
+            cause="{name}: {error}",
+            path=path,
+            name=type(error).__name__,
+            error=error,
         ) from None

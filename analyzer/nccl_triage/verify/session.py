@@ -77,9 +77,11 @@ class _TakenError(Exception):
 
 def _taken(taken: _TakenError) -> UsageError:
     return UsageError(
-        f"another verifier runs here (pid {taken.pid or 'unknown'})",
-        cause=f"it holds {taken.path}; two at once would measure each other",
+        "another verifier runs here (pid {pid})",
+        cause="it holds {path}; two at once would measure each other",
         remedy="wait until it has ended, or let this one wait: --wait SECONDS",
+        pid=taken.pid or "?",
+        path=taken.path,
     )
 
 
@@ -173,8 +175,9 @@ def workspace(wanted: Path | None, keep: bool = False, *, force: bool = False) -
     except OSError as error:
         raise OutputError(
             "no temporary folder can be made for the logs of the ranks",
-            cause=str(error),
+            cause="{why}",
             remedy="set TMPDIR, or name a folder for the logs",
+            why=error,
         ) from None
     try:
         yield folder
@@ -189,14 +192,19 @@ def _given(folder: Path, force: bool) -> Path:
         used = any(folder.iterdir())
     except OSError as error:
         raise OutputError(
-            f"{folder} cannot hold the logs of the ranks", cause=error.strerror, remedy="name another folder"
+            "{folder} cannot hold the logs of the ranks",
+            cause="{why}",
+            remedy="name another folder",
+            folder=folder,
+            why=error.strerror,
         ) from None
     if used and not force:
         raise UsageError(
-            f"{folder} is not empty",
+            "{folder} is not empty",
             cause="logs of an earlier session would be taken for those of this one",
             remedy="name a new folder, or add --force",
+            folder=folder,
         )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(f"{folder} cannot be written", remedy="name another folder")
+        raise OutputError("{folder} cannot be written", remedy="name another folder", folder=folder)
     return folder.resolve()

@@ -38,9 +38,12 @@ def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
     files = {label: read_run(folder / "results" / label, run, saved.plan_id) for label, run in saved.runs.items()}
     if not any(files.values()):
         raise UsageError(
-            f"{folder} holds no result of its plan",
-            cause=f"no rank has written below {folder / 'results'}",
-            remedy=f"start {folder / 'run.sh'} first, and look at what its launcher says",
+            "{folder} holds no result of its plan",
+            cause="no rank has written below {results}",
+            remedy="start {script} first, and look at what its launcher says",
+            folder=folder,
+            results=folder / "results",
+            script=folder / "run.sh",
         )
     hosts = hosts_of(files)
     made = plan.build(question, rules.causes, saved.means, saved.wishes)

@@ -41,14 +41,17 @@ def write(
     cannot be written. ``faults`` make ranks misbehave on purpose: the verifier's own proof.
     """
     if settings.workdir is None:
-        raise UsageError(f"--launcher {kind} needs --workdir", remedy="add --workdir FOLDER that every host sees")
+        raise UsageError(
+            "--launcher {kind} needs --workdir", remedy="add --workdir FOLDER that every host sees", kind=kind
+        )
     question = question_of(document)
     layout = static.lay_out(static.plan_of(question, rules, settings), faults)
     if not layout.runs:
-        reasons = [entry.why_not["en"] for entry in layout.plan.experiments if entry.why_not is not None]
+        reasons = [entry.why_not for entry in layout.plan.experiments if entry.why_not is not None]
         raise UsageError(
             "there is nothing to run: no experiment can show what is suspected",
-            cause=_plain(reasons[0]) if reasons else "the report names no cause",
+            cause="{why}" if reasons else "the report names no cause",
+            why={lang: _plain(text) for lang, text in reasons[0].items()} if reasons else "",
             remedy="--suspects N puts more causes to the test",
         )
     names = [place.name for place in layout.plan.means.places] if settings.hosts else []
@@ -59,7 +62,9 @@ def write(
             text = script.text(layout.runs, folder, python, kind, names, settings.wishes.budget)
             _put(folder / "run.sh", text, 0o700)
         except OSError as error:
-            raise OutputError(f"cannot write into {folder}", cause=error.strerror or str(error)) from None
+            raise OutputError(
+                "cannot write into {folder}", cause="{why}", folder=folder, why=error.strerror or error
+            ) from None
     return _told(layout, folder, kind, question, names)
 
 

@@ -150,9 +150,12 @@ class ProcessLauncher:
             except OSError as error:
                 self.close()
                 raise UsageError(
-                    f"cannot start an agent on {place.name}: {error.strerror}",
-                    cause=f"the command was: {' '.join([*place.command, self._python])}",
+                    "cannot start an agent on {name}: {why}",
+                    cause="the command was: {command}",
                     remedy="check --host and --python",
+                    name=place.name,
+                    why=error.strerror,
+                    command=" ".join([*place.command, self._python]),
                 ) from None
         return list(self._links)
 

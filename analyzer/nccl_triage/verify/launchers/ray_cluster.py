@@ -106,10 +106,12 @@ class RayLauncher:
             )
         except failures(self._ray) as error:
             raise UsageError(
-                f"cannot join the Ray cluster at {self._address!r}",
-                cause=reason(error),
+                "cannot join the Ray cluster at {address!r}",
+                cause="{why}",
+                why=reason(error),
                 remedy="run this on a node of the cluster with the job's Ray version and RAY_AUTH_* variables, "
                 "or give the host:port of its head",
+                address=self._address,
             ) from None
 
     def _reserve(self) -> list[dict[str, Any]]:
@@ -121,31 +123,42 @@ class RayLauncher:
         # A group with more bundles than nodes would wait for ever.
         if not 0 < count <= len(able):
             raise UsageError(
-                f"{len(able)} nodes of the Ray cluster can take part, wanted: {self._hosts or 'at least one'}",
-                cause=f"{len(alive)} nodes are alive, each must have {f'{least} GPUs' if self._gpus else 'a CPU'}",
+                "{able} nodes of the Ray cluster can take part, wanted: {wanted}",
+                cause="{alive} nodes are alive, each must have {gpus} GPUs"
+                if self._gpus
+                else "{alive} nodes are alive, each must have a CPU",
                 remedy="ask for fewer hosts or fewer ranks a host, or add nodes",
+                able=len(able),
+                wanted=self._hosts or 1,
+                alive=len(alive),
+                gpus=least,
             )
         # Without GPUs no CPU is asked for either: the job's own actors, which may be stuck, may hold them all.
         own = [{f"node:{node['NodeManagerAddress']}": _SHARE} for node in able[:count]]
         bundles = [{"GPU": least}] * count if self._gpus else own
         self._group = self._ray.util.placement_group(bundles, strategy="STRICT_SPREAD")
         if not _granted(self._group, self._patience):
+            died, free = self._missing(able, what)
             raise UsageError(
-                f"the Ray cluster did not reserve its nodes within {self._patience:g} s, wanted: {count}",
-                cause=self._why_not(able, what),
+                "the Ray cluster did not reserve its nodes within {patience:g} s, wanted: {count}",
+                cause="died meanwhile: {died}" if died else "{free:g} of {all:g} {what}s are free",
+                died=", ".join(died),
+                free=free,
+                all=sum(node["Resources"][what] for node in able),
+                what=what,
                 remedy="end the job's actors that hold them, or ask for fewer hosts or fewer ranks a host",
+                patience=self._patience,
+                count=count,
             )
         where = self._ray.util.placement_group_table(self._group)["bundles_to_node_id"]
         bundle_of = {node_id: index for index, node_id in where.items()}
         return [{**node, "bundle": bundle_of[node["NodeID"]]} for node in alive if node["NodeID"] in bundle_of]
 
-    def _why_not(self, wanted: Sequence[dict[str, Any]], what: str) -> str:
+    def _missing(self, wanted: Sequence[dict[str, Any]], what: str) -> tuple[list[str], float]:
+        """Return the nodes that died meanwhile, and how much of a resource is free."""
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         died = [_name(node)[0] for node in wanted if node["NodeID"] not in alive]
-        if died:
-            return f"died meanwhile: {', '.join(died)}"
-        free = self._ray.available_resources().get(what, 0)
-        return f"{free:g} of {sum(node['Resources'][what] for node in wanted):g} {what}s are free"
+        return died, self._ray.available_resources().get(what, 0)
 
     def _start(self, nodes: Sequence[dict[str, Any]], worker: bytes) -> None:
         spread = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
@@ -164,9 +177,12 @@ class RayLauncher:
                 self._ray.get(link.relay.pid.remote(), timeout=max(0.1, deadline - time.monotonic()))
             except failures(self._ray) as error:
                 raise UsageError(
-                    f"no actor could be started on {link.name} within {self._patience:.0f} s",
-                    cause=reason(error),
+                    "no actor could be started on {name} within {patience:.0f} s",
+                    cause="{why}",
+                    why=reason(error),
                     remedy="look at the node's log of the raylet, or ask for fewer hosts",
+                    name=link.name,
+                    patience=self._patience,
                 ) from None
 
 
@@ -175,7 +191,7 @@ def _imported() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise UsageError(
-            "Ray cannot be imported", cause=str(error), remedy="run this in the environment of the job's driver"
+            "Ray cannot be imported", cause="{why}", remedy="run this in the environment of the job's driver", why=error
         ) from None
 
 

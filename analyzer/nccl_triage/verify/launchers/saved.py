@@ -46,9 +46,12 @@ def read_saved(folder: Path) -> Saved:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{folder} holds no plan of this version",
-            cause=f"{type(error).__name__}: {error}",
+            "{folder} holds no plan of this version",
+            cause="{name}: {error}",
             remedy="name the folder that was the --workdir of --launcher slurm or print",
+            folder=folder,
+            name=type(error).__name__,
+            error=error,
         ) from None
 
 
