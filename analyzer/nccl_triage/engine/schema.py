@@ -152,8 +152,21 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do at a stage: in words of its own, or ``use``, the name of a step that many causes share.
+
+    ``urgency`` is high, medium or low; without it the stage decides.
+    """
+
+    what: Text | None = None
+    command: str | None = None
+    urgency: str | None = None
+    use: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
-    """One root cause: titles, evidence, culprit methods, fixes, next check and experiment."""
+    """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage."""
 
     id: str
     family: str
@@ -168,6 +181,7 @@ class Cause:
     next_check: NextCheck | None
     experiment: Experiment
     aliases: tuple[str, ...] = ()
+    stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

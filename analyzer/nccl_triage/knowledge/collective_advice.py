@@ -1,0 +1,109 @@
+"""What a report says of a collective's time-out: who set it, and whether the size can explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nccl_triage.knowledge import amounts, catalogue, timeouts
+from nccl_triage.knowledge.model import Text
+
+#: Owners that a document names.
+_OWNERS = 4
+
+FITS = {
+    "en": "The {op} moves {size}{dtype}. Even at {rate} GB/s, less than Ethernet of 1 Gbit/s carries, it takes "
+    "{needs}; the time-out is {limit}. Its size does not explain the time-out: a rank came late or never, or the path "
+    "broke.",
+    "zh": "这次 {op} 传输 {size}{dtype}。即使只有 {rate} GB/s（低于 1 Gbit/s 以太网），也只需 {needs}，而超时是 {limit}。"
+    "数据量解释不了这次超时：有 rank 迟到或缺席，或路径中断。",
+}
+TIGHT = {
+    "en": "The {op} moves {size}{dtype}. At {rate} GB/s, a very slow network, it takes {needs}, longer than the "
+    "time-out of {limit}. Measure the bandwidth before you blame a rank.",
+    "zh": "这次 {op} 传输 {size}{dtype}。在 {rate} GB/s 的极慢网络上需要 {needs}，超过了 {limit} 的超时。在怀疑某个 rank "
+    "之前，请先测量带宽。",
+}
+SMALL = {
+    "en": "This {op} moves next to nothing: only a rank that is late or absent, or a broken path, can explain the time-out "
+    "of {limit}.",
+    "zh": "这次 {op} 几乎不传输数据：只有 rank 迟到或缺席、或路径中断，才能解释 {limit} 的超时。",
+}
+UNSIZED = {
+    "en": "The log does not tell how much this collective moves. At sane bandwidths no collective of a training step "
+    "takes {limit}.",
+    "zh": "日志没有显示这次集合操作的数据量。在正常带宽下，训练中的集合操作都不会耗时 {limit}。",
+}
+ASSUMED = {"en": " (dtype unknown, {dtype} assumed)", "zh": "（数据类型未知，按 {dtype} 估算）"}
+
+
+def _say(template: Text, **given: object) -> Text:
+    return {
+        language: text.format(**{k: v[language] if isinstance(v, dict) else v for k, v in given.items()})
+        for language, text in template.items()
+    }
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _message(collective: Mapping[str, Any]) -> timeouts.Message | None:
+    op, numel, world = collective.get("op"), _number(collective.get("numel_in")), _number(collective.get("world_size"))
+    if not isinstance(op, str):
+        return None
+    if timeouts.operation_name(op) == "BARRIER":
+        return timeouts.message(op, 0, world or 2)
+    if numel is None or not world:
+        return None
+    return timeouts.message(op, numel, world, collective.get("dtype"))
+
+
+def _owner_rows(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str]) -> list[dict[str, Any]]:
+    knobs = catalogue.knobs()
+    return [
+        {
+            "program": owner.program,
+            "who": owner.who["en"],
+            "who_zh": owner.who["zh"],
+            "change": timeouts.written(knobs[owner.knob], None) if owner.knob in knobs else None,
+        }
+        for owner in timeouts.owners(milliseconds, known, frameworks)[:_OWNERS]
+    ]
+
+
+def advice(collective: Mapping[str, Any], known: Mapping[str, str], frameworks: Sequence[str]) -> dict[str, Any] | None:
+    """Return the advice on a document's collective, or None when it shows no time-out.
+
+    ``known`` maps programs to versions, ``frameworks`` are those that the log shows.
+    """
+    milliseconds = _number(collective.get("timeout_ms"))
+    if not milliseconds:
+        return None
+    message = _message(collective)
+    limit = amounts.duration(milliseconds / 1000)
+    # The operation is text of the log where it is none that is known.
+    op = message.op if message is not None else None
+    if message is None:
+        says = _say(UNSIZED, limit=limit)
+    elif message.bytes * message.factor < 1e6:
+        says = _say(SMALL, op=op, limit=limit)
+    else:
+        assumed = {"en": "", "zh": ""} if collective.get("dtype") else _say(ASSUMED, dtype=message.dtype)
+        says = _say(
+            FITS if message.seconds() * 1000 < milliseconds else TIGHT,
+            op=op,
+            size=amounts.size(message.bytes),
+            dtype=assumed,
+            rate=amounts.short(timeouts.SLOW),
+            needs=amounts.duration(message.seconds()),
+            limit=limit,
+        )
+    return {
+        "bytes": message.bytes if message is not None else None,
+        "dtype_assumed": message.dtype if message is not None and not collective.get("dtype") else None,
+        "seconds_expected": round(message.seconds(), 3) if message is not None else None,
+        "owner": _owner_rows(milliseconds, known, frameworks),
+        "says": says["en"],
+        "says_zh": says["zh"],
+    }

@@ -1,0 +1,39 @@
+"""The knowledge's files as trees of nodes, parsed once and kept in the cache of the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+from nccl_triage import resources
+from nccl_triage.engine import cache, nodes
+from nccl_triage.engine.nodes import Node
+from nccl_triage.errors import RuleError
+
+
+def _texts(folder: str) -> list[tuple[str, str]]:
+    """Return (display path, text) of the YAML files of one folder below ``rules/``, in a fixed order."""
+    entry = resources.rules_dir() / folder
+    found: list[tuple[str, str]] = []
+    for file in sorted(entry.iterdir(), key=lambda e: e.name) if entry.is_dir() else ():
+        if file.name.endswith((".yaml", ".yml")):
+            path = f"rules/{folder}/{file.name}"
+            try:
+                found.append((path, file.read_text(encoding="utf-8")))
+            except (OSError, UnicodeDecodeError) as error:
+                raise RuleError("cannot be read: {error}", where=path, error=error) from None
+    return found
+
+
+def roots(folder: str) -> list[Node]:
+    """Return the parsed files of one folder below ``rules/``: parsing YAML costs many times what reading it back does."""
+    files = _texts(folder)
+    digest = hashlib.sha256("\0".join(text for _, text in files).encode()).hexdigest()
+    entry = cache.name(f"knowledge_{folder}", digest)
+    known = cache.read_table(entry)
+    if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
+        with contextlib.suppress(ValueError):
+            return [nodes.unpacked(tree, path) for tree, (path, _) in zip(known["files"], files, strict=True)]
+    found = [nodes.parse(text, path) for path, text in files]
+    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
+    return found

@@ -1,0 +1,233 @@
+"""The kinds of knowledge as data classes; every text for people is a mapping ``en``, ``zh``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+Text = dict[str, str]
+
+#: What a variable is for. ``diagnosis-only``: a test, not a fix; it must not stay in scripts.
+STATUSES = ("tuning", "diagnosis-only", "legacy", "unknown-to-nccl", "set-by-launcher")
+KINDS = ("env", "flag")
+VERDICTS = ("right", "partly", "wrong", "unsupported", "dangerous", "no-op")
+#: How much hurry a step or a symptom deserves.
+URGENCIES = ("high", "medium", "low")
+#: What a message says of the rank that prints it.
+TELLS = ("cause", "victim", "either", "nothing")
+Level = Literal["note", "warn"]
+LEVELS: tuple[Level, ...] = ("note", "warn")
+#: How a remark came about; the samples of a variable name one of these under ``finds``.
+FINDINGS = ("unknown", "outside", "version", "legacy", "trap", "default", "debugging")
+GRAMMARS = ("switch", "truth", "integer", "number", "one-of", "list-of", "interfaces", "devices", "path", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Which values a program understands; ``least``, ``most`` and ``also`` belong to numbers, ``of`` to words."""
+
+    kind: str
+    of: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    also: tuple[str, ...] = ()
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A condition on the version of one program, e.g. ``nccl >= 2.27``."""
+
+    program: str
+    operator: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A value that does not do what people expect of it; all conditions given must hold.
+
+    ``matches`` is searched in the value, ``below`` and ``above`` compare it as a number, ``missing`` names a variable
+    that the same environment does not hold.
+    """
+
+    says: Text
+    level: Level
+    matches: re.Pattern[str] | None = None
+    below: float | None = None
+    above: float | None = None
+    missing: str | None = None
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A value with what ``judge`` must find in it: one of ``FINDINGS``, or nothing."""
+
+    value: str
+    finds: str | None
+    versions: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the environment or an option of a launcher.
+
+    ``default`` is the history of the default: (first version with it, value), the oldest first, whose version is
+    empty. ``harmless`` values of a variable for diagnosis need no remark. Where not every version was read, ``absent``
+    is the last one before ``since``, and ``gone`` the first one after ``until``, that was.
+    """
+
+    id: str
+    program: str
+    kind: str
+    status: str
+    meaning: Text
+    touch: Text
+    verification: Text
+    undo: Text
+    where: str
+    grammar: Grammar
+    default: tuple[tuple[str, str], ...] = ()
+    since: str | None = None
+    until: str | None = None
+    absent: str | None = None
+    gone: str | None = None
+    caution: Text | None = None
+    replaced_by: str | None = None
+    aliases: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+    traps: tuple[Trap, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    causes: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The names that a program reads besides those with an entry of their own.
+
+    ``complete``: a name with the prefix that is not among them is unknown to the program. ``others`` are prefixes of
+    names that plug-ins and packages read.
+    """
+
+    prefix: str
+    title: str
+    complete: bool
+    checked: Text
+    names: frozenset[str]
+    others: dict[str, Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A claim that people repeat, and what is true of it."""
+
+    id: str
+    verdict: str
+    claim: Text
+    why: Text
+    instead: Text
+    where: str
+    applies_to: str | None = None
+    aliases: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A number that a library prints, with its name and what it means for a triage."""
+
+    table: str
+    number: int
+    name: str
+    meaning: Text
+    where: str
+    text: str | None = None
+    tells: str = "either"
+    causes: tuple[str, ...] = ()
+    until: str | None = None
+    since: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTable:
+    """One table of numbers: ``aliases`` are the words that may stand before the number on the command line."""
+
+    id: str
+    title: Text
+    about: Text
+    aliases: tuple[str, ...]
+    codes: tuple[Code, ...]
+    where: str
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What people see first, and what it really means; ``signatures`` are the messages, ``sees`` one of them."""
+
+    id: str
+    sees: str
+    signatures: tuple[str, ...]
+    means: Text
+    tells: str
+    urgency: str
+    look: Text
+    where: str
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStep:
+    """A step that the stages of many causes name."""
+
+    id: str
+    what: Text
+    where: str
+    command: str | None = None
+    urgency: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may have set a time-out of so many milliseconds; ``knob`` is the id of the entry that changes it."""
+
+    milliseconds: int
+    who: Text
+    program: str
+    knob: str | None
+    where: str
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """How a program's time-out of collectives is set: ``write`` holds ``{seconds}``, ``{minutes}`` or ``{hours}``."""
+
+    id: str
+    program: str
+    title: str
+    write: str
+    unit: str
+    default: Text
+    where: str
+    since: str | None = None
+    note: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A plain word on one variable of a job's environment."""
+
+    name: str
+    value: str
+    level: Level
+    kind: str
+    says: Text
