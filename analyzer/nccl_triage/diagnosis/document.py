@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.diagnosis import blanks, incident, job, programs, software, subnets, texts, witnesses
+from nccl_triage.diagnosis import blanks, incident, job, peers, programs, series, software, subnets, texts, witnesses
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
@@ -272,8 +272,11 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
         "incident": incident.describe(diagnosis),
         "waits": incident.waits(case),
+        "last_good_step": series.last_good_step(diagnosis),
         "collective": _collective(case),
         "network": subnets.describe(case),
+        "peers": peers.describe(case),
+        "series": series.describe(diagnosis),
         "job": _job(diagnosis),
         "symptoms": _symptoms(case),
         "not_seen": witnesses.not_seen(diagnosis),

@@ -21,12 +21,14 @@ def _process(context: Context, text: str, source: str) -> Process:
     rank = context.rank
     if rank is None and context.group_rank is None and "ank" in text:
         rank = stated_rank(text)
+    # What looked like the head of an NCCL line in a line that is none was a time of day ("14:22:01 - INFO -").
+    mistaken = context.program == "nccl"
     return Process(
         rank=_known(rank),
         local_rank=_known(context.local_rank),
         group_rank=_known(context.group_rank),
-        host=context.host or "",
-        pid=_known(context.pid),
+        host="" if mistaken or context.host is None else context.host,
+        pid=NOT_KNOWN if mistaken else _known(context.pid),
         source=source,
     )
 
@@ -37,7 +39,7 @@ def _known(number: int | None) -> int:
 
 def numbers(reader: SeriesReader, text: str, context: Context, source: str, line: int, into: Observations) -> None:
     """Note the numbers that a message reports; lines of NCCL report none."""
-    found = reader.read(text) if context.program != "nccl" else None
+    found = reader.read(text) if " NCCL " not in text else None
     if found is not None:
         time = -1.0 if context.time is None else context.time
         place = Point(source, line, found.step, found.epoch, time, 0.0, _process(context, text, source))
