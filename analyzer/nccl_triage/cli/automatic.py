@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nccl_triage.cli import launching
+from nccl_triage.cli import language
 from nccl_triage.errors import TriageError, UsageError
 
 #: Seconds for all experiments before a report.
 BUDGET = 120.0
-Say = Callable[[str], None]
+Say = Callable[[language.Said], None]
 
 
 def options(function: Any, default: str = "auto") -> Any:
@@ -60,12 +61,13 @@ def verified(
     try:
         return _verified(document, rules_dirs, mode, budget, say)
     except TriageError as error:
-        reason = "; ".join(part for part in (error.message, error.cause) if part)
+        reason = {lang: "; ".join(filter(None, error.in_language(lang)[:2])) for lang in ("en", "zh")}
     except Exception as error:  # a defect of the verifier must not cost the report
         if debug:
             raise
-        reason = f"the verifier failed ({type(error).__name__}: {error})"
-    return _not_verified(document, reason, reason, say)
+        what = f"{type(error).__name__}: {error}"
+        reason = {"en": f"the verifier failed ({what})", "zh": f"验证器出错（{what}）"}
+    return _not_verified(document, reason, say)
 
 
 def _verified(
@@ -80,18 +82,18 @@ def _verified(
     made = planning.plan_of(document, rules, settings)
     if mode == "auto" and not made.means.gpus:
         reason = made.means.no_gpu
-        return _not_verified(document, reason["en"], reason["zh"], say)
+        return _not_verified(document, reason, say)
     from nccl_triage.verify import api
 
     changed, _ = api.verify(document, rules, settings, say=say, made=made)
     return changed
 
 
-def _not_verified(document: dict[str, Any], reason: str, reason_zh: str, say: Say) -> dict[str, Any]:
-    say(f"not verified: {reason}")
+def _not_verified(document: dict[str, Any], reason: Mapping[str, str], say: Say) -> dict[str, Any]:
+    say({"en": f"not verified: {reason['en']}", "zh": f"未验证：{reason['zh']}"})
     noted = copy.copy(document)
-    noted["notes"] = [*document["notes"], f"Not verified: {reason}"]
-    noted["notes_zh"] = [*document["notes_zh"], f"未验证：{reason_zh}"]
+    noted["notes"] = [*document["notes"], f"Not verified: {reason['en']}"]
+    noted["notes_zh"] = [*document["notes_zh"], f"未验证：{reason['zh']}"]
     return noted
 
 

@@ -69,12 +69,12 @@ class Page(click.HelpFormatter):
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms with their meaning beside them."""
         listed = list(rows)
-        first = min(max((len(term) for term, _ in listed), default=0), col_max) + col_spacing
+        first = min(max((columns(term) for term, _ in listed), default=0), col_max) + col_spacing
         for term, meaning in listed:
             lines = fold(meaning, max(self.width - first - self.current_indent, 10)) if meaning else []
             start = " " * self.current_indent + term
-            if lines and len(term) <= first - col_spacing:
-                start += " " * (first - len(term)) + lines.pop(0)
+            if lines and columns(term) <= first - col_spacing:
+                start += " " * (first - columns(term)) + lines.pop(0)
             self.write(
                 "\n".join([start.rstrip(), *(" " * (first + self.current_indent) + line for line in lines)]) + "\n"
             )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from nccl_triage import messages
 
 Lang = Literal["en", "zh"]
+#: A template of ``messages``, or a finished text in both languages.
+Said = str | Mapping[str, str]
 CHOICES = ("auto", "en", "zh")
 
 _current: Lang = "en"
@@ -51,19 +54,27 @@ def current() -> Lang:
     return _current
 
 
-def text(template: str, **values: object) -> str:
-    """Return a text of ``messages`` in the language in use."""
+def text(template: Said, **values: object) -> str:
+    """Return a text of ``messages``, or one that comes in both languages, in the language in use."""
+    if isinstance(template, Mapping):
+        return template[_current]
     return messages.fill(template, values, _current)
 
 
-def say(template: str, **values: object) -> None:
+def say(template: Said, **values: object) -> None:
     """Print a note on standard error; a closed standard error is nobody's problem."""
-    line = f"nccl-triage: {text(template, **values)}\n"
-    try:
-        sys.stderr.write(line)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"nccl-triage: {harmless(text(template, **values))}\n")
         sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        return
+
+
+def harmless(line: str) -> str:
+    """Return a line without what a terminal would obey: names of files and texts of errors can hold anything."""
+    if line.isprintable():
+        return line
+    from nccl_triage.render.words import visible
+
+    return visible(" ".join(line.split("\n")))
 
 
 def _click_text(english: str) -> str:

@@ -16,7 +16,7 @@ from nccl_triage.cli import language, options
 from nccl_triage.render import FORMATS
 
 Document = dict[str, Any]
-Say = Callable[[str], None]
+Say = Callable[[language.Said], None]
 
 
 def output_options(function: Any) -> Any:
@@ -67,11 +67,9 @@ def exit_code(document: Document, wanted: bool) -> int:
 def teller(quiet: bool) -> Say:
     """Return what says a line of progress or a note on stderr; quiet, it says nothing."""
 
-    def say(text: str) -> None:
+    def say(text: language.Said) -> None:
         if not quiet:
-            from nccl_triage.render.words import visible
-
-            language.say(visible(text))
+            language.say(text)
 
     return say
 

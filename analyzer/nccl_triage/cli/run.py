@@ -240,7 +240,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
         language.say("report written to {path}", path=shlex.quote(str(report)))
 
 
-def _nothing(text: str) -> None:
+def _nothing(text: language.Said) -> None:
     """Say it to nobody."""
 
 

@@ -94,12 +94,12 @@ class Node:
         return found
 
 
-def _kind(value: object) -> str:
+def _kind(value: object) -> dict[str, str]:
     if value is None:
-        return "nothing"
+        return {"en": "nothing", "zh": "空值"}
     if isinstance(value, dict):
-        return "a mapping"
-    return "a list" if isinstance(value, list) else "text"
+        return {"en": "a mapping", "zh": "映射"}
+    return {"en": "a list", "zh": "列表"} if isinstance(value, list) else {"en": "text", "zh": "文本"}
 
 
 def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:

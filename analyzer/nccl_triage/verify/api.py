@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ def verify(
     rules: RuleSet,
     settings: Settings,
     *,
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[Mapping[str, str]], None] = lambda text: None,
     faults: dict[str, Any] | None = None,
     made: Plan | None = None,
 ) -> tuple[dict[str, Any], Report]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -172,7 +172,7 @@ def preflight(
     settings: api.Settings,
     rules: RuleSet,
     *,
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[Mapping[str, str]], None] = lambda text: None,
     faults: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Carry out all checks and return the document; raises UsageError when hosts cannot be reached."""

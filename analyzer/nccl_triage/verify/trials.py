@@ -22,7 +22,8 @@ from nccl_triage.verify.realise import Ground, realise
 GREETING, IMPORT = 20.0, 120.0
 #: Seconds below which no further run is begun.
 LEAST = 3.0
-Say = Callable[[str], None]
+#: Takes a line of progress in both languages.
+Say = Callable[[Mapping[str, str]], None]
 
 
 class Session:
@@ -60,7 +61,7 @@ class Session:
 
     def prepare(self, backend: str, probes: bool) -> None:
         """Ask the hosts who they are, import torch or look at the GPUs, and probe the ways between them."""
-        self.say("asking the hosts")
+        self.say({"en": "asking the hosts", "zh": "正在询问各主机"})
         self.cluster.greet(GREETING)
         self.report.hosts = self.cluster.facts
         if backend == "nccl":
@@ -69,7 +70,8 @@ class Session:
         else:
             self._import_torch()
         if probes and not self.report.problems:
-            self.say(f"probing {len(self.names)} hosts for reachability")
+            count = len(self.names)
+            self.say({"en": f"probing {count} hosts for reachability", "zh": f"正在探测 {count} 台主机之间的可达性"})
             self.report.matrix = reachability.measure(self.cluster, also=self.plan.question.port)
 
     def _import_torch(self) -> None:
@@ -120,8 +122,13 @@ class Session:
     def _run(self, run: Run, planned: Planned) -> Trial:
         self._count += 1
         label = f"run-{self._count:02d}"
-        changed = f", {run.changed}" if run.changed else ""
-        self.say(f"{label}: {run.message.op} on {run.world} ranks, {run.backend}{changed}")
+        how = run.backend + (f", {run.changed}" if run.changed else "")
+        self.say(
+            {
+                "en": f"{label}: {run.message.op} on {run.world} ranks, {how}",
+                "zh": f"{label}：{run.message.op}，{run.world} 个 rank，{how}",
+            }
+        )
         result = runner.execute(
             self.cluster,
             replace(run, label=label),
