@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from nccl_triage.cli import launching
-from nccl_triage.cli import language
+from nccl_triage.cli import language, launching
 from nccl_triage.errors import TriageError, UsageError
 
 #: Seconds for all experiments before a report.
