@@ -17,6 +17,7 @@ from nccl_triage.diagnosis.model import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
+from nccl_triage.knowledge import collective_advice, remarks, stages
 from nccl_triage.parsers import produced_signatures, times
 
 SCHEMA_VERSION = 1
@@ -131,6 +132,7 @@ def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
         ],
         "fixes": [_fix(case, fix, known) for fix in fixes],
         "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
+        "stages": stages.rows(cause),
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,
@@ -225,7 +227,7 @@ def _collective(case: Case) -> dict[str, Any] | None:
     if not records and called is None:
         return None
     first = records[0] if records else None
-    return {
+    found = {
         "op": case.value("collective.op") or called,
         "seq": case.value("collective.seq"),
         "numel_in": first.numel_in if first else None,
@@ -236,6 +238,8 @@ def _collective(case: Case) -> dict[str, Any] | None:
         "timeout_ms": case.value("collective.timeout_ms"),
         "elapsed_ms": first.elapsed_ms if first else None,
     }
+    found["advice"] = collective_advice.advice(found, software.first_versions(case), programs.frameworks(case))
+    return found
 
 
 def _job(diagnosis: Findings) -> dict[str, Any]:
@@ -247,6 +251,7 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
     for rank, info in sorted(case.identity.ranks.items()):
         if info.host in hosts:
             hosts[info.host]["ranks"].append(rank)
+    versions = software.first_versions(case)
     variables: dict[str, Any] = {}
     for name, values in sorted(software.environment(case).items()):
         variables[name] = values[0][0] if len(values) == 1 else [value for value, _ in values]
@@ -256,8 +261,9 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
         "hosts": list(hosts.values()),
         "launcher": programs.launcher(case),
         "frameworks": programs.frameworks(case),
-        "software": {name: found[0][0] for name, found in sorted(software.versions(case).items())},
+        "software": versions,
         "env": variables,
+        "env_remarks": remarks.remarks(variables, versions),
     }
 
 

@@ -30,6 +30,10 @@ _INLINE = (
     (re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
 _DRIVER_CUDA = re.compile(r"cudaDriverVersion (\d+)")
+#: Words before an assignment that make it advice of a message ("consider passing CUDA_LAUNCH_BLOCKING=1"), not a setting.
+_ADVISED = re.compile(
+    r"(?i)\b(?:consider|passing|try|please|recommend\w*|suggest\w*|(?:can|may|should) (?:set|use|try)|by setting)\b"
+)
 _ENV_SIGNATURES = ("nccl.env_setting", "training.env_assignment")
 
 
@@ -67,10 +71,21 @@ def collect_versions(case: Case) -> Found:
     return found
 
 
+def first_versions(case: Case) -> dict[str, str]:
+    """Return program -> the version that the log shows first, sorted by program."""
+    return {program: found[0][0] for program, found in sorted(versions(case).items())}
+
+
 def environment(case: Case) -> Found:
     """Return variable -> [(value, event)], distinct values only."""
     found: Found = case.value("job.environment", {})
     return found
+
+
+def _advised(text: str, name: str) -> bool:
+    """Tell whether a message merely advises to set the variable."""
+    before, assignment, _ = text.partition(f"{name}=")
+    return bool(assignment) and _ADVISED.search(before[-60:]) is not None
 
 
 def collect_environment(case: Case) -> Found:
@@ -79,7 +94,7 @@ def collect_environment(case: Case) -> Found:
     for event in case.of(*_ENV_SIGNATURES):
         name = event.fields.get("var") or event.fields.get("name")
         value = event.fields.get("value")
-        if not name or value is None:
+        if not name or value is None or _advised(event.text, name):
             continue
         known = found.setdefault(name, [])
         if all(value != present for present, _ in known):

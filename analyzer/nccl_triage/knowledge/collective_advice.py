@@ -45,6 +45,8 @@ def _say(template: Text, **given: object) -> Text:
 
 
 def _number(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from typing import Any
 
 from nccl_triage import resources
 from nccl_triage.engine import cache, nodes
@@ -25,15 +26,24 @@ def _texts(folder: str) -> list[tuple[str, str]]:
     return found
 
 
-def roots(folder: str) -> list[Node]:
-    """Return the parsed files of one folder below ``rules/``: parsing YAML costs many times what reading it back does."""
+def packed(folder: str, use_cache: bool = True) -> list[tuple[str, Any]]:
+    """Return (path, packed tree) of the files of one folder below ``rules/``: see ``nodes.packed``.
+
+    Parsing YAML costs many times what reading it back does. ``use_cache`` is false when what the cache held was damaged.
+    """
     files = _texts(folder)
     digest = hashlib.sha256("\0".join(text for _, text in files).encode()).hexdigest()
     entry = cache.name(f"knowledge_{folder}", digest)
-    known = cache.read_table(entry)
+    known = cache.read_table(entry) if use_cache else None
     if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
-        with contextlib.suppress(ValueError):
-            return [nodes.unpacked(tree, path) for tree, (path, _) in zip(known["files"], files, strict=True)]
-    found = [nodes.parse(text, path) for path, text in files]
-    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
+        return [(path, tree) for tree, (path, _) in zip(known["files"], files, strict=True)]
+    found = [(path, nodes.packed(nodes.parse(text, path))) for path, text in files]
+    cache.write_table(entry, {"files": [tree for _, tree in found]})
     return found
+
+
+def roots(folder: str) -> list[Node]:
+    """Return the parsed files of one folder below ``rules/``."""
+    with contextlib.suppress(ValueError):
+        return [nodes.unpacked(tree, path) for path, tree in packed(folder)]
+    return [nodes.unpacked(tree, path) for path, tree in packed(folder, use_cache=False)]

@@ -1,12 +1,17 @@
-"""The kinds of knowledge as data classes; every text for people is a mapping ``en``, ``zh``."""
+"""The kinds of knowledge as named tuples (quicker to define than data classes, and a verdict waits for it).
+
+Every text for people is a mapping ``en``, ``zh``.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 Text = dict[str, str]
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 #: What a variable is for. ``diagnosis-only``: a test, not a fix; it must not stay in scripts.
 STATUSES = ("tuning", "diagnosis-only", "legacy", "unknown-to-nccl", "set-by-launcher")
@@ -23,8 +28,7 @@ FINDINGS = ("unknown", "outside", "version", "legacy", "trap", "default", "debug
 GRAMMARS = ("switch", "truth", "integer", "number", "one-of", "list-of", "interfaces", "devices", "path", "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(NamedTuple):
     """Which values a program understands; ``least``, ``most`` and ``also`` belong to numbers, ``of`` to words."""
 
     kind: str
@@ -35,8 +39,7 @@ class Grammar:
     unit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """A condition on the version of one program, e.g. ``nccl >= 2.27``."""
 
     program: str
@@ -44,8 +47,7 @@ class Bound:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
+class Trap(NamedTuple):
     """A value that does not do what people expect of it; all conditions given must hold.
 
     ``matches`` is searched in the value, ``below`` and ``above`` compare it as a number, ``missing`` names a variable
@@ -61,18 +63,16 @@ class Trap:
     bounds: tuple[Bound, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A value with what ``judge`` must find in it: one of ``FINDINGS``, or nothing."""
 
     value: str
     finds: str | None
-    versions: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = _NOTHING
+    environment: Mapping[str, str] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """A variable of the environment or an option of a launcher.
 
     ``default`` is the history of the default: (first version with it, value), the oldest first, whose version is
@@ -106,8 +106,7 @@ class Variable:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(NamedTuple):
     """The names that a program reads besides those with an entry of their own.
 
     ``complete``: a name with the prefix that is not among them is unknown to the program. ``others`` are prefixes of
@@ -122,8 +121,7 @@ class Namespace:
     others: dict[str, Text]
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """A claim that people repeat, and what is true of it."""
 
     id: str
@@ -140,8 +138,7 @@ class Advice:
     sources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """A number that a library prints, with its name and what it means for a triage."""
 
     table: str
@@ -156,8 +153,7 @@ class Code:
     since: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CodeTable:
+class CodeTable(NamedTuple):
     """One table of numbers: ``aliases`` are the words that may stand before the number on the command line."""
 
     id: str
@@ -169,8 +165,7 @@ class CodeTable:
     references: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Symptom:
+class Symptom(NamedTuple):
     """What people see first, and what it really means; ``signatures`` are the messages, ``sees`` one of them."""
 
     id: str
@@ -184,8 +179,7 @@ class Symptom:
     causes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SharedStep:
+class SharedStep(NamedTuple):
     """A step that the stages of many causes name."""
 
     id: str
@@ -195,8 +189,7 @@ class SharedStep:
     urgency: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """Who may have set a time-out of so many milliseconds; ``knob`` is the id of the entry that changes it."""
 
     milliseconds: int
@@ -207,8 +200,7 @@ class Owner:
     bounds: tuple[Bound, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
+class Knob(NamedTuple):
     """How a program's time-out of collectives is set: ``write`` holds ``{seconds}``, ``{minutes}`` or ``{hours}``."""
 
     id: str
@@ -222,8 +214,7 @@ class Knob:
     note: Text | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(NamedTuple):
     """A plain word on one variable of a job's environment."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_triage.knowledge import amounts, catalogue, versions
 from nccl_triage.knowledge.model import Knob, Owner, Text
@@ -30,8 +30,7 @@ ASSUMED_DTYPE = "fp32"
 _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth."""
 
     op: str
@@ -91,8 +90,7 @@ def written(knob: Knob, seconds: int | None) -> str:
     return knob.write.format(seconds=seconds, minutes=-(-seconds // 60), hours=-(-seconds // 3600))
 
 
-@dataclass(frozen=True, slots=True)
-class Assumptions:
+class Assumptions(NamedTuple):
     """What the phases rest on: rates in GB/s, bytes per parameter, seconds. ``measured`` is a phase that was timed."""
 
     parameters: float
@@ -108,8 +106,7 @@ class Assumptions:
     factor: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """A phase in which one rank works while the others wait; ``sum`` shows the arithmetic."""
 
     id: str

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
+from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import fields, files
@@ -96,39 +99,49 @@ def _namespace(node: Node) -> Namespace:
 
 
 class Variables:
-    """All variables; an entry is built when it is asked for, since a verdict needs few of them."""
+    """All variables; an entry is unpacked when it is asked for, since a verdict needs few of the many.
 
-    def __init__(self, roots: list[Node]) -> None:
-        """Index the entries of the files; raises RuleError for a name that stands twice."""
-        self._nodes: dict[str, tuple[Node, Part]] = {}
+    ``trees`` are (path, packed tree) of the files.
+    """
+
+    def __init__(self, trees: list[tuple[str, Any]]) -> None:
+        """Index the entries; raises RuleError for a name that stands twice, ValueError for damaged trees."""
+        self._entries: dict[str, tuple[str, Any, Part]] = {}
         self._names: dict[str, str] = {}
         self._built: dict[str, Variable] = {}
         self.namespaces: list[Namespace] = []
-        for root in roots:
-            if "names" in root.mapping():
-                self.namespaces += [_namespace(item) for item in root.keys(("names",))["names"].items()]
+        for path, tree in trees:
+            line, body = _packed_mapping(tree)
+            if "names" in body:
+                root = nodes.unpacked(tree, path).keys(("names",))
+                self.namespaces += [_namespace(item) for item in root["names"].items()]
                 continue
-            part = root.keys(("program", "variables"), ("title", *_COMMON))
-            for item in part["variables"].items():
-                self._add(item, part)
+            head = [line, {name: value for name, value in body.items() if name != "variables"}]
+            part = nodes.unpacked(head, path).keys(("program",), ("title", *_COMMON))
+            if "variables" not in body:
+                raise RuleError("the key {name!r} is missing", where=f"{path}:{line}", name="variables")
+            for item in body["variables"][1]:
+                self._add(path, item, part)
 
-    def _add(self, item: Node, root: Part) -> None:
-        name = item.mapping()["id"].text() if "id" in item.mapping() else ""
-        aliases = item.mapping()["aliases"].texts() if "aliases" in item.mapping() else []
-        if name in self._nodes:
+    def _add(self, path: str, item: Any, root: Part) -> None:
+        line, body = _packed_mapping(item)
+        name = str(body.get("id", [0, ""])[1])
+        aliases = body["aliases"][1] if "aliases" in body else []
+        if not isinstance(aliases, list):
+            raise RuleError("{name!r} must be a list", where=f"{path}:{line}", name="aliases")
+        if name in self._entries:
+            other = self._entries[name]
+            place = f"{other[0]}:{other[1][0]}"
             raise RuleError(
-                "the variable {id!r} exists already ({place})",
-                where=item.where,
-                id=name,
-                place=self._nodes[name][0].where,
+                "the variable {id!r} exists already ({place})", where=f"{path}:{line}", id=name, place=place
             )
-        self._nodes[name] = (item, root)
-        for known in (name, *aliases):
+        self._entries[name] = (path, item, root)
+        for known in (name, *(str(alias[1]) for alias in aliases)):
             self._names.setdefault(known.lower(), name)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the ids, in the order of the files."""
-        return iter(self._nodes)
+        return iter(self._entries)
 
     def find(self, name: str) -> Variable | None:
         """Return the entry of a name or alias, whatever its case."""
@@ -136,7 +149,8 @@ class Variables:
         if known is None:
             return None
         if known not in self._built:
-            self._built[known] = _variable(*self._nodes[known])
+            path, item, root = self._entries[known]
+            self._built[known] = _variable(nodes.unpacked(item, path), root)
         return self._built[known]
 
     def all(self) -> list[Variable]:
@@ -147,8 +161,8 @@ class Variables:
         """Return the names with a prefix that a program really reads."""
         return [
             name
-            for name, (node, _) in self._nodes.items()
-            if name.startswith(prefix) and node.mapping()["status"].text() != "unknown-to-nccl"
+            for name in self
+            if name.startswith(prefix) and self._entries[name][1][1]["status"][1] != "unknown-to-nccl"
         ]
 
     def namespace(self, name: str) -> Namespace | None:
@@ -157,7 +171,16 @@ class Variables:
         return max(fitting, key=lambda space: len(space.prefix), default=None)
 
 
+def _packed_mapping(tree: Any) -> tuple[int, dict[str, Any]]:
+    """Return (line, content) of a packed mapping; raises ValueError for anything else."""
+    if not (isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], int) and isinstance(tree[1], dict)):
+        raise ValueError("damaged tree")
+    return tree[0], tree[1]
+
+
 @cache
 def shipped() -> Variables:
     """Return the variables that the tool ships."""
-    return Variables(files.roots("variables"))
+    with contextlib.suppress(ValueError, TypeError, IndexError, KeyError, AttributeError):
+        return Variables(files.packed("variables"))
+    return Variables(files.packed("variables", use_cache=False))
