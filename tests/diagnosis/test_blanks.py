@@ -55,3 +55,11 @@ def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet
     case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
     assert texts.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
     assert texts.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"
+
+
+def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> None:
+    case = Case(scan_text("x", rules, path="my logs/a b.log"), rules)
+    assert blanks.fill("nccl-triage verify LOG", blanks.values(case, [])) == "nccl-triage verify 'my logs/a b.log'"
+    for name in ("<stdin>", "-", "-rf"):
+        case = Case(scan_text("x", rules, path=name), rules)
+        assert blanks.fill("grep a LOG", blanks.values(case, [])) == "grep a LOG"

@@ -7,12 +7,13 @@ where several would do the blank stays.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
 
-_BLANK = re.compile(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS)(?![\w=])")
+_BLANK = re.compile(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
 _PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
@@ -25,7 +26,11 @@ def values(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
         found["HOST"] = found["NODE"] = hosts.pop()
     if len(gpus) == 1 and len(culprits) == 1:
         found["GPU_INDEX"] = gpus.pop()
-    return {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
+    known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
+    sources = list(case.observations.sources)
+    if len(sources) == 1 and not sources[0].startswith(("-", "<")):  # neither standard input nor an option
+        known["LOG"] = shlex.quote(sources[0])
+    return known
 
 
 def fill(command: str, known: dict[str, str]) -> str:

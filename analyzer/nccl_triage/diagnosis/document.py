@@ -89,6 +89,10 @@ def _culprit(found: Culprit) -> dict[str, Any]:
     }
 
 
+def _filled(command: str | None, known: dict[str, str]) -> str | None:
+    return blanks.fill(command, known) if command else None
+
+
 def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
     caution = texts.fill_both(fix.caution, case) if fix.caution else None
     return {
@@ -105,7 +109,7 @@ def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
 def _check(case: Case, check: NextCheck, known: dict[str, str]) -> dict[str, Any]:
     return {
         **_pair("what", texts.fill_both(check.what, case)),
-        "command": blanks.fill(check.command, known) if check.command else None,
+        "command": _filled(check.command, known),
         **_pair("if_yes", texts.fill_both(check.if_yes, case)),
         **_pair("if_no", texts.fill_both(check.if_no, case)),
     }
@@ -132,7 +136,7 @@ def _candidate(case: Case, candidate: Candidate) -> dict[str, Any]:
         ],
         "fixes": [_fix(case, fix, known) for fix in fixes],
         "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
-        "stages": stages.rows(cause),
+        "stages": [{**row, "command": _filled(row["command"], known)} for row in stages.rows(cause)],
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,

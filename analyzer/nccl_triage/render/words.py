@@ -261,7 +261,7 @@ def culprit_name(culprit: Mapping[str, Any], lang: Lang) -> str:
     if host:
         name = word("on_host", lang).format(rank=name, host=host) if name else str(host)
     details = [f"{k} {culprit[k]}" for k in ("gpu", "pid") if culprit.get(k) is not None]
-    if culprit.get("address"):
+    if culprit.get("address") and culprit["address"] != host:
         details.append(str(culprit["address"]))
     if not name and not details:
         return word("culprit_unknown", lang)
