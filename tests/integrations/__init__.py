@@ -1,0 +1,1 @@
+"""The recipes of docs/integrations, run as a reader would run them."""
