@@ -314,7 +314,7 @@ def test_networks_are_drawn_where_they_matter_and_only_there():
 
 def test_curves_show_every_series_and_where_it_stops_being_a_number():
     text = section(html.render(full(), "en"), "curves")
-    assert text.count('class="curve') == 3
+    assert text.count('class="curve') == 3 + 2  # a line a series, and the legend of two ranks
     assert "30: nan" in text
     assert text.count("<tr>") == 1 + 3
 

@@ -12,6 +12,8 @@ from nccl_triage.render.words import Document, Pair, place, visible
 
 #: Panels drawn at most, and lines in one panel.
 MAX_PANELS, MAX_LINES = 8, 8
+#: Styles of lines that the style sheet knows.
+STYLES = 4
 #: Ratio of the largest to the smallest value from which a panel has a logarithmic scale.
 _LOG_FROM = 1000.0
 _GAP, _TALL, _LEFT, _TOP, _BOTTOM, _RIGHT = 32, 150, 64, 30, 24, 14
@@ -29,7 +31,7 @@ class Panel:
     title: Pair
     unit: str
     scale: str
-    lines: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, str, int]] = field(default_factory=list)
     bad: list[tuple[str, str]] = field(default_factory=list)
     marks: list[tuple[int, int, str]] = field(default_factory=list)
     axis: list[tuple[int, int, str, str]] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Curves:
     height: int = 0
     panels: list[Panel] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    legend: list[tuple[int, str]] = field(default_factory=list)
     left_out: int = 0
 
 
@@ -63,9 +66,12 @@ def draw(document: Document) -> Curves | None:
     if not metrics:
         return None
     drawn = Curves(left_out=max(0, len(metrics) - MAX_PANELS))
+    ranks = sorted({s["rank"] for found in metrics.values() for s in found[:MAX_LINES] if s.get("rank") is not None})
+    styles = {rank: i % STYLES for i, rank in enumerate(ranks)}
+    drawn.legend = [(style, f"rank {rank}") for rank, style in styles.items()] if 1 < len(ranks) <= MAX_LINES else []
     for i, found in enumerate(list(metrics.values())[:MAX_PANELS]):
         x, y = (i % 2) * (_WIDE + _GAP), (i // 2) * (_TALL + _GAP // 2) + 2
-        drawn.panels.append(_panel(found[:MAX_LINES], x, y))
+        drawn.panels.append(_panel(found[:MAX_LINES], styles, x, y))
         drawn.height = y + _TALL + 4
     drawn.rows = [_row(series) for found in metrics.values() for series in found]
     return drawn
@@ -105,11 +111,12 @@ class _Scale:
         return math.log10(value) if self.log else value
 
     def __call__(self, value: float) -> int:
-        span = (self.high - self.low) or 1.0
-        return round(self.start + (self._of(value) - self.low) / span * self.length)
+        span = self.high - self.low
+        share = (self._of(value) - self.low) / span if span else 0.5
+        return round(self.start + share * self.length)
 
 
-def _panel(found: Sequence[Mapping[str, Any]], x: int, y: int) -> Panel:
+def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int, y: int) -> Panel:
     first = found[0]
     panel = Panel(
         x, y, _WIDE, _TALL,
@@ -128,7 +135,7 @@ def _panel(found: Sequence[Mapping[str, Any]], x: int, y: int) -> Panel:
         tip = "" if rank is None else f"rank {rank}"
         if points:
             path = "M" + "L".join(f"{across(at)} {up(value)}" for at, value in points)
-            panel.lines.append((path, tip))
+            panel.lines.append((path, tip, styles.get(rank, 0)))
             at, value = points[-1]
             panel.marks.append((across(at), up(value), number(value)))
         for at, text in (series.get("not_finite") or [])[:20]:
