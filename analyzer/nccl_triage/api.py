@@ -26,13 +26,14 @@ def diagnose(
     rules_dirs: Sequence[Path] = (),
     jobs: int = 1,
     stdin: BinaryIO | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
     model: Model | Literal["shipped"] | None = "shipped",
     since: float | None = None,
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
-    ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
+    ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
+    None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
     (seconds of the epoch) folders are searched for what was written from then on.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.

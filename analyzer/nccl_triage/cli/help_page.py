@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from nccl_triage.cli import language
+from nccl_triage.cli.language import columns
 
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
 _PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")
-
-
-def columns(text: str) -> int:
-    """Return how many terminal columns a text takes."""
-    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def fold(text: str, width: int) -> list[str]:

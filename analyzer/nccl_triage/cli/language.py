@@ -68,6 +68,15 @@ def say(template: Said, **values: object) -> None:
         sys.stderr.flush()
 
 
+def columns(line: str) -> int:
+    """Return how many terminal columns a line takes."""
+    if line.isascii():
+        return len(line)
+    from unicodedata import east_asian_width
+
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in line)
+
+
 def harmless(line: str) -> str:
     """Return a line without what a terminal would obey: names of files and texts of errors can hold anything."""
     if line.isprintable():

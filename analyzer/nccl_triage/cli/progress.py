@@ -1,22 +1,31 @@
-"""Progress on stderr: only on terminals, only after a second."""
+"""How far the reading is, on stderr: a bar on a terminal after a second, elsewhere a line every half minute."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
 
-#: Seconds of silence before the first line.
-DELAY = 1.0
+from nccl_triage.cli import base, language
+
+#: Seconds before the bar appears, and between two states of it.
+DELAY, REFRESH = 1.0, 0.1
+#: Seconds between two lines where there is no terminal.
+INTERVAL = 30.0
+_BAR = 24
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
 class Progress:
-    """Say how many bytes are read; remove the line at the end."""
+    """Shows how far the reading is and removes it at the end."""
 
     def __init__(self, quiet: bool) -> None:
-        self._show = not quiet and sys.stderr.isatty()
+        self._show = not quiet and bool(base.remembered("progress", True)) and sys.stderr is not None
+        self._terminal = self._show and sys.stderr.isatty()
         self._started = time.monotonic()
-        self._shown = False
+        self._next = self._started + (DELAY if self._terminal else INTERVAL)
+        self._width = 0
 
     def __enter__(self) -> Progress:
         return self
@@ -24,14 +33,73 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        if self._width:
+            self._draw("")
 
-    def bytes(self, done: int) -> None:
-        """Report the bytes read so far."""
-        elapsed = time.monotonic() - self._started
-        if self._show and elapsed > DELAY:
-            sys.stderr.write(f"\r\x1b[Kread {done / 1e6:.0f} MB in {elapsed:.0f} s")
+    def bytes(self, done: int, total: int | None) -> None:
+        """Report the bytes read so far, and those that there are if that is known."""
+        if not self._show:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            return
+        if self._terminal:
+            self._next = now + REFRESH
+            self._draw(state(done, total, now - self._started, _room()))
+        else:
+            self._next = now + INTERVAL
+            language.say(state(done, total, now - self._started, None))
+
+    def _draw(self, text: str) -> None:
+        """Put a line in place of the one before, without escape sequences, which not every terminal knows."""
+        width = language.columns(text)
+        try:
+            sys.stderr.write("\r" + text + " " * (self._width - width) + ("" if text else "\r"))
             sys.stderr.flush()
-            self._shown = True
+        except OSError:
+            self._show = False
+        self._width = width
+
+
+def state(done: int, total: int | None, seconds: float, room: int | None) -> str:
+    """Return how far the reading is; with ``room`` columns as a bar that fits."""
+    rate = done / seconds if seconds > 0 else 0.0
+    speed = language.text("{amount}/s", amount=_amount(rate))
+    if not total or done > total:
+        return language.text("read {done}, {speed}", done=_amount(done), speed=speed)
+    share = done / total
+    figures = {
+        "done": _amount(done),
+        "total": _amount(total),
+        "percent": int(100 * share),
+        "speed": speed,
+        "left": _clock((total - done) / rate) if rate else "?",
+    }
+    if room is None:
+        return language.text("read {done} of {total} ({percent} %), {speed}, {left} left", **figures)
+    for size in (_BAR, 0):
+        filled = int(share * size)
+        bar = "[" + "#" * filled + "-" * (size - filled) + "] " if size else ""
+        line = language.text("reading {bar}{percent} %  {done} of {total}  {speed}  {left} left", bar=bar, **figures)
+        if language.columns(line) < room:
+            return line
+    return f"{int(100 * share)} %"
+
+
+def _room() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return 80
+
+
+def _amount(size: float) -> str:
+    unit, factor = next((u for u in _UNITS if size >= u[1]), _UNITS[-1])
+    value = size / factor
+    return f"{value:.1f} {unit}" if value < 10 and factor > 1 else f"{value:.0f} {unit}"
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

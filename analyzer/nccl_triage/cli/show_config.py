@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from nccl_triage.cli import base, configuration, language
 from nccl_triage.cli.configuration import Layer
-from nccl_triage.cli.help_page import columns
+from nccl_triage.cli.language import columns
 from nccl_triage.cli.settings import Setting, Words, options_of
 
 

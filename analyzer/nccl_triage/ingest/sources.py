@@ -16,10 +16,11 @@ from typing import BinaryIO
 
 from nccl_triage.errors import InputError
 from nccl_triage.events import SourceInfo
-from nccl_triage.ingest import layouts, sniff, torch_error, walk
+from nccl_triage.ingest import layouts, sniff, torch_error, walk, watched
 from nccl_triage.ingest.compression import open_stream, read_up_to
 from nccl_triage.ingest.notes import Notes, display_name
 from nccl_triage.ingest.siblings import Siblings, strip_compression
+from nccl_triage.ingest.watched import Watch
 
 STDIN = "<stdin>"
 _STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -44,21 +45,21 @@ class Source:
         """Whether ``open`` gives the same bytes again, as it does for a file and not for a pipe."""
         return self.file is not None and self.size is not None
 
-    def open(self) -> BinaryIO:
+    def open(self, watch: Watch | None = None) -> BinaryIO:
         """Return the bytes of the log, decompressed; torchelastic's error.json as the traceback it holds.
 
-        What is wrong with compressed data is added to ``info.problems``. Raises OSError when the file cannot
+        ``watch`` is told how many bytes each read takes from the disk or the pipe. What is wrong with compressed data is added to ``info.problems``. Raises OSError when the file cannot
         be opened any more.
         """
         if self.file is None:
-            return open_stream(self.stdin or io.BytesIO(), self.info.problems, close=False)
-        stream = open_stream(self.file.open("rb", buffering=0), self.info.problems)
+            return open_stream(watched.listen(self.stdin or io.BytesIO(), watch), self.info.problems, close=False)
+        stream = open_stream(watched.open_file(self.file, watch), self.info.problems)
         if not torch_error.is_error_file(self.file.name):
             return stream
         with stream:
             data = read_up_to(stream, torch_error.MAX_SIZE + 1)
         if len(data) > torch_error.MAX_SIZE:
-            return open_stream(self.file.open("rb", buffering=0), self.info.problems)
+            return open_stream(watched.open_file(self.file, watch), self.info.problems)
         return io.BytesIO(torch_error.render(data))
 
 
