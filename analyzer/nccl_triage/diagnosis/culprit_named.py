@@ -1,0 +1,145 @@
+"""Culprit methods that read a name: the rank, host, peer, GPU or process that the lines of the evidence speak of."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from nccl_triage.diagnosis.addresses import parse
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
+from nccl_triage.diagnosis.weigh import Weighed
+
+#: Lines in which Ray names the process of an actor or task that died.
+DEAD_ACTOR = (
+    "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
+)  # fmt: skip
+
+
+@method("named-rank")
+def _named(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that the strongest evidence names in its text."""
+    for event in strongest(weighed):
+        for name in ("culprit_rank", "rank", "lagging_rank"):
+            number = event.number(name)
+            if number is not None:
+                return [of_rank(case, int(number), "named by the deciding line", "决定性的那一行点名了它")]
+    return []
+
+
+@method("named-ranks")
+def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The list of ranks that the strongest evidence names in its text (``ranks`` field: "1, 3")."""
+    for event in strongest(weighed):
+        text = event.fields.get("ranks")
+        if text:
+            ranks = [
+                int(part)
+                for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+                if part.isdigit()
+            ]
+            if ranks:
+                return [of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
+    return []
+
+
+@method("named-host")
+def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host or address that the strongest evidence names in its text."""
+    for event in strongest(weighed):
+        for name in ("host", "node", "address", "ip", "peer", "nodes"):
+            value = event.fields.get(name)
+            if value:
+                why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
+                address = value if parse(value) is not None else None
+                host = case.identity.host_of_address(value) if address else value
+                return [Culprit(None, host or value, address, None, None, why)]
+    return []
+
+
+@method("named-most")
+def _named_most(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that the evidence names most often, on either side of a pair."""
+    counted: Counter[int] = Counter()
+    for item in weighed.rule_items:
+        for event in item.events:
+            for name in ("rank", "peer_rank", "other_rank"):
+                number = event.number(name)
+                if number is not None:
+                    counted[int(number)] += 1
+    ordered = [rank for rank, _ in counted.most_common()]
+    return [of_rank(case, rank, "named by the deciding lines", "决定性的几行点名了它") for rank in ordered[:2]]
+
+
+@method("named-gpu")
+def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
+    """On a single node without rank prefixes: the GPU index that the evidence names, taken for the rank."""
+    if len(case.identity.hosts) > 1 or max(case.identity.ranks, default=0) >= 16:
+        return []
+    for event in strongest(weighed):
+        if case.rank(event) is not None:
+            return []
+        gpu = event.number("gpu") if event.number("gpu") is not None else event.number("device")
+        if gpu is not None:
+            why = {
+                "en": f"the line names GPU {int(gpu)}; on one node that is usually the rank",
+                "zh": f"该行点名 GPU {int(gpu)}；单节点上它通常就是 rank",
+            }
+            return [Culprit(int(gpu), case.host(event), None, None, int(gpu), why)]
+    return []
+
+
+@method("peer")
+def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host that most error lines name as their peer."""
+    counted: Counter[str] = Counter()
+    for item in weighed.rule_items:
+        for event in item.events:
+            peer = event.fields.get("peer") or event.fields.get("remote") or event.fields.get("address")
+            if peer:
+                counted[peer.strip("[]")] += 1
+    if not counted:
+        return []
+    peer = counted.most_common(1)[0][0]
+    address = peer if parse(peer) is not None else None
+    host = case.identity.host_of_address(peer) if address else peer
+    why = {"en": "the peer that the error lines name", "zh": "报错行所指的对端"}
+    return [Culprit(None, host, address, None, None, why)]
+
+
+@method("duplicate-rank")
+def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank that two processes claim."""
+    for event in case.of("nccl.bootstrap_rank_dup"):
+        number = event.number("rank")
+        if number is not None:
+            return [of_rank(case, int(number), "two processes claim this rank", "两个进程声称是同一个 rank")]
+    return []
+
+
+@method("dead-actor")
+def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The Ray actor that Ray reports dead, by its pid."""
+    for event in case.of(*DEAD_ACTOR):
+        pid = re.search(r"\bpid[:=] ?(\d+)|PID: (\d+)", event.text)
+        if pid is None:
+            continue
+        number = int(pid[1] or pid[2])
+        rank = case.identity.rank_of_pid(number)
+        why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
+        if rank is not None:
+            return [of_rank(case, rank, why["en"], why["zh"])]
+        address = event.fields.get("address")
+        host = case.identity.host_of_address(address) if address else case.host(event)
+        return [Culprit(None, host, address, number, None, why)]
+    return []
+
+
+@method("lost-node")
+def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The Ray nodes that stopped because they were declared dead (they print it themselves), then those the GCS names."""
+    why = {"en": "its raylet stopped after it was declared dead", "zh": "它的 raylet 被宣告死亡后自行退出"}
+    own = [e for e in case.of("ray.raylet_marked_dead_self") if case.host(e) is not None]
+    found = {case.host(e): Culprit(None, case.host(e), e.context.address, None, None, why) for e in own}
+    named = _named_host(case, weighed) if found else []
+    return [*found.values(), *(culprit for culprit in named if culprit.host not in found)]
