@@ -250,6 +250,7 @@ def _complain(lines: list[str]) -> None:
     """Print an error on standard error; its first word is red on a terminal."""
     from nccl_triage.cli import options
 
+    lines = [language.harmless(line) for line in lines]
     if options.use_color(sys.stderr):
         first, colon, rest = lines[0].partition(":")
         lines = [click.style(first, fg="red", bold=True) + colon + rest, *lines[1:]]

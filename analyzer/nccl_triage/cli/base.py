@@ -12,21 +12,23 @@ from nccl_triage.cli import configuration, language, settings
 from nccl_triage.cli.configuration import Layer
 from nccl_triage.cli.help_page import Translated
 from nccl_triage.cli.settings import Setting
-from nccl_triage.errors import UsageError
+from nccl_triage.errors import EXIT_USAGE, UsageError
 
 #: Keys of ``Context.meta``.
 _META = "nccl_triage."
+_last: dict[str, Any] = {}
 
 
 def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """Keep the value of an option that no command's function takes (a callback of click)."""
     ctx.meta[f"{_META}{param.name}"] = value
+    _last[str(param.name)] = value
 
 
 def remembered(name: str, default: Any = None) -> Any:
-    """Return the value of such an option in the command that runs."""
+    """Return the value of such an option in the command that runs, or that has just ended: errors are printed then."""
     ctx = click.get_current_context(silent=True)
-    return default if ctx is None else ctx.meta.get(f"{_META}{name}", default)
+    return _last.get(name, default) if ctx is None else ctx.meta.get(f"{_META}{name}", default)
 
 
 def _common(command: click.Command) -> list[click.Parameter]:
@@ -149,7 +151,11 @@ class Command(Translated):
             self.params = [copy.copy(param) for param in self.params]  # they are the module's
             for param in self.params:
                 param.required = False
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser does not say where it was
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it in the language asked for, or show the configuration."""
@@ -179,6 +185,9 @@ class Section(Translated, click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let options that all commands have stand before the command."""
         leading, rest = command_first(args)
+        if not rest and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(EXIT_USAGE)
         return super().parse_args(ctx, [*rest[:1], *leading, *rest[1:]])
 
     def resolve_command(

@@ -21,7 +21,8 @@ def as_ours(error: click.ClickException) -> UsageError:
         return UsageError("{name} is missing", name=_name(error.param), command=command, remedy="{command} --help")
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _bad_value(error, error.param, command)
-    return UsageError("{text}", text=error.format_message(), command=command, remedy="{command} --help")
+    text = error.format_message().rstrip(".。")
+    return UsageError("{text}", text=text[:1].lower() + text[1:], command=command, remedy="{command} --help")
 
 
 def _name(param: click.Parameter) -> str:

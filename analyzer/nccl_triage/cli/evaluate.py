@@ -10,9 +10,16 @@ import click
 from nccl_triage.cli import options
 
 
-@click.command("evaluate")
+@click.command("evaluate", epilog="\b\nExample:\n  nccl-triage evaluate corpus/recorded corpus/written --no-misses")
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "chosen", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Format of the result.",
+)
 @click.option("--misses/--no-misses", default=True, help="List the cases that were wrong.")
 @options.rules_options
 @options.model_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccl_triage.cli import options
+from nccl_triage.cli import language, options
 from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,8 +85,18 @@ def train(
     if examples is not None:
         options.write_file(examples, data, force, 0o644)
     right = model.metrics["held_out_top1"]
-    click.echo(f"{output}: {len(model.labels)} labels, {len(model.weights)} features, {len(learnt)} incidents")
-    click.echo(f"alone, on incidents of groups that it did not see: {100 * right:.1f} % right")
+    click.echo(
+        language.text(
+            "{path}: {labels} labels, {features} features, {incidents} incidents",
+            path=output,
+            labels=len(model.labels),
+            features=len(model.weights),
+            incidents=len(learnt),
+        )
+    )
+    click.echo(
+        language.text("alone, on incidents of groups that it did not see: {right:.1f} % right", right=100 * right)
+    )
 
 
 @command.command("evaluate", epilog="\b\nExample:\n  nccl-triage model evaluate incidents/")

@@ -20,7 +20,14 @@ BUDGET = 120.0
     epilog="\b\nExample (in a launch script):\n  nccl-triage preflight --host gpu-a --host gpu-b --ranks-per-host 8 || exit 1",
 )
 @launching.launcher_options(["local", "ray"], BUDGET)
-@click.option("--format", "chosen", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the result.",
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @options.language_option

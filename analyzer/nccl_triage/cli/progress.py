@@ -14,6 +14,8 @@ DELAY, REFRESH = 1.0, 0.1
 #: Seconds between two lines where there is no terminal.
 INTERVAL = 30.0
 _BAR = 24
+#: Share of the whole from which the time that is left can be told.
+_TELLING = 0.02
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
@@ -73,7 +75,7 @@ def state(done: int, total: int | None, seconds: float, room: int | None) -> str
         "total": _amount(total),
         "percent": int(100 * share),
         "speed": speed,
-        "left": _clock((total - done) / rate) if rate else "?",
+        "left": _clock((total - done) / rate) if share >= _TELLING else "?",
     }
     if room is None:
         return language.text("read {done} of {total} ({percent} %), {speed}, {left} left", **figures)

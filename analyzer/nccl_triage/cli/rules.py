@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import candidates, options
+from nccl_triage.cli import candidates, language, options
 from nccl_triage.errors import RuleError, UsageError
 
 
@@ -15,9 +15,21 @@ def command() -> None:
     """List, show and test rules."""
 
 
-@command.command("list")
-@click.option("--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True)
-@click.option("--format", "chosen", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@command.command(
+    "list",
+    epilog="\b\nExamples:\n  nccl-triage rules list --kind causes\n  nccl-triage rules list --rules site-rules/ --format json",
+)
+@click.option(
+    "--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True, help="What to list."
+)
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the result.",
+)
 @options.rules_options
 @options.language_option
 @options.debug_option
@@ -47,7 +59,7 @@ def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug
         click.echo(f"{row['id']:44} {row['group']:14} {row['text'].splitlines()[0]}")
 
 
-@command.command("show")
+@command.command("show", epilog="\b\nExample:\n  nccl-triage rules show network-wrong-interface")
 @click.argument("rule", shell_complete=candidates.rules)
 @options.rules_options
 @options.debug_option
@@ -64,7 +76,11 @@ def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
     click.echo(definition(found.where, rule))
 
 
-@command.command("test")
+@command.command(
+    "test",
+    epilog="\b\nExamples:\n  nccl-triage rules test site-rules/\n  nccl-triage rules test site-rules/ --healthy good-run.log\n\n"
+    "Exit code 0: all well; 1: a rule is wrong (the output says where).",
+)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--healthy", type=click.Path(path_type=Path), multiple=True, help="Also run over these healthy logs.")
 @click.option(
@@ -89,7 +105,7 @@ def test(
     try:
         rules = load.load(folders)
     except RuleError as error:
-        click.echo("\n".join(error.lines()))
+        click.echo("\n".join(error.lines(language.current())))
         ctx.exit(1)
     findings = check_all(rules, healthy, corpora)
     for finding in findings:
@@ -97,7 +113,14 @@ def test(
     errors_ = sum(finding.severity == "error" for finding in findings)
     samples = sum(len(s.match_samples) + len(s.not_samples) for s in rules.signatures.values())
     click.echo(
-        f"{len(rules.signatures)} signatures with {samples} samples, {len(rules.causes)} causes: "
-        + (f"{errors_} errors" if errors_ else "all well")
+        language.text(
+            "{signatures} signatures with {samples} samples, {causes} causes: {errors} errors"
+            if errors_
+            else "{signatures} signatures with {samples} samples, {causes} causes: all well",
+            signatures=len(rules.signatures),
+            samples=samples,
+            causes=len(rules.causes),
+            errors=errors_,
+        )
     )
     ctx.exit(1 if errors_ else 0)

@@ -178,6 +178,21 @@ class _Finder:
         self.sources.append(Source(info.path, info, file=path, size=size))
 
 
+def _near(arguments: Sequence[str]) -> str | None:
+    """Return the file whose name is nearest to that of the first argument that does not exist."""
+    import difflib
+
+    missing = next((Path(text) for text in arguments if text and not _is_there(Path(text))), None)
+    if missing is None or walk.has_magic(str(missing)):
+        return None
+    try:
+        names = [entry.name for entry in missing.parent.iterdir()]
+    except OSError:
+        return None
+    near = difflib.get_close_matches(missing.name, names, 1)
+    return display_name(missing.parent / near[0]) if near else None
+
+
 def find_sources(
     arguments: Sequence[str], stdin: BinaryIO | None, since: float | None = None
 ) -> tuple[list[Source], list[str]]:
@@ -196,11 +211,15 @@ def find_sources(
         finder.argument("-")
     notes = finder.notes.texts()
     if not finder.sources:
+        near = _near(arguments)
         raise InputError(
             "no readable input",
             cause="{notes}" if notes else "no file was named and nothing is piped in",
             notes="; ".join(notes[:4]),
-            remedy="name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
+            near=near,
+            remedy="did you mean {near}?"
+            if near
+            else "name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
         )
     layouts.settle([source.info for source in finder.sources])
     return finder.sources, notes
