@@ -124,7 +124,7 @@ def wanted(given: dict[str, Any]) -> Wanted:
 
 def deliver(document: Document, wish: Wanted) -> None:
     """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
-    from nccl_triage.render import render
+    from nccl_triage.render import brief, render
 
     shown = _redacted(document) if wish.redact else document
     page = render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
@@ -142,7 +142,12 @@ def deliver(document: Document, wish: Wanted) -> None:
     if wish.kind == "github":
         _add_summary(shown, wish)
     write(data, wish.output, wish.force)
-    _tell_files(document, wish)
+    if wish.output is not None:
+        wish.say(brief.headline(shown, wish.lang))
+        wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
+    if wish.report is not None:
+        told = _verification(document, wish.lang)
+        wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
 
 
 def write(data: bytes, path: Path | None, force: bool) -> None:
@@ -152,18 +157,6 @@ def write(data: bytes, path: Path | None, force: bool) -> None:
         return
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def _tell_files(document: Document, wish: Wanted) -> None:
-    """Say what happened in a sentence where the result itself is not seen, and which files were written."""
-    from nccl_triage.render import brief
-
-    if wish.output is not None:
-        wish.say(brief.headline(document, wish.lang))
-        wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
-    if wish.report is not None:
-        told = _verification(document, wish.lang)
-        wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
 
 
 def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
@@ -183,16 +176,12 @@ def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
 
 def _redacted(document: Document) -> Document:
     """Return the document with pseudonyms; it passes through JSON first, so that a saved report gives the same ones."""
-    import importlib
-
     import orjson
 
+    from nccl_triage.redaction import redact
     from nccl_triage.render import json_output
 
-    found: Document = importlib.import_module("nccl_triage.redaction").redact(
-        orjson.loads(json_output.render(document))
-    )
-    return found
+    return redact(orjson.loads(json_output.render(document)))
 
 
 def _add_summary(document: Document, wish: Wanted) -> None:

@@ -59,7 +59,7 @@ def render(
 
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
-    same = orjson.loads(json_output.render(mask_secrets(document)))
+    same = orjson.loads(json_output.render(mask_secrets(dict(document))))
     maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
     text: str = maker.produce(same, View(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
