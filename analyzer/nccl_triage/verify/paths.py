@@ -25,44 +25,27 @@ def interface_findings(
         if shared and not any(entry["loopback"] for entry in mine):
             interface = next(entry["name"] for entry in mine if entry["address"] in shared)
             address = sorted(shared)[0]
-            found.append(
-                Finding(
-                    "network-wrong-interface",
-                    "same-address",
-                    {
-                        "en": f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them",
-                        "zh": f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络",
-                    },
-                    hosts=(one, two),
-                )
+            en = (
+                f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them"
             )
+            zh = f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络"
+            found.append(_wrong_interface("same-address", en, zh, one, two))
     for name, interfaces, entry in zip(names, taken, facts, strict=True):
         if not interfaces or not any(one["up"] for one in interfaces):
             have = ", ".join(one["name"] for one in entry["interfaces"])
-            found.append(
-                Finding(
-                    "network-wrong-interface",
-                    "no-interface",
-                    {
-                        "en": f"{name} has no usable interface {wish or ''} (it has {have})".replace("  ", " "),
-                        "zh": f"{name} 没有可用的网络接口 {wish or ''}（现有 {have}）",
-                    },
-                    hosts=(name,),
-                )
-            )
+            en = f"{name} has no usable interface {wish or ''} (it has {have})".replace("  ", " ")
+            zh = f"{name} 没有可用的网络接口 {wish or ''}（现有 {have}）"
+            found.append(_wrong_interface("no-interface", en, zh, name))
         elif len(names) > 1 and all(one["loopback"] for one in interfaces):
-            found.append(
-                Finding(
-                    "network-wrong-interface",
-                    "loopback",
-                    {
-                        "en": f"{name} would use its loopback {interfaces[0]['address']}, which no other host can reach",
-                        "zh": f"{name} 将使用回环地址 {interfaces[0]['address']}，其他主机无法访问",
-                    },
-                    hosts=(name,),
-                )
-            )
+            address = interfaces[0]["address"]
+            en = f"{name} would use its loopback {address}, which no other host can reach"
+            zh = f"{name} 将使用回环地址 {address}，其他主机无法访问"
+            found.append(_wrong_interface("loopback", en, zh, name))
     return found
+
+
+def _wrong_interface(kind: str, en: str, zh: str, *hosts: str) -> Finding:
+    return Finding("network-wrong-interface", kind, {"en": en, "zh": zh}, hosts=hosts)
 
 
 def path_findings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ _CHORDS = (1, 2, 5, 11)
 #: States of a path that no collective can use, and of one that it can use badly.
 BROKEN = frozenset({"no-route", "refused", "prohibited", "silent", "reset", "no-data", "large-packets-lost", "failed"})
 DEGRADED = frozenset({"lossy", "delayed"})
+#: What a probe measures of a path, where it gets that far.
+_NUMBERS = ("connect_s", "round_trip_s", "sent_again", "answered", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +115,25 @@ def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0)
         {place: {"targets": wishes[place], "patience": patience} for place in hosts},
     )
     cluster.ask("end_listen", hosts, 5.0)
-    matrix = Matrix()
-    for place, answer in sorted(answers.items()):
-        for result in answer["results"]:
-            numbers = {
-                name: result[name]
-                for name in ("connect_s", "round_trip_s", "sent_again", "answered", "error")
-                if name in result
-            }
-            matrix.paths.append(
-                Path(
-                    origin=cluster.name(place),
-                    target=result["to_host"],
-                    interface=result["to_interface"],
-                    address=result["address"],
-                    port=result["port"],
-                    state=result["state"],
-                    by_interface=result.get("by_interface"),
-                    kind=result.get("kind", "free port"),
-                    numbers=numbers,
-                )
-            )
-    return matrix
+    return Matrix(
+        [
+            _path(cluster.name(place), result)
+            for place, answer in sorted(answers.items())
+            for result in answer["results"]
+        ]
+    )
+
+
+def _path(origin: str, result: Mapping[str, Any]) -> Path:
+    """Return one result of a probe, as the agent of ``origin`` tells it."""
+    return Path(
+        origin=origin,
+        target=result["to_host"],
+        interface=result["to_interface"],
+        address=result["address"],
+        port=result["port"],
+        state=result["state"],
+        by_interface=result.get("by_interface"),
+        kind=result.get("kind", "free port"),
+        numbers={name: result[name] for name in _NUMBERS if name in result},
+    )
