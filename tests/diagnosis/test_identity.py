@@ -1,9 +1,12 @@
-"""How many ranks the job has, where no line says it outright."""
+"""Who is who where no line says it outright: the number of ranks, and ranks known by local rank only."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
 from scan_helpers import diagnose_text, scan_text
@@ -41,3 +44,42 @@ def test_a_gather_that_nearly_all_ranks_time_out_in_tells_the_world_and_who_is_s
 )
 def test_what_does_not_tell_the_world(text: str, rules: RuleSet) -> None:
     assert world(text, rules) is None
+
+
+TRACEBACK = """{prefix}Traceback (most recent call last):
+{prefix}  File "/app/train.py", line 27, in <module>
+{prefix}    main()
+{prefix}{error}
+"""
+BAD = "ValueError: sample 7 has 3 tokens, expected 4"
+CLOSED = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:32995"
+
+
+def torchrun_files(folder: Path, local_rank: int, prefix: str, error: str) -> None:
+    """Write what ``torchrun --log-dir`` leaves of one process: its stream and its error file."""
+    process = folder / "attempt_0" / str(local_rank)
+    process.mkdir(parents=True)
+    process.joinpath("stderr.log").write_text(TRACEBACK.format(prefix=prefix, error=error), encoding="utf-8")
+    process.joinpath("error.json").write_text(TRACEBACK.format(prefix="", error=error), encoding="utf-8")
+
+
+def culprits(folder: Path) -> list[int | None]:
+    return [found["rank"] for found in diagnose([str(folder)]).to_dict()["diagnoses"][0]["culprits"]]
+
+
+def test_a_local_rank_of_two_nodes_is_the_rank_that_its_own_files_state(tmp_path: Path) -> None:
+    torchrun_files(tmp_path / "job7_aaaa", 0, "[rank1]: ", BAD)
+    torchrun_files(tmp_path / "job7_bbbb", 0, "[rank0]: ", CLOSED)
+    assert culprits(tmp_path) == [1]
+
+
+def test_a_local_rank_of_two_nodes_that_no_file_states_is_no_rank(tmp_path: Path) -> None:
+    torchrun_files(tmp_path / "job7_aaaa", 0, "", BAD)
+    torchrun_files(tmp_path / "job7_bbbb", 0, "", CLOSED)
+    assert [rank for rank in culprits(tmp_path) if rank is not None] == []
+
+
+def test_a_local_rank_of_one_node_is_the_rank(tmp_path: Path) -> None:
+    torchrun_files(tmp_path / "job7_aaaa", 0, "", CLOSED)
+    torchrun_files(tmp_path / "job7_aaaa", 1, "", BAD)
+    assert culprits(tmp_path) == [1]

@@ -57,6 +57,8 @@ class Identity:
         self.host_addresses: dict[str, Counter[str]] = defaultdict(Counter)
         self._by_pid: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
         self._by_local: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
+        self._by_folder: dict[str, Counter[int]] = defaultdict(Counter)
+        self._folders = _process_folders(observations)
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
         self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
@@ -101,6 +103,8 @@ class Identity:
                 local = _int(event.fields.get("local_rank"))
             if rank is not None and local is not None:
                 self._by_local[(context.host, local)][rank] += 1
+            if rank is not None and event.source in self._folders:
+                self._by_folder[self._folders[event.source]][rank] += 1
             if context.host and pid is not None:
                 self._pid_host[pid][context.host] += 1
             if context.host and context.address:
@@ -198,6 +202,9 @@ class Identity:
             if found is not None:
                 return found
         if context.local_rank is not None:
+            folder = self._folders.get(event.source, "")
+            if folder in self._by_folder:
+                return self._by_folder[folder].most_common(1)[0][0]
             found_local = self.rank_of_local(context.local_rank, context.host)
             if found_local is not None:
                 return found_local
@@ -230,7 +237,12 @@ class Identity:
         others = {rank for (_, local), found in self._by_local.items() if local == local_rank for rank in found}
         if others:
             return others.pop() if len(others) == 1 and host is None else None
-        return local_rank if self.single_host else None
+        return local_rank if self.single_host and not self._several_agents() else None
+
+    def _several_agents(self) -> bool:
+        """Whether two launchers wrote files of the same local rank: two nodes, or two runs in one folder."""
+        folders = set(self._folders.values())
+        return len({tuple(folder.split("/")[-2:]) for folder in folders}) < len(folders)
 
     def host_of(self, event: Event) -> str | None:
         """Return the host that an event speaks for, or None."""
@@ -250,6 +262,15 @@ class Identity:
         """Return the host that used an address, or None."""
         found = [host for host, addresses in self.host_addresses.items() if address in addresses]
         return found[0] if len(found) == 1 else None
+
+
+def _process_folders(observations: Observations) -> dict[str, str]:
+    """Return the folder of each source that torchrun's ``--log-dir`` gave to one process: RUN/attempt_N/LOCAL_RANK."""
+    return {
+        path: path.rpartition("/")[0]
+        for path, info in observations.sources.items()
+        if info.layout == "torchrun" and info.local_rank is not None
+    }
 
 
 #: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.
