@@ -30,7 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a command, and say why it failed if it does."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
     "render": ("render", "Show a saved report.json in any format."),
-    "explain": ("explain", "Explain a cause, a signature or an NCCL/PyTorch variable."),
+    "explain": ("explain", "Explain a cause, a message, a variable, an error number or a piece of advice."),
+    "timeouts": ("timeouts", "Compute a time-out, and tell who sets it and where."),
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
     "model": ("model", "Train and evaluate the classifier on labelled incidents."),
@@ -196,8 +197,18 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller has closed on /dev/null, so that no file of ours takes their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit; every way to end has its code."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

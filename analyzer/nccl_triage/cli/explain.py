@@ -1,80 +1,102 @@
-"""``nccl-triage explain``: meaning, evidence, fixes and checks of a cause or a signature."""
+"""``nccl-triage explain``: what a cause, a signature, a variable, a number, a piece of advice or a line of a log means."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nccl_triage.cli import candidates, options
 from nccl_triage.errors import UsageError
 
-_WORDS = {
-    "en": {"for": "speaks for it", "against": "speaks against it", "fix": "what to do", "check": "cheapest check",
-           "yes": "if yes", "no": "if no", "seen": "sample", "caution": "caution"},
-    "zh": {"for": "支持的证据", "against": "反对的证据", "fix": "处理办法", "check": "最省力的检查",
-           "yes": "若是", "no": "若否", "seen": "样例", "caution": "注意"},
-}  # fmt: skip
+if TYPE_CHECKING:
+    from nccl_triage.engine.schema import RuleSet
+    from nccl_triage.knowledge.lookup import Found
+
+FORMATS = ("text", "json", "markdown")
+#: What ``--list`` takes; ``knowledge.lookup.KINDS`` with ``all`` in front.
+LISTS = ("all", "families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
+#: Longer words are a line of a log that holds more than a message.
+_MAX_QUERY = 4000
+#: Signatures that one line may match before the page becomes a list.
+_MAX_PAGES = 3
 
 
-@click.command("explain")
-@click.argument("name", shell_complete=candidates.explainable)
+@click.command(
+    "explain",
+    # Names of options (--shm-size) and exit codes (-9) are words to explain, not options of this command.
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  nccl-triage explain network-wrong-interface
+  nccl-triage explain NCCL_IB_HCA=mlx5
+  nccl-triage explain cuda 802
+  nccl-triage explain exit -9
+  nccl-triage explain "Connection reset by peer"
+  nccl-triage explain symptoms
+  nccl-triage explain --list variables""",
+)
+@click.argument("name", nargs=-1, shell_complete=candidates.explainable)
+@click.option(
+    "--list", "listed", is_flag=False, flag_value="all", type=click.Choice(LISTS), help="List what can be explained."
+)
+@click.option("--format", "chosen", type=click.Choice(FORMATS), default="text", show_default=True, help="Format.")
 @options.rules_options
 @options.language_option
 @options.debug_option
-def command(name: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> None:
-    """Explain a cause or a signature by its id, e.g. network-wrong-interface or nccl.duplicate_gpu."""
+def command(
+    name: tuple[str, ...], listed: str | None, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool
+) -> None:
+    """Explain what is known of NAME: a cause, a signature, a variable, a number, advice, a symptom, a log line.
+
+    Several words are one name. NAME=VALUE also judges the value. Words that are no name are searched for.
+    """
     from nccl_triage.engine import load
 
+    query = " ".join(name).strip()[:_MAX_QUERY]
+    if not query and listed is None:
+        raise UsageError("nothing to explain", remedy="nccl-triage explain --list")
+    if query and listed is not None:
+        raise UsageError("--list takes a kind, and no name", remedy="give one of the two")
     rules = load.load(rules_dirs)
-    language = options.language(lang)
-    if name in rules.causes:
-        click.echo(_cause(rules.causes[name], language))
-    elif name in rules.signatures:
-        signature = rules.signatures[name]
-        click.echo(f"{signature.id} ({signature.role}, {signature.program})\n{signature.meaning}")
-        if signature.source:
-            click.echo(f"printed by {signature.source}")
-        for sample in signature.match_samples:
-            click.echo(f"  {_WORDS[language]['seen']}: {sample}")
-        users = [c.id for c in rules.causes.values() if any(name in item.signatures for item in c.evidence)]
-        if users:
-            click.echo("evidence for: " + ", ".join(users))
-    else:
-        import difflib
-
-        near = difflib.get_close_matches(name, [*rules.causes, *rules.signatures], 3)
-        remedy = f"did you mean {', '.join(near)}?" if near else "nccl-triage rules list"
-        raise UsageError(f"there is no cause or signature {name!r}", remedy=remedy)
+    data = _listings(listed, rules) if listed is not None else _entries(query, rules)
+    show(data, chosen, options.language(lang))
 
 
-def _cause(cause: object, language: str) -> str:
-    from nccl_triage.diagnosis.texts import strip
-    from nccl_triage.engine.schema import Cause
-    from nccl_triage.render.words import prompt
+def show(data: list[dict[str, Any]], chosen: str, language: Any) -> None:
+    """Print entries in a format."""
+    from nccl_triage.render import explanation
+    from nccl_triage.render.explanation_pages import page
 
-    if not isinstance(cause, Cause):
-        raise TypeError(cause)
-    words = _WORDS[language]
-    lines = [f"{cause.id}: {cause.title[language]}", "", strip(cause.explanation[language]).strip(), ""]
-    for key, items in (("for", cause.evidence), ("against", cause.against)):
-        if items:
-            lines.append(f"{words[key]}:")
-            lines += [f"  [{item.weight}] {strip(item.says[language])}" for item in items]
-    lines += ["", f"{words['fix']}:"]
-    for fix in cause.fixes:
-        lines.append(f"  - {strip(fix.title[language])}")
-        lines += [f"      {prompt(command)}{command}" for command in fix.commands]
-        lines += [f"      export {variable}={value}" for variable, value in fix.env.items()]
-        if fix.caution:
-            lines.append(f"      {words['caution']}: {strip(fix.caution[language])}")
-    check = cause.next_check
-    if check is not None:
-        lines += ["", f"{words['check']}: {strip(check.what[language])}"]
-        if check.command:
-            lines.append(f"  {prompt(check.command)}{check.command}")
-        lines += [
-            f"  {words['yes']}: {strip(check.if_yes[language])}",
-            f"  {words['no']}: {strip(check.if_no[language])}",
-        ]
-    return "\n".join(lines)
+    width = options.width_of() if chosen == "text" else None
+    color = chosen == "text" and options.use_color()
+    click.echo(explanation.render(data, chosen, language, page, width, color), nl=False)
+
+
+def _listings(kind: str, rules: RuleSet) -> list[dict[str, Any]]:
+    from nccl_triage.knowledge import listing
+
+    kinds = [name for name in LISTS[1:] if name != "signatures"] if kind == "all" else [kind]
+    return [listing.listing(name, rules) for name in kinds]
+
+
+def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
+    """Return what the query stands for; raises UsageError when nothing fits."""
+    from nccl_triage.knowledge import describe, listing, lookup
+
+    exact = lookup.exact(query, rules)
+    if exact is not None:
+        return [describe.found(exact, rules)]
+    found: list[Found] = lookup.numbered(query) or lookup.line(query, rules)
+    if not found:
+        found = lookup.search(query, rules)
+        if len(found) > 1:
+            return [listing.hits(found)]
+    if len(found) > _MAX_PAGES:
+        return [listing.hits(found)]
+    if found:
+        return [describe.found(item, rules) for item in found]
+    near = lookup.near(query, rules)
+    remedy = "did you mean {near}?" if near else "nccl-triage explain --list shows what there is"
+    raise UsageError("nothing is known of {name}", name=query[:80], near=", ".join(near), remedy=remedy)

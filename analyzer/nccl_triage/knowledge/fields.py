@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import LANGUAGES
-from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import versions
 from nccl_triage.knowledge.model import GRAMMARS, LEVELS, Bound, Grammar, Text, Trap
 
 Part = dict[str, Node]
-
-
-def _wrong(node: Node, message: str, remedy: str | None = None, **values: Any) -> RuleError:
-    return RuleError(message, where=node.where, remedy=remedy, **values)
 
 
 def bilingual(node: Node) -> Text:
@@ -51,7 +45,7 @@ def number(part: Part, key: str) -> float | None:
     try:
         return float(part[key].text())
     except ValueError:
-        raise _wrong(part[key], "expected a number, found {text!r}", text=part[key].text()) from None
+        raise part[key].fail("expected a number, found {text!r}", text=part[key].text()) from None
 
 
 def bounds(part: Part, key: str) -> tuple[Bound, ...]:
@@ -60,7 +54,7 @@ def bounds(part: Part, key: str) -> tuple[Bound, ...]:
     for item in part[key].items() if key in part else ():
         bound = versions.bound(item.text())
         if bound is None:
-            raise _wrong(item, "{text!r} is no condition on a version", "write it as: nccl >= 2.27", text=item.text())
+            raise item.fail("{text!r} is no condition on a version", "write it as: nccl >= 2.27", text=item.text())
         found.append(bound)
     return tuple(found)
 
@@ -72,7 +66,7 @@ def grammar(node: Node) -> Grammar:
     part = node.keys(("kind",), ("of", "least", "most", "also", "unit"))
     kind = part["kind"].choice(GRAMMARS)
     if kind in ("one-of", "list-of") and "of" not in part:
-        raise _wrong(node, "values of kind {kind} need 'of'", kind=kind)
+        raise node.fail("values of kind {kind} need 'of'", kind=kind)
     return Grammar(
         kind,
         of=texts(part, "of"),
@@ -87,11 +81,11 @@ def trap(node: Node) -> Trap:
     """Return a value that does not do what people expect."""
     part = node.keys(("says",), ("level", "matches", "below", "above", "missing", "versions"))
     if not part.keys() & {"matches", "below", "above", "missing"}:
-        raise _wrong(node, "a trap needs 'matches', 'below', 'above' or 'missing'")
+        raise node.fail("a trap needs 'matches', 'below', 'above' or 'missing'")
     try:
         pattern = re.compile(part["matches"].text()) if "matches" in part else None
     except re.error as error:
-        raise _wrong(part["matches"], "not a valid regular expression: {error}", error=error) from None
+        raise part["matches"].fail("not a valid regular expression: {error}", error=error) from None
     level = part["level"].choice(LEVELS) if "level" in part else "warn"
     return Trap(
         says=bilingual(part["says"]),

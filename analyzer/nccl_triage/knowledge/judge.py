@@ -176,7 +176,7 @@ def nearest(name: str, names: Iterable[str], prefix: str, cutoff: float = _NEAR)
     return prefix + found[0] if found else None
 
 
-def _unknown(name: str, value: str, known: Variables) -> list[Remark]:
+def _nameless(name: str, value: str, known: Variables) -> list[Remark]:
     """Return what is to be said of a name without an entry."""
     space = known.namespace(name)
     if space is None or name in space.names:
@@ -204,7 +204,7 @@ def judge(
     value = cleaned(value)
     variable = catalogue.find(name)
     if variable is None:
-        return _unknown(name, value, catalogue)
+        return _nameless(name, value, catalogue)
     found = _Judge(name, value)
     if found.version(variable, known):
         return found.remarks

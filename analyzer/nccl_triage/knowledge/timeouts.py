@@ -94,7 +94,6 @@ class Assumptions(NamedTuple):
     """What the phases rest on: rates in GB/s, bytes per parameter, seconds. ``measured`` is a phase that was timed."""
 
     parameters: float
-    world: int = 8
     storage: float = 1.0
     network: float = 1.25
     weight_bytes: float = 2.0

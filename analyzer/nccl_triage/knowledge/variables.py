@@ -136,16 +136,17 @@ class Variables:
                 "the variable {id!r} exists already ({place})", where=f"{path}:{line}", id=name, place=place
             )
         self._entries[name] = (path, item, root)
-        for known in (name, *(str(alias[1]) for alias in aliases)):
-            self._names.setdefault(known.lower(), name)
+        self._names[name] = name
+        for known in (*(str(alias[1]) for alias in aliases), name.lower()):
+            self._names.setdefault(known, name)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the ids, in the order of the files."""
         return iter(self._entries)
 
     def find(self, name: str) -> Variable | None:
-        """Return the entry of a name or alias, whatever its case."""
-        known = self._names.get(name.lower())
+        """Return the entry of a name or alias; the name may be written in small letters."""
+        known = self._names.get(name) or self._names.get(name.lower())
         if known is None:
             return None
         if known not in self._built:

@@ -1,0 +1,317 @@
+"""What is known of one thing as plain data: texts in pairs, ``X`` in English and ``X_zh`` in Chinese."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nccl_triage.diagnosis.texts import strip
+from nccl_triage.engine.check import expand
+from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
+from nccl_triage.knowledge import catalogue, stages, values
+from nccl_triage.knowledge.judge import judge, program_of
+from nccl_triage.knowledge.lookup import Found
+from nccl_triage.knowledge.model import Advice, Code, CodeTable, Symptom, Text, Variable
+from nccl_triage.knowledge.variables import shipped
+from nccl_triage.parsers.wrappers import peel
+
+Data = dict[str, Any]
+
+
+def pair(name: str, text: Text | None) -> Data:
+    """Return a text under its two keys."""
+    return {name: text["en"] if text else None, f"{name}_zh": text["zh"] if text else None}
+
+
+def _plain(name: str, text: Text) -> Data:
+    """Return a text of a rule with its placeholders shown as names."""
+    return pair(name, {language: strip(value).strip() for language, value in text.items()})
+
+
+def _titles(ids: Iterable[str], rules: RuleSet) -> list[Data]:
+    return [{"id": name, **pair("title", rules.causes[name].title)} for name in ids if name in rules.causes]
+
+
+def _evidence(item: Evidence) -> Data:
+    return {"id": item.id, "weight": item.weight, **_plain("says", item.says), "signatures": list(item.signatures)}
+
+
+def _fix(fix: Fix) -> Data:
+    caution = {language: strip(text) for language, text in fix.caution.items()} if fix.caution else None
+    return {
+        **_plain("title", fix.title),
+        "commands": [strip(command) for command in fix.commands],
+        "env": dict(fix.env),
+        **pair("caution", caution),
+        "applies_to": fix.applies_to,
+        "references": list(fix.references),
+    }
+
+
+def _check(cause: Cause, rules: RuleSet) -> Data | None:
+    check = cause.next_check
+    if check is None:
+        return None
+    return {
+        **_plain("what", check.what),
+        "command": check.command,
+        **_plain("if_yes", check.if_yes),
+        **_plain("if_no", check.if_no),
+        "rivals": _titles(check.rivals, rules),
+    }
+
+
+def cause(item: Cause, rules: RuleSet) -> Data:
+    """Return what is known of a cause."""
+    experiment = item.experiment
+    symptoms = [s.id for s in catalogue.symptoms().values() if item.id in s.causes]
+    return {
+        "kind": "cause",
+        "id": item.id,
+        "family": item.family,
+        **pair("title", item.title),
+        **_plain("explanation", item.explanation),
+        "symptoms": symptoms,
+        "evidence": [_evidence(one) for one in item.evidence],
+        "against": [_evidence(one) for one in item.against],
+        "stages": stages.rows(item),
+        "fixes": [_fix(fix) for fix in item.fixes],
+        "next_check": _check(item, rules),
+        "experiment": {
+            "kind": experiment.kind,
+            "control": experiment.control,
+            "confirmed_if": experiment.confirmed_if,
+            "refuted_if": experiment.refuted_if,
+            "needs": experiment.needs,
+            **pair("why_not", experiment.why_not),
+        },
+        "advice": [_judged(a) for a in catalogue.advice().values() if item.id in a.causes],
+        "references": sorted({reference for fix in item.fixes for reference in fix.references}),
+        "where": item.where,
+    }
+
+
+def _judged(item: Advice) -> Data:
+    return {"id": item.id, "verdict": item.verdict, **pair("claim", item.claim)}
+
+
+def _speaks(signature: str, items: Iterable[Evidence]) -> str | None:
+    """Return the weight of the weightiest item that speaks of a signature."""
+    weights = [item.weight for item in items if any(expand(name, [signature]) for name in item.signatures)]
+    order = ("decisive", "strong", "moderate", "weak")
+    return min(weights, key=order.index) if weights else None
+
+
+def signature(item: Signature, rules: RuleSet) -> Data:
+    """Return what is known of a signature; its meaning exists in English alone."""
+    sides: dict[str, list[Data]] = {"evidence_for": [], "evidence_against": []}
+    for known in rules.causes.values():
+        for key, items in (("evidence_for", known.evidence), ("evidence_against", known.against)):
+            weight = _speaks(item.id, items)
+            if weight is not None:
+                sides[key].append({"id": known.id, **pair("title", known.title), "weight": weight})
+    explained = [name for name, known in rules.causes.items() if any(expand(p, [item.id]) for p in known.explains)]
+    return {
+        "kind": "signature",
+        "id": item.id,
+        "program": item.program,
+        "role": item.role,
+        "level": item.level,
+        "meaning": item.meaning.strip(),
+        "source": item.source,
+        "since": item.since,
+        "until": item.until,
+        "samples": list(item.match_samples),
+        "not_samples": list(item.not_samples),
+        **sides,
+        "brought_about_by": explained,
+        "symptoms": [s.id for s in catalogue.symptoms().values() if item.id in s.signatures],
+        "where": item.where,
+    }
+
+
+def variable(item: Variable, rules: RuleSet, value: str | None = None) -> Data:
+    """Return what is known of a variable, with the remarks on a value where one is given."""
+    return {
+        "kind": "variable",
+        "id": item.id,
+        "sort": item.kind,
+        "program": program_of(item),
+        "status": item.status,
+        "aliases": list(item.aliases),
+        **pair("meaning", item.meaning),
+        **pair("values", values.describe(item.grammar)),
+        "default": [{"since": since or None, "value": text} for since, text in item.default],
+        "since": item.since,
+        "until": item.until,
+        "replaced_by": item.replaced_by,
+        **pair("touch", item.touch),
+        **pair("caution", item.caution),
+        "traps": [{"level": trap.level, **pair("says", trap.says)} for trap in item.traps],
+        **pair("verification", item.verification),
+        **pair("undo", item.undo),
+        "causes": _titles(item.causes, rules),
+        "advice": [_judged(a) for a in catalogue.advice().values() if item.id in a.variables],
+        "references": list(item.references),
+        "source": item.source,
+        "where": item.where,
+        "value": value,
+        "remarks": remarks(item.id, value),
+    }
+
+
+def remarks(name: str, value: str | None) -> list[Data]:
+    """Return the remarks on a value, without versions: what holds everywhere."""
+    if value is None:
+        return []
+    return [{"level": r.level, "kind": r.kind, **pair("says", r.says)} for r in judge(name, value, {})]
+
+
+def unknown_name(name: str, value: str | None) -> Data:
+    """Return what is known of a name that has no entry: whether its program reads it at all."""
+    space = shipped().namespace(name)
+    known = space is not None and name in space.names
+    near = difflib.get_close_matches(name, [other for other in shipped() if other[:4] == name[:4]], 3, 0.75)
+    return {
+        "kind": "name",
+        "id": name,
+        "program": space.title if space is not None else None,
+        "read": known,
+        "complete": space is not None and space.complete,
+        "near": [] if known else near,
+        "value": value,
+        "remarks": remarks(name, value or "1"),
+    }
+
+
+def advice(item: Advice, rules: RuleSet) -> Data:
+    """Return a judged claim."""
+    return {
+        "kind": "advice",
+        "id": item.id,
+        "verdict": item.verdict,
+        **pair("claim", item.claim),
+        **pair("why", item.why),
+        **pair("instead", item.instead),
+        "applies_to": item.applies_to,
+        "variables": list(item.variables),
+        "causes": _titles(item.causes, rules),
+        "references": list(item.sources),
+        "where": item.where,
+    }
+
+
+def _code_row(item: Code) -> Data:
+    return {
+        "number": item.number,
+        "name": item.name,
+        "text": item.text,
+        "tells": item.tells,
+        **pair("meaning", item.meaning),
+        "causes": list(item.causes),
+        "since": item.since,
+        "until": item.until,
+    }
+
+
+def code(item: Code, rules: RuleSet) -> Data:
+    """Return one number of a table."""
+    table = catalogue.tables()[item.table]
+    return {
+        "kind": "code",
+        "id": f"{item.table}:{item.number}",
+        **_code_row(item),
+        "causes": _titles(item.causes, rules),
+        **pair("table", table.title),
+        **pair("about", table.about),
+        "references": list(table.references),
+        "where": item.where,
+    }
+
+
+def table(item: CodeTable) -> Data:
+    """Return a whole table of numbers."""
+    return {
+        "kind": "table",
+        "id": item.id,
+        **pair("title", item.title),
+        **pair("about", item.about),
+        "codes": [_code_row(row) for row in sorted(item.codes, key=lambda row: (row.number < 0, abs(row.number)))],
+        "references": list(item.references),
+        "where": item.where,
+    }
+
+
+def symptom(item: Symptom, rules: RuleSet) -> Data:
+    """Return one row of the symptom table."""
+    return {
+        "kind": "symptom",
+        "id": item.id,
+        "sees": item.sees,
+        "message": peel(item.sees).text.strip(),
+        "signatures": list(item.signatures),
+        "tells": item.tells,
+        "urgency": item.urgency,
+        **pair("means", item.means),
+        **pair("look", item.look),
+        "causes": _titles(item.causes, rules),
+        "where": item.where,
+    }
+
+
+def family(name: str, rules: RuleSet) -> Data:
+    """Return the causes of a family."""
+    members = [item.id for item in rules.causes.values() if item.family == name]
+    return {"kind": "family", "id": name, "causes": _titles(sorted(members), rules)}
+
+
+def topic(name: str, rules: RuleSet) -> Data:
+    """Return a page that is no entry of a file."""
+    if name == "symptoms":
+        return {"kind": "symptoms", "rows": [symptom(item, rules) for item in catalogue.symptoms().values()]}
+    if name == "codes":
+        return {"kind": "tables", "rows": [{"id": t.id, **pair("title", t.title)} for t in catalogue.tables().values()]}
+    from nccl_triage.knowledge import timeout_plan
+
+    return timeout_plan.plan()
+
+
+def topic_timeouts() -> Data:
+    """Return who sets the time-outs of collectives, and how."""
+    knobs = catalogue.knobs()
+    return {
+        "kind": "timeouts",
+        "owners": [
+            {"milliseconds": o.milliseconds, "program": o.program, **pair("who", o.who), "knob": o.knob}
+            for o in catalogue.owners()
+        ],
+        "knobs": [
+            {
+                "id": knob.id,
+                "title": knob.title,
+                "write": knob.write,
+                "unit": knob.unit,
+                **pair("default", knob.default),
+                "since": knob.since,
+                **pair("note", knob.note),
+            }
+            for knob in knobs.values()
+        ],
+    }
+
+
+def found(item: Found, rules: RuleSet) -> Data:
+    """Return what is known of something that was looked up."""
+    simple: Mapping[str, Any] = {
+        "cause": cause, "signature": signature, "advice": advice, "code": code, "symptom": symptom, "family": family,
+        "topic": topic,
+    }  # fmt: skip
+    if item.kind == "variable":
+        return variable(item.item, rules, item.value)
+    if item.kind == "name":
+        return unknown_name(item.item, item.value)
+    if item.kind == "table":
+        return table(item.item)
+    data: Data = simple[item.kind](item.item, rules)
+    return data
