@@ -91,9 +91,6 @@ def command(
     printed. After a failure the verdict goes to stderr: stdout belongs to the command.
     """
     options.refuse_existing((report, log), force)
-    from nccl_triage.wrap import channels
-
-    channels.fill_closed()
     started = time.time() - _CLOCK_SLACK
     keeper = _keeper(log, given["quiet"])
     try:

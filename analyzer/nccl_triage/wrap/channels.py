@@ -50,15 +50,6 @@ def resize(channels: Iterable[Channel]) -> None:
                 fcntl.ioctl(channel.exit_, termios.TIOCSWINSZ, size)
 
 
-def fill_closed() -> None:
-    """Open what is closed of descriptors 0 to 2 on /dev/null, so that no pipe takes its number."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-
-
 def open_channels(pty: bool) -> tuple[Channel, Channel]:
     """Return the channels of standard output and standard error; they are the same where both lead to one place."""
     first = _open(1, pty)
