@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: How an entry of a list begins; the ids of evidence inside of causes look the same, but causes are not read.
 _ID = re.compile(rb"""^ *- id: *["']?([^\s"'#]+)""", re.MULTILINE)
+#: The name of a number, such as ``{code: 2, name: cudaErrorMemoryAllocation, ...}``.
+_NAME = re.compile(rb"\bname: *([\w-]+)")
 
 
 def _yaml_files(folder: Traversable) -> Iterator[Traversable]:
@@ -32,11 +34,10 @@ def _yaml_files(folder: Traversable) -> Iterator[Traversable]:
             yield entry
 
 
-def _listed(folder: Traversable) -> list[str]:
-    """Return the ids of the lists in the files of a folder."""
-    return [
-        found.decode("utf-8", "replace") for file in _yaml_files(folder) for found in _ID.findall(file.read_bytes())
-    ]
+def _listed(folder: Traversable, pattern: re.Pattern[bytes]) -> list[str]:
+    """Return what the pattern finds in the files of a folder."""
+    texts = (file.read_bytes() for file in _yaml_files(folder))
+    return [name.decode("utf-8", "replace") for text in texts for name in pattern.findall(text)]
 
 
 def _folders(ctx: click.Context) -> list[Traversable]:
@@ -52,7 +53,8 @@ def _ids(ctx: click.Context, kinds: tuple[str, ...]) -> list[str]:
     for folder in _folders(ctx):
         if "causes" in kinds:  # the file of a cause is named like the cause
             found += [file.name.rpartition(".")[0] for file in _yaml_files(folder / "causes")]
-        found += [name for kind in kinds if kind != "causes" for name in _listed(folder / kind)]
+        for kind in set(kinds) - {"causes"}:
+            found += _listed(folder / kind, _NAME if kind == "codes" else _ID)
     return sorted(set(found))
 
 
@@ -68,8 +70,8 @@ def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 
 def explainable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """Complete the id of a cause or a signature, or the name of a variable."""
-    return _items(_ids(ctx, ("causes", "signatures", "variables")), incomplete)
+    """Complete the id of a cause or a signature, or the name of a variable, an error number or a piece of advice."""
+    return _items(_ids(ctx, ("causes", "signatures", "variables", "codes", "advice")), incomplete)
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:

@@ -1,6 +1,6 @@
 #compdef nccl-triage
 # Completion of nccl-triage for zsh.
-_nccl_triage() {
+_nccl-triage() {
     local line kind value help
     local -a answers described plain searches
     answers=("${(@f)$(_NCCL_TRIAGE_COMPLETE=zsh ${~words[1]} "${(@)words[2,CURRENT]}" 2>/dev/null </dev/null)}")
@@ -29,7 +29,7 @@ _nccl_triage() {
     done
 }
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    _nccl_triage "$@"
+    _nccl-triage "$@"
 else
-    compdef _nccl_triage nccl-triage
+    compdef _nccl-triage nccl-triage
 fi

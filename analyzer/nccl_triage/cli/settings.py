@@ -27,9 +27,10 @@ Commands = Callable[[], Mapping[Words, click.Command]]
 
 #: What a file of the project may set.
 PROJECT_KEYS = frozenset({
-    "alone", "backend", "baseline", "budget", "color", "corpus", "exit-code", "format", "healthy", "jobs", "kind",
-    "lang", "logs", "misses", "model", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules",
-    "suspects", "verbose", "verify", "wait", "world",
+    "alone", "backend", "budget", "bytes", "color", "compile", "corpus", "dtype", "exit-code", "factor", "format",
+    "healthy", "jobs", "kind", "lang", "list", "logs", "measured", "misses", "model", "network", "numel", "op",
+    "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "state-bytes", "storage",
+    "suspects", "timeout", "token-rate", "tokens", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
