@@ -24,15 +24,10 @@ class Entry:
     origin: str
 
 
-def broken(where: str, why: str) -> UsageError:
-    """Return the error of a file that cannot be understood."""
-    return UsageError(
-        "{where}: not a valid configuration",
-        where=where,
-        why=why,
-        cause="{why}",
-        remedy="correct it, or go without it: --no-config",
-    )
+def broken(place: str, cause: str, **values: object) -> UsageError:
+    """Return the error of a file that cannot be understood; ``cause`` is a template of ``messages``."""
+    remedy = "correct it, or go without it: --no-config"
+    return UsageError("{place}: not a valid configuration", place=place, cause=cause, remedy=remedy, **values)
 
 
 def read_yaml(path: Path, text: str) -> Sections:
@@ -52,7 +47,7 @@ def read_yaml(path: Path, text: str) -> Sections:
         root.mapping()
         found = plain(root, ())
     except RuleError as error:
-        raise broken(error.where or str(path), error.message.removeprefix(f"{error.where}: ")) from None
+        raise broken(error.where or str(path), error.texts[0], **error.values) from None
     return _sections(found, lambda words: f"{path}:{lines[words]}")
 
 
@@ -69,7 +64,7 @@ def read_toml(path: Path, text: str) -> Sections:
     except tomllib.TOMLDecodeError as error:
         if "[tool.nccl-triage" not in text:
             return {}
-        raise broken(str(path), str(error)) from None
+        raise broken(str(path), "{why}", why=error) from None
     if not isinstance(found, dict):
         raise broken(str(path), "tool.nccl-triage is no table")
     return _sections(found, lambda words: f"{path}:{_line(text, ('tool', 'nccl-triage', *words))}")
@@ -85,7 +80,7 @@ def read_cfg(path: Path, text: str) -> Sections:
     except configparser.Error as error:
         if "[nccl-triage" not in text:
             return {}
-        raise broken(str(path), str(error).replace("\n", " ")) from None
+        raise broken(str(path), "{why}", why=str(error).replace("\n", " ")) from None
     found: dict[str, Any] = {}
     for name in parser.sections():
         first, *words = name.split(".")
@@ -94,7 +89,7 @@ def read_cfg(path: Path, text: str) -> Sections:
             for word in words:
                 place = place.setdefault(word, {})
                 if not isinstance(place, dict):
-                    raise broken(str(path), f"[{name}]: {word} is a key already")
+                    raise broken(str(path), "[{section}]: {word} is a key already", section=name, word=word)
             place.update(parser[name])
     return _sections(found, lambda words: f"{path}:{_line(text, ('nccl-triage', *words))}")
 

@@ -25,7 +25,7 @@ def read(path: str) -> dict[str, Any]:
         with Path(path).open("rb") as stream:
             data = _limited(stream, path)
     except OSError as error:
-        raise InputError("cannot read {path}", path=path, cause=error.strerror or str(error)) from None
+        raise InputError("cannot read {path}", path=path, cause="{why}", why=error.strerror or error) from None
     return document(data, path)
 
 
