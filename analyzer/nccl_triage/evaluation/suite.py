@@ -14,6 +14,7 @@ from nccl_triage.engine.check import Finding
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
+from nccl_triage.knowledge import check as knowledge
 from nccl_triage.parsers import produced_signatures
 
 
@@ -23,6 +24,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
     findings += check.check_witnesses(rules, fact_names(), produced_signatures())
     findings += series_check.check_series(rules)
+    findings += knowledge.check(rules)
     for log in healthy:
         findings += check_healthy(rules, log)
     for folder in corpora:

@@ -8,6 +8,8 @@ from nccl_triage.knowledge.model import Grammar, Text
 
 #: What PyTorch reads as true and as false; anything else raises there.
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on"), ("0", "n", "no", "f", "false", "off")
+#: A longer text is no number that any program reads.
+_LONGEST = 40
 _INTERFACES = re.compile(r"^[\^=]{0,2}[\w.@-]+(?::\w+)?(?:,[\w.@-]+(?::\w+)?)*$")
 _UNITS = {
     "seconds": {"en": "seconds", "zh": "秒"},
@@ -19,6 +21,8 @@ _UNITS = {
 
 def number(value: str) -> float | None:
     """Return a value as a number, as C's strtoll and strtod would (hexadecimal too), or None."""
+    if len(value) > _LONGEST:
+        return None
     try:
         return float(int(value, 0))
     except ValueError:

@@ -1,0 +1,62 @@
+"""The knowledge is whole, and the check that says so can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet, Step
+from nccl_triage.knowledge import catalogue, check
+from nccl_triage.knowledge.model import Sample
+from nccl_triage.knowledge.variables import shipped
+
+
+def test_the_shipped_knowledge_is_whole(rules: RuleSet) -> None:
+    assert [finding.show() for finding in check.check(rules)] == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (Sample("mlx5", None), "finds trap instead of nothing"),
+        (Sample("=mlx5_0", "trap"), "finds nothing instead of trap"),
+        (Sample("a b", "trap"), "finds outside instead of trap"),
+    ],
+)
+def test_samples_are_tests(sample: Sample, message: str) -> None:
+    entry = shipped().find("NCCL_IB_HCA")
+    assert entry is not None
+    (finding,) = check.variable(entry._replace(samples=(sample,)))
+    assert message in finding.message
+    assert finding.where.startswith("rules/variables/nccl-infiniband.yaml:")
+
+
+def test_a_variable_whose_values_can_be_odd_needs_a_sample() -> None:
+    entry = shipped().find("NCCL_IB_TIMEOUT")
+    assert entry is not None
+    assert [f.message for f in check.variable(entry._replace(samples=()))] == ["has no sample"]
+
+
+def test_both_languages_are_asked_for() -> None:
+    assert check.languages("x:1", "x", [{"en": "A text.", "zh": "文本。"}, None]) == []
+    assert len(check.languages("x:1", "x", [{"en": "文本。", "zh": "A text."}])) == 2
+    assert len(check.languages("x:1", "x", [{"en": "A text.", "zh": "Another."}])) == 1
+
+
+def test_the_line_of_a_symptom_matches_its_signature(rules: RuleSet) -> None:
+    row = catalogue.symptoms()["duplicate-gpu"]
+    assert check.symptom(row, rules) == []
+    assert check.symptom(row._replace(sees="Everything is fine."), rules)
+    assert check.symptom(row._replace(signatures=("nccl.no_such_thing",)), rules)
+
+
+def test_names_that_do_not_exist_are_found(rules: RuleSet) -> None:
+    cause = rules.causes["straggler"]
+    stages = {**cause.stages, "now": (Step(use="no-such-step"),)}
+    broken = replace(rules, causes={**rules.causes, "straggler": replace(cause, stages=stages)})
+    assert [finding.message for finding in check.check(broken)] == ["names the unknown step 'no-such-step'"]
+    fewer = replace(rules, causes={name: c for name, c in rules.causes.items() if name != "os-limit"})
+    found = check.check(fewer)
+    assert found
+    assert all("unknown cause 'os-limit'" in finding.message for finding in found)
