@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_report import document
 
 from nccl_triage import resources
 from nccl_triage.verify import runner
@@ -187,19 +188,10 @@ def test_an_agent_that_is_killed_in_a_run_leaves_nothing(place: Scene) -> None:
     place.assert_clean()
 
 
-def document(place: Scene) -> Path:
+def report(place: Scene) -> Path:
     """Write a report whose experiment is a large message on four ranks."""
-    schema = 1
-    entry = {
-        "cause": "slow-thing", "status": "supported", "confidence": 0.6, "score": 3.0, "contributions": [], "evidence": [],
-        "culprits": [], "title": "x", "title_zh": "x", "verification": None,
-    }  # fmt: skip
-    found = {
-        "schema_version": schema, "verdict": "diagnosed", "headline": "x", "headline_zh": "x", "diagnoses": [entry],
-        "job": {"world_size": 4, "hosts": []}, "collective": {"op": "ALLREDUCE", "numel_in": 1 << 20, "world_size": 4},
-    }  # fmt: skip
     path = place.root / "report.json"
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(document("slow-thing", hosts=(), world=4, numel=1 << 20)))
     return path
 
 
@@ -222,7 +214,7 @@ def verifying(place: Scene, *words: str, iterations: int = 100_000) -> Iterator[
         "-m",
         "nccl_triage",
         "verify",
-        str(document(place)),
+        str(report(place)),
         "--rules",
         str(rules(place, iterations)),
         "--backend",

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import document, labels, result, written
+from file_runs import labels, result, written
+from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError

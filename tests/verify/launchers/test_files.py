@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import document, settings, srun
+from file_runs import settings, srun
+from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import document, settings
+from file_runs import settings
+from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify.launchers import files
