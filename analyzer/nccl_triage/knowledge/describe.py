@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,10 @@ from nccl_triage.knowledge.variables import shipped
 from nccl_triage.parsers.wrappers import peel
 
 Data = dict[str, Any]
+#: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
+_HEADER = re.compile(
+    r"^(?:\[?[EWIF]\d{4} [^\]]+\]\s*(?:\[(?:PG [^\]]*|Rank \d+)\]\s*)?|\S+:\d+:\d+ \[\d+\] (?:\S+\.(?:h|cc):\d+ )?)"
+)
 
 
 def pair(name: str, text: Text | None) -> Data:
@@ -249,7 +254,7 @@ def symptom(item: Symptom, rules: RuleSet) -> Data:
         "kind": "symptom",
         "id": item.id,
         "sees": item.sees,
-        "message": peel(item.sees).text.strip(),
+        "message": _HEADER.sub("", peel(item.sees).text.strip()),
         "signatures": list(item.signatures),
         "tells": item.tells,
         "urgency": item.urgency,

@@ -82,7 +82,7 @@ def _pattern(node: Node, parts: dict[str, str]) -> Pattern:
     try:
         re.compile(source)
     except re.error as error:
-        raise node.fail(f"not a valid regular expression: {error}") from None
+        raise node.fail("not a valid regular expression: {error}", error=error) from None
     return Pattern(source)
 
 
@@ -114,7 +114,7 @@ def read(text: str, path: str) -> tuple[Row, ...]:
     for node in root["secrets"].items():
         row = _row(node, parts)
         if row.id in found:
-            raise node.fail(f"the id {row.id!r} stands twice")
+            raise node.fail("the id {id!r} stands twice", id=row.id)
         found[row.id] = row
     return tuple(found.values())
 

@@ -37,7 +37,7 @@ _MAX_TEXT_LINES = 6
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, or a word.
 _PIECES = re.compile(
     r"[\u2e80-\u9fff\uac00-\ud7ff\uff00-\uffef][，。；：！？、）》”’]*"
-    r"|[^\s\u2e80-\u9fff\uac00-\ud7ff\uff00-\uffef]+|\s+"
+    r"|[^\s\u2e80-\u9fff\uac00-\ud7ff\uff00-\uffef]+[，。；：！？、）》”’]*|\s+"
 )
 
 
