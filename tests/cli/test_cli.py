@@ -58,6 +58,14 @@ def test_a_path_is_diagnosed_without_a_command(oom: Path) -> None:
     assert result.stderr == b""
 
 
+@pytest.mark.parametrize("options", [("--verify", "never"), ("--model", "none"), ("--jobs", "1"), ("--debug",)])
+def test_options_may_stand_in_front_of_the_path(oom: Path, options: tuple[str, ...]) -> None:
+    """Some are nearly the names of commands, and are no commands all the same."""
+    result = run(*options, str(oom))
+    assert result.returncode == 0, result.stderr.decode()
+    assert "gpu-out-of-memory" in result.stdout.decode()
+
+
 def test_diagnose_is_the_same_command(oom: Path) -> None:
     assert run("diagnose", str(oom)).stdout == run(str(oom)).stdout
 

@@ -130,7 +130,7 @@ def _language(args: list[str]) -> str:
 
 def _refuse_mistyped(word: str) -> None:
     """Raise UsageError for a word that is no file but nearly a command; what remains is a file for ``diagnose``."""
-    if not re.fullmatch(r"[a-z-]{3,20}", word) or os.path.lexists(word):
+    if not re.fullmatch(r"[a-z][a-z-]{2,19}", word) or os.path.lexists(word):
         return
     import difflib
 
