@@ -126,4 +126,6 @@ def _record(param: click.Parameter, ctx: click.Context) -> tuple[str, str] | Non
     if record is None or not english or not record[1].startswith(english):
         return record
     names, text = record
+    if "--help" in param.opts:  # click has it made once, in the language of that moment
+        return names, language.text("Show this message and exit.")
     return names, language.text(" ".join(english.split())) + text[len(english) :]

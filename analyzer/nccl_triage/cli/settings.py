@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from nccl_triage.cli import configuration
+from nccl_triage.cli import configuration, language
 from nccl_triage.cli.config_files import Entry
 from nccl_triage.cli.configuration import Environment, Layer
 from nccl_triage.errors import TriageError, UsageError
@@ -131,7 +131,7 @@ def _converted(option: click.Option, entry: Entry, path: Path | None) -> Any:
         items = entry.value if isinstance(entry.value, list) else _split(entry.value, option, path)
         value = [_placed(item, option, path) for item in items]
     elif isinstance(entry.value, list):
-        raise click.BadParameter(_say("one value is needed, not a list"))
+        raise click.BadParameter(language.text("one value is needed, not a list"))
     elif option.is_flag:
         value = click.BOOL(entry.value, option)
     elif option.count:
@@ -140,12 +140,6 @@ def _converted(option: click.Option, entry: Entry, path: Path | None) -> Any:
         value = _placed(entry.value, option, path)
     option.type_cast_value(click.Context(click.Command(None)), value)
     return value
-
-
-def _say(text: str) -> str:
-    from nccl_triage.cli import language
-
-    return language.text(text)
 
 
 def _split(text: str, option: click.Option, path: Path | None) -> list[str]:
@@ -192,13 +186,13 @@ def _check_elsewhere(section: Words, key: str, entry: Entry, commands: Commands)
         return
     if not known:
         names = sorted({" ".join(words[: len(section)]) for words in commands()})
-        raise _unknown(
+        raise _misspelt(
             "{where}: there is no command {name}", entry.origin, " ".join(section), names, "the commands are {names}"
         )
-    raise _unknown("{where}: unknown key {name}", entry.origin, key, sorted(known), "the keys are {names}")
+    raise _misspelt("{where}: unknown key {name}", entry.origin, key, sorted(known), "the keys are {names}")
 
 
-def _unknown(template: str, where: str, name: str, known: list[str], listing: str) -> TriageError:
+def _misspelt(template: str, where: str, name: str, known: list[str], listing: str) -> TriageError:
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
