@@ -72,13 +72,13 @@ def test_the_rules_of_the_example_pass(repository: Repository) -> None:
     assert (code, "Passed" in said) == (0, True), said
 
 
-def test_a_sample_that_does_not_match_stops_the_commit(repository: Repository) -> None:
+def test_a_rule_with_an_error_stops_the_commit(repository: Repository) -> None:
     rules = repository.folder / SIGNATURES
-    rules.write_text(rules.read_text(encoding="utf-8").replace("lease 4711 lost", "lease x lost"), encoding="utf-8")
+    rules.write_text(rules.read_text(encoding="utf-8").replace("meaning:", "meening:"), encoding="utf-8")
     repository.commands.run("git", "add", "--all", cwd=repository.folder)
     code, said = repository.run()
     assert code == 1
-    assert f"{SIGNATURES}:" in said and "lease x lost" in said
+    assert f"{SIGNATURES}:8: unknown key 'meening'" in said
 
 
 def test_other_files_do_not_start_the_hook(repository: Repository) -> None:
