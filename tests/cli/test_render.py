@@ -18,9 +18,7 @@ from nccl_triage.render import FORMATS
 from render.documents import ALL, diagnosed, healthy, hostile, unknown
 
 ROOT = Path(__file__).parents[2]
-LOGS = sorted((ROOT / "corpus" / "written" / "logs").iterdir())[
-    :: len(list((ROOT / "corpus/written/logs").iterdir())) // 3
-]
+LOGS = sorted((ROOT / "corpus" / "written" / "logs").iterdir())[20::250]
 
 
 def invoke(*args: object, stdin: bytes | None = None) -> Result:
@@ -48,14 +46,13 @@ def test_the_bytes_are_those_of_the_direct_run(log: Path, tmp_path: Path, monkey
     report.write_bytes(done("diagnose", log, "--format", "json"))
     for format in FORMATS:
         for lang in ("en", "zh"):
-            for more in ([], ["-v"], ["--redact"]):
+            for more in (["-v"], ["--redact"]):
                 wish = ["--format", format, "--lang", lang, *more]
                 direct = done("diagnose", log, *wish, "--verify", "never")
                 assert done("render", report, *wish) == direct, wish
-                assert done("render", "-", *wish, stdin=report.read_bytes()) == direct
             page, again = tmp_path / f"{format}-{lang}", tmp_path / f"{format}-{lang}-again"
             done("diagnose", log, "--format", format, "--lang", lang, "-o", page, "--verify", "never")
-            done("render", report, "--format", format, "--lang", lang, "-o", again)
+            done("render", "-", "--format", format, "--lang", lang, "-o", again, stdin=report.read_bytes())
             assert page.read_bytes() == again.read_bytes()
 
 
@@ -169,11 +166,8 @@ def test_a_hostile_report_does_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps({**hostile(), "tool": diagnosed()["tool"]}))
     for format in ("text", "junit", "sarif", "github", "markdown"):
-        for more in (["-v"], ["-o", tmp_path / f"x.{format}"]):
-            result = invoke("render", path, "--format", format, *more)
-            assert result.exit_code == 0, (format, result.exception)
-            text = result.stdout + result.stderr
-            assert all(char.isprintable() or char in "\n\t" for char in text)
+        text = done("render", path, "--format", format, "-v").decode()
+        assert all(char.isprintable() or char in "\n\t" for char in text), format
 
 
 def _process(*args: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
