@@ -88,6 +88,11 @@ def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
     exact = lookup.exact(query, rules)
     if exact is not None:
         return [describe.found(exact, rules)]
+    table = lookup.table_without(query)
+    if table is not None:
+        raise UsageError(
+            "{name} is no number of this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
+        )
     found: list[Found] = lookup.numbered(query) or lookup.line(query, rules)
     if not found:
         found = lookup.search(query, rules)

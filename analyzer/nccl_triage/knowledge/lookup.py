@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from nccl_triage.engine.schema import FAMILIES, RuleSet
 from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge.model import CodeTable
 from nccl_triage.knowledge.variables import shipped
 
 #: What ``--list`` knows, and in this order.
@@ -47,6 +48,13 @@ def _code(query: str) -> Found | None:
             if query.lower() == code.name.lower():
                 return Found("code", code)
     return None
+
+
+def table_without(query: str) -> CodeTable | None:
+    """Return the table that ``cuda 99999`` speaks of when it holds no such number."""
+    match = _NUMBERED.match(query)
+    table = _table(match["table"]) if match is not None else None
+    return table.item if table is not None and _code(query) is None else None
 
 
 def numbered(query: str) -> list[Found]:

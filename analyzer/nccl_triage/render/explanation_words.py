@@ -9,10 +9,7 @@ about = About = 说明
 advice = Advice that people repeat about it = 关于它的常见说法
 against = Speaks against it = 反对的证据
 aliases = Also known as = 别名
-all_signatures = {n} signatures; nccl-triage explain --list signatures = 共 {n} 个特征；nccl-triage explain --list signatures
-also = More about it = 另见
 applies_to = Applies to = 适用于
-arithmetic = Arithmetic = 计算过程
 assumed = Assumptions, each of which can be changed = 假设（均可修改）
 brought_about = Brought about by = 可由以下根因引起
 cause = cause = 根因
@@ -24,11 +21,9 @@ codes = Numbers = 编号
 confirmed_if = Confirmed if = 证实条件
 control = Control = 对照
 dangerous = dangerous = 危险
-debugging = for diagnosis = 用于诊断
 decisive = decisive = 决定性
 default = Default = 默认值
 diagnosis-only = for diagnosis only: a test, not a fix; it must not stay in scripts = 仅用于诊断：是测试而不是修复，不应留在脚本里
-either = cause or victim = 可能是原因，也可能是受害者
 env = environment variable = 环境变量
 english_only = (the meanings of signatures exist in English only) = （特征的含义只有英文）
 evidence = Speaks for it = 支持的证据
@@ -48,7 +43,6 @@ if_yes = if yes = 若是
 instead = Do instead = 应当这样做
 knobs = How it is set = 如何设置
 legacy = an old name = 旧名称
-lasting = For good = 长期
 level = level {level} = 级别 {level}
 look = look first at = 首先查看
 low = low = 低
@@ -65,7 +59,6 @@ not_known = not known here = 这里没有记录
 not_read = not read by {program} = {program} 不读取
 not_samples = Looks like it and is not = 相似但不是
 note = note = 提示
-nothing = says nothing about the cause = 与原因无关
 number = number = 编号
 owners = Who sets the number in Timeout(ms)= = Timeout(ms)= 中的数值由谁设定
 partly = right only in part = 部分正确
@@ -88,7 +81,6 @@ role_root = root: it names a first fault = 根源：指出最初的故障
 samples = As it is printed = 打印样例
 sees = log = 日志
 set-by-launcher = set by the launcher = 由启动器设置
-settings = Settings = 设置
 signature = signature = 特征
 signatures = Signatures = 特征
 since = since {version} = 自 {version} 起
@@ -107,11 +99,9 @@ tells_either = cause or victim = 可能是原因，也可能是受害者
 tells_nothing = says nothing about the cause = 与原因无关
 tells_victim = a victim prints it = 由受害者打印
 timeouts = Time-outs of collectives = 集合操作的超时
-topic = topic = 专题
 topics = Topics = 专题
 topic_codes = the tables of numbers: CUDA, NCCL, InfiniBand, exit codes = 编号表：CUDA、NCCL、InfiniBand、退出码
 topic_symptoms = what you see, what it means, how urgent it is, what to look at first = 看到什么、意味着什么、紧急程度、先查什么
-topic_timeouts = who sets a time-out, and how to compute one = 超时由谁设定、如何计算
 touch = When to touch it = 何时需要改动
 traps = Traps = 易错之处
 tuning = a setting = 设置
@@ -125,7 +115,6 @@ variable = variable = 变量
 variables = Variables = 变量
 verdict = Verdict = 判断
 verification = How to see that it works = 如何确认生效
-victim = a victim prints it = 由受害者打印
 warn = warning = 警告
 weak = weak = 弱
 who = Set by = 设定者
