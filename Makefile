@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs man dist clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -69,8 +69,13 @@ verify-faults: $(VENV)/.with-torch  ## Prove the verifier on faulty worlds made 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py
 
-docs: setup  ## Rebuild the generated parts of the documentation
+docs: setup  ## Rebuild the generated parts of the documentation, and the site in build/docs
+	$(BIN)/pip install --quiet --editable '.[dev,docs]'
 	$(BIN)/python docs/build.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+man: setup  ## Write the man pages into build/man, for packagers
+	$(BIN)/python docs/man.py build/man
 
 dist: setup  ## Build wheel and sdist
 	rm -rf build dist

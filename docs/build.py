@@ -1,8 +1,9 @@
 """Write the generated parts of the documentation; ``--check`` only says whether they are up to date.
 
 Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
-docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md. ``--accuracy`` also measures the labelled cases and rewrites the
-table in README.md (it takes a minute and needs the case folders).
+docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md, docs/variables.md,
+docs/symptoms.md and docs/timeouts.md. ``--accuracy`` also measures the labelled cases and rewrites the
+table in README.md and README.zh.md (it takes a minute and needs the case folders).
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def cli() -> str:
     return "\n".join(parts)
 
 
-def accuracy() -> str:
-    """Return README.md with a freshly measured table."""
+def accuracy() -> dict[str, str]:
+    """Return README.md and README.zh.md with a freshly measured table."""
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, table
 
@@ -110,13 +111,39 @@ def accuracy() -> str:
     for folder in (*shared, ROOT / "corpus" / "recorded", ROOT / "corpus" / "written"):
         if folder.is_dir():
             results.append((folder.name, *run.run(cases.read(folder), rules)))
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return _between(text, "accuracy", table.markdown(results))
+    measured = table.markdown(results)
+    return {
+        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", measured)
+        for name in ("README.md", "README.zh.md")
+    }
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+def configuration_page() -> str:
+    """Return docs/configuration.md with the table of keys."""
+    from nccl_triage.cli import configuration, every_command, settings
+
+    commands: dict[str, list[str]] = {}
+    for words, command in every_command().items():
+        for key in settings.options_of(command):
+            commands.setdefault(key, []).append(" ".join(words))
+    rows = []
+    for key, names in sorted(commands.items()):
+        who = (
+            "you"
+            if key in settings.USER_KEYS
+            else "trusted project, you"
+            if key in settings.TRUSTED_KEYS
+            else "project, you"
+        )
+        shown = "all" if len(names) == len(every_command()) else ", ".join(names)
+        rows.append([f"`{key}`", f"`{configuration.variable((), key)}`", shown, who])
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    return _between(text, "keys", _table(["key", "variable", "commands", "may be set by"], rows))
 
 
 def verifier_page() -> str:
@@ -188,14 +215,20 @@ def main() -> int:
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--ablation", action="store_true")
     arguments = parser.parse_args()
+    import knowledge_pages
+
     made = {
         "rules/README.md": rules_readme(),
         "docs/causes.md": causes(),
         "docs/cli.md": cli(),
         "docs/verifier.md": verifier_page(),
+        "docs/configuration.md": configuration_page(),
+        "docs/variables.md": knowledge_pages.variables_page(),
+        "docs/symptoms.md": knowledge_pages.symptoms_page(),
+        "docs/timeouts.md": knowledge_pages.timeouts_page(),
     }
     if arguments.accuracy:
-        made["README.md"] = accuracy()
+        made |= accuracy()
     if arguments.ablation:
         made["docs/accuracy.md"] = ablation_page()
     stale = []

@@ -1,0 +1,123 @@
+"""The pages that are made of ``rules/``: variables, advice, symptoms and time-outs."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from nccl_triage.knowledge import catalogue, timeouts, variables
+from nccl_triage.knowledge.model import Variable
+from nccl_triage.render.markdown_text import code, plain, table
+
+_WRITTEN = "Written by `make docs` from {where}; do not edit."
+_STATUS = {
+    "tuning": "setting",
+    "diagnosis-only": "test, not a fix",
+    "legacy": "legacy",
+    "set-by-launcher": "set by the launcher",
+    "unknown-to-nccl": "not read by the program",
+}
+
+
+def _default(item: Variable) -> str:
+    return ", ".join(f"{value} ({since}+)" if since else value for since, value in item.default) or "-"
+
+
+def _since(item: Variable) -> str:
+    span = f"{item.since or ''}" + (f" to {item.until}" if item.until else "")
+    return span or "-"
+
+
+def _whole(cells: list[list[str]], heads: list[str]) -> list[str]:
+    """Return a table of any length: ``table`` cuts long ones for reports."""
+    rows: list[str] = []
+    for start in range(0, len(cells), 40):
+        part = table(heads, cells[start : start + 40])
+        rows += part if not start else part[2:]
+    return rows
+
+
+def variables_page() -> str:
+    """Return docs/variables.md: every variable that is known, and the advice that people repeat."""
+    lines = ["# Variables", "", _WRITTEN.format(where="rules/variables and rules/advice"), ""]
+    lines += [
+        "`nccl-triage explain NAME` says more: values, traps, how to see that it works, how to undo it. A variable "
+        "marked as a test tells which part is broken, at a price; it does not belong into a script for good.",
+        "",
+    ]
+    shipped = variables.shipped()
+    known = sorted((v for name in shipped if (v := shipped.find(name))), key=lambda v: (v.program, v.id))
+    for program, items in groupby(known, key=lambda v: v.program):
+        lines += [f"## {program}", ""]
+        rows = [
+            [code(v.id), plain(v.meaning["en"]), plain(_default(v)), plain(_since(v)), plain(_STATUS.get(v.status, v.status)), plain(v.touch["en"])]
+            for v in items
+        ]  # fmt: skip
+        lines += [*_whole(rows, ["name", "meaning", "default", "since", "kind", "when to touch it"]), ""]
+    lines += ["## Advice that people repeat", "", "Judged by sources and versions, not by how often it is said.", ""]
+    rows = [
+        [plain(a.claim["en"]), plain(a.verdict), plain(a.why["en"]), plain(a.instead["en"])]
+        for a in catalogue.advice().values()
+    ]
+    return "\n".join([*lines, *_whole(rows, ["claim", "verdict", "why", "instead"])])
+
+
+def symptoms_page() -> str:
+    """Return docs/symptoms.md: the loud message, what it really says, and where to look."""
+    order = {"high": 0, "medium": 1, "low": 2}
+    lines = ["# Symptoms", "", _WRITTEN.format(where="rules/symptoms"), ""]
+    lines += [
+        "The message that you see is seldom the cause. *Urgency*: high, act before a restart or it fails again; medium, "
+        "look before the restart; low, harmless by itself. `nccl-triage explain symptoms` prints the same.",
+        "",
+    ]
+    found = sorted(catalogue.symptoms().values(), key=lambda s: order.get(s.urgency, 3))
+    for urgency, items in groupby(found, key=lambda s: s.urgency):
+        lines += [f"## Urgency: {urgency}", ""]
+        for item in items:
+            causes = ", ".join(f"[{name}](causes.md#{name})" for name in item.causes)
+            lines += [
+                f"{code(item.sees)}",
+                "",
+                f"- The rank that prints it is: {item.tells}.",
+                f"- {plain(item.means['en'])}",
+            ]
+            lines += [f"- Look at: {plain(item.look['en'])}", *([f"- May come from: {causes}."] if causes else []), ""]
+    return "\n".join(lines)
+
+
+def timeouts_page() -> str:
+    """Return docs/timeouts.md: who sets the number, and recommended ones by the size of the model."""
+    lines = ["# Time-outs", "", _WRITTEN.format(where="rules/timeouts"), ""]
+    lines += [
+        "A collective that makes progress ends in seconds, whatever its size: 10 GB over a 10 Gbit/s network take some "
+        "16 seconds. A time-out is about phases in which one rank works alone while the others wait, so that is what "
+        "the recommendation is computed from: the longest such phase, times a reserve. `nccl-triage timeouts` does it for "
+        "your model, storage and network, with the arithmetic shown.",
+        "",
+        "Raise a time-out only for a rank that is known to make progress. A dead process, a lost packet or a mismatch "
+        "waits 72 hours as well as 10 minutes, and all GPUs idle.",
+        "",
+        "## Recommended, by model size",
+        "",
+    ]
+    rows = []
+    for name, parameters in (("1 B", 1e9), ("7 B", 7e9), ("13 B", 13e9), ("30 B", 30e9), ("70 B", 70e9), ("235 B", 235e9), ("671 B", 671e9)):  # fmt: skip
+        cells = [name]
+        for storage, network in ((1.0, 10.0), (5.0, 100.0), (20.0, 400.0)):
+            given = timeouts.Assumptions(parameters=parameters, storage=storage, network=network / 8)
+            cells.append(f"{timeouts.recommended(given) // 60} min")
+        rows.append(cells)
+    lines += table(["parameters", "1 GB/s storage, 10 Gbit/s", "5 GB/s, 100 Gbit/s", "20 GB/s, 400 Gbit/s"], rows)
+    lines += [
+        "",
+        "One rank gathers and writes a whole checkpoint here (14 bytes a parameter); with sharded checkpoints every rank writes its share at once, and the default is usually enough.",
+        "",
+    ]
+    lines += ["## How it is set", ""]
+    rows = [
+        [plain(k.title), code(timeouts.written(k, 3600)), plain(k.default["en"]), plain(k.note["en"] if k.note else "")]
+        for k in catalogue.knobs().values()
+    ]
+    lines += [*table(["program", "one hour", "default", "note"], rows), "", "## Whose number is it?", ""]
+    rows = [[str(o.milliseconds), plain(o.who["en"])] for o in catalogue.owners()]
+    return "\n".join([*lines, *table(["Timeout(ms)=", "set by"], rows)])
