@@ -117,7 +117,11 @@ def headline(diagnosis: Findings) -> dict[str, str]:
     title = best.weighed.cause.title
     hedge = HEDGES[best.status]
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
-    effect_en = f"; {timeouts} process{'' if timeouts == 1 else 'es'} then waited in {op} until the time-out" if op and timeouts else ""
+    effect_en = (
+        f"; {timeouts} process{'' if timeouts == 1 else 'es'} then waited in {op} until the time-out"
+        if op and timeouts
+        else ""
+    )
     effect_zh = f"；随后 {timeouts} 个进程在 {op} 中等待直至超时" if op and timeouts else ""
     who_en, who_zh = _who(diagnosis, "en"), _who(diagnosis, "zh")
     return {
