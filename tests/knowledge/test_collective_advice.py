@@ -49,8 +49,8 @@ def test_a_barrier_moves_next_to_nothing(op: str, numel: int | None) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"numel_in": None}, {"numel_in": 2**64 - 1}, {"op": None}, {"op": "</script>"}, {"world_size": None}, {"world_size": 0},
-     {"dtype": "complex"}],
+    [{"numel_in": None, "numel_out": None}, {"numel_in": 2**64 - 1}, {"op": None}, {"op": "</script>"}, {"dtype": "complex"},
+     {"world_size": None, "numel_out": None}, {"world_size": 0, "numel_out": 2**64 - 1}],
 )  # fmt: skip
 def test_without_a_size_only_the_owner_is_told(changes: dict[str, Any]) -> None:
     found = say(timeout_ms=600000, **changes)
@@ -58,6 +58,20 @@ def test_without_a_size_only_the_owner_is_told(changes: dict[str, Any]) -> None:
     assert found["seconds_expected"] is None
     assert found["owner"]
     assert "script" not in found["says"]
+
+
+def test_a_group_of_unknown_size_still_has_an_upper_bound() -> None:
+    gather = say(world_size=None)
+    assert gather["bytes"] == 931135488 * 4
+    assert gather["seconds_expected"] == pytest.approx(931135488 * 4 / 0.1e9, rel=1e-3)
+    reduce = say(op="ALLREDUCE", world_size=None, numel_in=1000000, numel_out=None)
+    assert reduce["bytes"] == 4000000
+    assert reduce["seconds_expected"] == pytest.approx(0.08)
+
+
+def test_a_very_short_time_out_is_not_called_ample() -> None:
+    assert "as short as 1.8 s" in say(numel_in=None, numel_out=None, timeout_ms=1800)["says"]
+    assert "late or absent" in say(numel_in=None, numel_out=None, timeout_ms=600000)["says"]
 
 
 @pytest.mark.parametrize("limit", [None, 0, -5, True, "600000", 1.5])

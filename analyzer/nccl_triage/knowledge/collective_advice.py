@@ -10,6 +10,8 @@ from nccl_triage.knowledge.model import Text
 
 #: Owners that a document names.
 _OWNERS = 4
+#: From so many milliseconds on no message of a training step is large enough.
+_LONG = 300_000
 
 FITS = {
     "en": "The {op} moves {size}{dtype}. Even at {rate} GB/s, less than Ethernet of 1 Gbit/s carries, it takes "
@@ -31,8 +33,14 @@ SMALL = {
 }
 UNSIZED = {
     "en": "The log does not tell how much this collective moves. At sane bandwidths no collective of a training step "
-    "takes {limit}.",
-    "zh": "日志没有显示这次集合操作的数据量。在正常带宽下，训练中的集合操作都不会耗时 {limit}。",
+    "takes {limit}: look for a rank that is late or absent.",
+    "zh": "日志没有显示这次集合操作的数据量。在正常带宽下，训练中的集合操作都不会耗时 {limit}：请查找迟到或缺席的 rank。",
+}
+SHORT = {
+    "en": "The log does not tell how much this collective moves. With a time-out as short as {limit} a large message on a "
+    "slow network can be the reason: compute it with nccl-triage timeouts --op OP --numel N.",
+    "zh": "日志没有显示这次集合操作的数据量。超时只有 {limit}，慢网络上的大消息就可能超时：请用 nccl-triage timeouts --op OP "
+    "--numel N 计算。",
 }
 ASSUMED = {"en": " (dtype unknown, {dtype} assumed)", "zh": "（数据类型未知，按 {dtype} 估算）"}
 
@@ -51,14 +59,15 @@ def _number(value: Any) -> int | None:
 
 
 def _message(collective: Mapping[str, Any]) -> timeouts.Message | None:
-    op, numel, world = collective.get("op"), _number(collective.get("numel_in")), _number(collective.get("world_size"))
+    op, world, dtype = collective.get("op"), _number(collective.get("world_size")), collective.get("dtype")
+    numel, out = _number(collective.get("numel_in")), _number(collective.get("numel_out"))
     if not isinstance(op, str):
         return None
     if timeouts.operation_name(op) == "BARRIER":
         return timeouts.message(op, 0, world or 2)
-    if numel is None or not world:
-        return None
-    return timeouts.message(op, numel, world, collective.get("dtype"))
+    if numel is not None and world:
+        return timeouts.message(op, numel, world, dtype)
+    return timeouts.message_of_unknown_group(op, numel, out, dtype)
 
 
 def _owner_rows(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str]) -> list[dict[str, Any]]:
@@ -87,7 +96,7 @@ def advice(collective: Mapping[str, Any], known: Mapping[str, str], frameworks: 
     # The operation is text of the log where it is none that is known.
     op = message.op if message is not None else None
     if message is None:
-        says = _say(UNSIZED, limit=limit)
+        says = _say(UNSIZED if milliseconds >= _LONG else SHORT, limit=limit)
     elif message.bytes * message.factor < 1e6:
         says = _say(SMALL, op=op, limit=limit)
     else:

@@ -31,11 +31,14 @@ _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 
 
 class Message(NamedTuple):
-    """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth."""
+    """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth.
+
+    ``world`` is None where nobody knows the size of the group; the factor is then that of an endless one.
+    """
 
     op: str
     numel: int
-    world: int
+    world: int | None
     dtype: str
     bytes: int
     factor: float
@@ -67,6 +70,20 @@ def message(op: str, numel: int, world: int, dtype: str | None = None) -> Messag
     row = OPERATIONS[name]
     size = row.bytes(numel, world, DTYPE_BYTES[kind])
     return Message(name, numel, world, kind, size, row.bus_factor(world))
+
+
+def message_of_unknown_group(op: str, numel: int | None, out: int | None, dtype: str | None = None) -> Message | None:
+    """Return what a collective moves at most when the size of its group is unknown: by NumelIn or NumelOut."""
+    from nccl_triage.verify.worker.ops import OPERATIONS
+
+    name = operation_name(op)
+    if name is None:
+        return None
+    row = OPERATIONS[name]
+    elements = out if row.size == "all" else numel
+    found = message(op, elements, 1, dtype) if elements is not None else None
+    factor = (2.0 if row.double else 1.0) if row.ring else 1.0
+    return found._replace(world=None, factor=factor) if found is not None else None
 
 
 def owners(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str] = ()) -> list[Owner]:
