@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nccl_triage.diagnosis.texts import strip
 from nccl_triage.engine.check import expand
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
-from nccl_triage.knowledge import catalogue, stages, values
+from nccl_triage.knowledge import catalogue, describe_tables, stages, values
 from nccl_triage.knowledge.judge import judge, program_of
 from nccl_triage.knowledge.lookup import Found
-from nccl_triage.knowledge.model import Advice, Code, CodeTable, Symptom, Text, Variable
+from nccl_triage.knowledge.model import Advice, Text, Variable
+from nccl_triage.knowledge.pairs import Data, pair, titles
 from nccl_triage.knowledge.variables import shipped
-from nccl_triage.parsers.wrappers import peel
-
-Data = dict[str, Any]
-#: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
-_HEADER = re.compile(
-    r"^(?:\[?[EWIF]\d{4} [^\]]+\]\s*(?:\[(?:PG [^\]]*|Rank \d+)\]\s*)?|\S+:\d+:\d+ \[\d+\] (?:\S+\.(?:h|cc):\d+ )?)"
-)
-
-
-def pair(name: str, text: Text | None) -> Data:
-    """Return a text under its two keys."""
-    return {name: text["en"] if text else None, f"{name}_zh": text["zh"] if text else None}
 
 
 def _plain(name: str, text: Text) -> Data:
     """Return a text of a rule with its placeholders shown as names."""
     return pair(name, {language: strip(value).strip() for language, value in text.items()})
-
-
-def _titles(ids: Iterable[str], rules: RuleSet) -> list[Data]:
-    return [{"id": name, **pair("title", rules.causes[name].title)} for name in ids if name in rules.causes]
 
 
 def _evidence(item: Evidence) -> Data:
@@ -63,7 +47,7 @@ def _check(cause: Cause, rules: RuleSet) -> Data | None:
         "command": check.command,
         **_plain("if_yes", check.if_yes),
         **_plain("if_no", check.if_no),
-        "rivals": _titles(check.rivals, rules),
+        "rivals": titles(check.rivals, rules),
     }
 
 
@@ -156,7 +140,7 @@ def variable(item: Variable, rules: RuleSet, value: str | None = None) -> Data:
         "traps": [{"level": trap.level, **pair("says", trap.says)} for trap in item.traps],
         **pair("verification", item.verification),
         **pair("undo", item.undo),
-        "causes": _titles(item.causes, rules),
+        "causes": titles(item.causes, rules),
         "advice": [_judged(a) for a in catalogue.advice().values() if item.id in a.variables],
         "references": list(item.references),
         "source": item.source,
@@ -201,122 +185,28 @@ def advice(item: Advice, rules: RuleSet) -> Data:
         **pair("instead", item.instead),
         "applies_to": item.applies_to,
         "variables": list(item.variables),
-        "causes": _titles(item.causes, rules),
+        "causes": titles(item.causes, rules),
         "references": list(item.sources),
         "where": item.where,
-    }
-
-
-def _code_row(item: Code) -> Data:
-    return {
-        "number": item.number,
-        "name": item.name,
-        "text": item.text,
-        "tells": item.tells,
-        **pair("meaning", item.meaning),
-        "causes": list(item.causes),
-        "since": item.since,
-        "until": item.until,
-    }
-
-
-def code(item: Code, rules: RuleSet) -> Data:
-    """Return one number of a table."""
-    table = catalogue.tables()[item.table]
-    return {
-        "kind": "code",
-        "id": f"{item.table}:{item.number}",
-        **_code_row(item),
-        "causes": _titles(item.causes, rules),
-        **pair("table", table.title),
-        **pair("about", table.about),
-        "references": list(table.references),
-        "where": item.where,
-    }
-
-
-def table(item: CodeTable) -> Data:
-    """Return a whole table of numbers."""
-    return {
-        "kind": "table",
-        "id": item.id,
-        **pair("title", item.title),
-        **pair("about", item.about),
-        "codes": [_code_row(row) for row in sorted(item.codes, key=lambda row: (row.number < 0, abs(row.number)))],
-        "references": list(item.references),
-        "where": item.where,
-    }
-
-
-def symptom(item: Symptom, rules: RuleSet) -> Data:
-    """Return one row of the symptom table."""
-    return {
-        "kind": "symptom",
-        "id": item.id,
-        "sees": item.sees,
-        "message": _HEADER.sub("", peel(item.sees).text.strip()),
-        "signatures": list(item.signatures),
-        "tells": item.tells,
-        "urgency": item.urgency,
-        **pair("means", item.means),
-        **pair("look", item.look),
-        "causes": _titles(item.causes, rules),
-        "where": item.where,
-    }
-
-
-def family(name: str, rules: RuleSet) -> Data:
-    """Return the causes of a family."""
-    members = [item.id for item in rules.causes.values() if item.family == name]
-    return {"kind": "family", "id": name, "causes": _titles(sorted(members), rules)}
-
-
-def topic(name: str, rules: RuleSet) -> Data:
-    """Return a page that is no entry of a file."""
-    if name == "symptoms":
-        return {"kind": "symptoms", "rows": [symptom(item, rules) for item in catalogue.symptoms().values()]}
-    if name == "codes":
-        return {"kind": "tables", "rows": [{"id": t.id, **pair("title", t.title)} for t in catalogue.tables().values()]}
-    from nccl_triage.knowledge import timeout_plan
-
-    return timeout_plan.plan()
-
-
-def topic_timeouts() -> Data:
-    """Return who sets the time-outs of collectives, and how."""
-    knobs = catalogue.knobs()
-    return {
-        "kind": "timeouts",
-        "owners": [
-            {"milliseconds": o.milliseconds, "program": o.program, **pair("who", o.who), "knob": o.knob}
-            for o in catalogue.owners()
-        ],
-        "knobs": [
-            {
-                "id": knob.id,
-                "title": knob.title,
-                "write": knob.write,
-                "unit": knob.unit,
-                **pair("default", knob.default),
-                "since": knob.since,
-                **pair("note", knob.note),
-            }
-            for knob in knobs.values()
-        ],
     }
 
 
 def found(item: Found, rules: RuleSet) -> Data:
     """Return what is known of something that was looked up."""
     simple: Mapping[str, Any] = {
-        "cause": cause, "signature": signature, "advice": advice, "code": code, "symptom": symptom, "family": family,
-        "topic": topic,
-    }  # fmt: skip
+        "cause": cause,
+        "signature": signature,
+        "advice": advice,
+        "code": describe_tables.code,
+        "symptom": describe_tables.symptom,
+        "family": describe_tables.family,
+        "topic": describe_tables.topic,
+    }
     if item.kind == "variable":
         return variable(item.item, rules, item.value)
     if item.kind == "name":
         return unknown_name(item.item, item.value)
     if item.kind == "table":
-        return table(item.item)
+        return describe_tables.table(item.item)
     data: Data = simple[item.kind](item.item, rules)
     return data

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nccl_triage.knowledge import amounts, catalogue, timeouts
-from nccl_triage.knowledge.describe import pair, topic_timeouts
+from nccl_triage.knowledge.describe_tables import topic_timeouts
 from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.pairs import pair
 from nccl_triage.knowledge.timeouts import Assumptions, Message
 
 #: What to know, and what else to do, before a time-out is raised.

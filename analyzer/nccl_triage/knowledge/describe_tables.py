@@ -1,0 +1,115 @@
+"""What is known of numbers, symptoms, families and topics as plain data: the pages that are tables."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge.model import Code, CodeTable, Symptom
+from nccl_triage.knowledge.pairs import Data, pair, titles
+from nccl_triage.parsers.wrappers import peel
+
+#: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
+_HEADER = re.compile(
+    r"^(?:\[?[EWIF]\d{4} [^\]]+\]\s*(?:\[(?:PG [^\]]*|Rank \d+)\]\s*)?|\S+:\d+:\d+ \[\d+\] (?:\S+\.(?:h|cc):\d+ )?)"
+)
+
+
+def _code_row(item: Code) -> Data:
+    return {
+        "number": item.number,
+        "name": item.name,
+        "text": item.text,
+        "tells": item.tells,
+        **pair("meaning", item.meaning),
+        "causes": list(item.causes),
+        "since": item.since,
+        "until": item.until,
+    }
+
+
+def code(item: Code, rules: RuleSet) -> Data:
+    """Return one number of a table."""
+    table = catalogue.tables()[item.table]
+    return {
+        "kind": "code",
+        "id": f"{item.table}:{item.number}",
+        **_code_row(item),
+        "causes": titles(item.causes, rules),
+        **pair("table", table.title),
+        **pair("about", table.about),
+        "references": list(table.references),
+        "where": item.where,
+    }
+
+
+def table(item: CodeTable) -> Data:
+    """Return a whole table of numbers."""
+    return {
+        "kind": "table",
+        "id": item.id,
+        **pair("title", item.title),
+        **pair("about", item.about),
+        "codes": [_code_row(row) for row in sorted(item.codes, key=lambda row: (row.number < 0, abs(row.number)))],
+        "references": list(item.references),
+        "where": item.where,
+    }
+
+
+def symptom(item: Symptom, rules: RuleSet) -> Data:
+    """Return one row of the symptom table."""
+    return {
+        "kind": "symptom",
+        "id": item.id,
+        "sees": item.sees,
+        "message": _HEADER.sub("", peel(item.sees).text.strip()),
+        "signatures": list(item.signatures),
+        "tells": item.tells,
+        "urgency": item.urgency,
+        **pair("means", item.means),
+        **pair("look", item.look),
+        "causes": titles(item.causes, rules),
+        "where": item.where,
+    }
+
+
+def family(name: str, rules: RuleSet) -> Data:
+    """Return the causes of a family."""
+    members = [item.id for item in rules.causes.values() if item.family == name]
+    return {"kind": "family", "id": name, "causes": titles(sorted(members), rules)}
+
+
+def topic(name: str, rules: RuleSet) -> Data:
+    """Return a page that is no entry of a file."""
+    if name == "symptoms":
+        return {"kind": "symptoms", "rows": [symptom(item, rules) for item in catalogue.symptoms().values()]}
+    if name == "codes":
+        return {"kind": "tables", "rows": [{"id": t.id, **pair("title", t.title)} for t in catalogue.tables().values()]}
+    from nccl_triage.knowledge import timeout_plan
+
+    return timeout_plan.plan()
+
+
+def topic_timeouts() -> Data:
+    """Return who sets the time-outs of collectives, and how."""
+    knobs = catalogue.knobs()
+    return {
+        "kind": "timeouts",
+        "owners": [
+            {"milliseconds": o.milliseconds, "program": o.program, **pair("who", o.who), "knob": o.knob}
+            for o in catalogue.owners()
+        ],
+        "knobs": [
+            {
+                "id": knob.id,
+                "title": knob.title,
+                "write": knob.write,
+                "unit": knob.unit,
+                **pair("default", knob.default),
+                "since": knob.since,
+                **pair("note", knob.note),
+            }
+            for knob in knobs.values()
+        ],
+    }
