@@ -15,6 +15,7 @@ from nccl_triage.ingest.blocks import BLOCK, MAX_LINE, Block, BlockReader
 from nccl_triage.ingest.encodings import decode_utf8
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.progress import ProgressFilter
+from nccl_triage.ingest.verdicts import blanked
 
 __all__ = ["Block", "Line", "LineReader", "looks_filtered"]
 
@@ -44,7 +45,7 @@ class LineReader:
 
     def iter_blocks(self) -> Iterator[Block]:
         """Yield the raw blocks instead of lines; bad bytes count only in lines given to ``decode``."""
-        return iter(self._reader)
+        return blanked(self._reader)
 
     def decode(self, data: bytes) -> str:
         """Return the text of bytes from a block; bad bytes are replaced and counted."""
@@ -56,7 +57,7 @@ class LineReader:
         """Yield the lines in order."""
         progress = ProgressFilter(self.decode)
         continues = False
-        for block in self._reader:
+        for block in blanked(self._reader):
             if continues or b"\r" in block.data:
                 yield from self._redrawn(progress, block, continues)
             else:
