@@ -74,7 +74,7 @@ def _samples(node: Node) -> tuple[str, ...]:
     return samples
 
 
-def _pattern(node: Node, parts: dict[str, str]) -> Pattern:
+def written_out(node: Node, parts: dict[str, str]) -> Pattern:
     """Return the pattern of a row with the shared ``{PARTS}`` written out."""
     source = node.text().strip("\n")
     for name, part in parts.items():
@@ -98,7 +98,7 @@ def _row(node: Node, parts: dict[str, str]) -> Row:
         raise part["guard"].fail("guards are in lower case")
     return Row(
         id=part["id"].text(),
-        pattern=_pattern(part["pattern"], parts),
+        pattern=written_out(part["pattern"], parts),
         guards=guards,
         starts=starts,
         match_samples=_samples(part["match"]),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-#: Called with the key under which a value stands (that of the list for its items); returns the value to put there.
+_FOLD = bytes.maketrans(b"123456789", b"0" * 9)
+#: Called with the key of a value, as ``texts`` gives it; returns the value to put there.
 Change = Callable[[str, Any], Any]
 
 
@@ -26,17 +28,37 @@ def every_text(document: Any) -> set[str]:
     return {text for text in found if type(text) is str}
 
 
-def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of every string below a value; a mapping's keys come as texts of the mapping."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, dict):
-        for name in sorted(value, key=str):
-            yield key, str(name)
-            yield from texts(value[name], str(name))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from texts(item, key)
+def texts(document: Any) -> list[tuple[str, str]]:
+    """Return (key, text) of every string of a document, ``hosts.name`` for a name in a mapping of hosts.
+
+    Keys of mappings come as texts of the mapping; a list has the key under which it stands.
+    """
+    found: list[tuple[str, str]] = []
+
+    def visit(value: Any, key: str) -> None:
+        if isinstance(value, str):
+            found.append((key, value))
+        elif isinstance(value, dict):
+            for name in sorted(value, key=str):
+                found.append((key, str(name)))
+                visit(value[name], below(key, str(name)))
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                visit(item, key)
+
+    visit(document, "")
+    return found
+
+
+def shape(text: str) -> str:
+    """Return a text with all digits alike and what is not ASCII spoilt: equal for lines that differ in numbers only."""
+    return text.encode("utf-8", "surrogatepass").translate(_FOLD).decode("latin-1")
+
+
+@cache
+def below(key: str, name: str) -> str:
+    """Return the key of a value in a mapping that stands under ``key``."""
+    return f"{key.rpartition('.')[2]}.{name}"
 
 
 def changed(value: Any, change: Change, key: str = "") -> Any:
@@ -48,7 +70,7 @@ def changed(value: Any, change: Change, key: str = "") -> Any:
         return value
     value = change(key, value)
     if isinstance(value, dict):
-        named = {name: changed(item, change, str(name)) for name, item in value.items()}
+        named = {name: changed(item, change, below(key, str(name))) for name, item in value.items()}
         return value if all(named[name] is item for name, item in value.items()) else named
     if isinstance(value, (list, tuple)):
         items = [changed(item, change, key) for item in value]

@@ -1,0 +1,74 @@
+"""Replace what names somebody in a report document by pseudonyms: hosts, addresses, users, paths, projects, devices.
+
+Names are collected first, from the fields that hold them and from the places in texts where they stand; then every text is
+rewritten, so that a name is replaced wherever it occurs. What an address or a path shows of the failure is kept (see
+``addresses`` and ``paths``); ranks, ports, versions, interfaces, devices and NCCL variables stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nccl_triage.redaction import walk
+from nccl_triage.redaction.fields import Kind, kind_of
+from nccl_triage.redaction.rewrite import Rewriter
+from nccl_triage.redaction.secrets import mask_secrets
+
+#: Rounds until a document changes no more: names that only the pseudonyms around them reveal are rare.
+_ROUNDS = 4
+
+
+def redact(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the report document with pseudonyms and without secrets; ``redaction.pseudonyms`` counts them.
+
+    The same original has the same pseudonym everywhere, numbered in order of first appearance. A document that is
+    redacted already is returned unchanged. No table of originals is kept.
+    """
+    made = mask_secrets(document)
+    for _ in range(_ROUNDS):
+        before, made = made, _once(made)
+        if before == made:
+            break
+    return made
+
+
+def _once(document: dict[str, Any]) -> dict[str, Any]:
+    noted = document.get("redaction") or {}
+    rewriter = Rewriter(noted.get("pseudonyms"))
+    _collect(document, rewriter)
+    kept: set[tuple[str, ...]] = set()
+
+    def change(key: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return rewriter.field(kind_of(key), value)
+        if not isinstance(value, dict) or tuple(value) in kept:
+            return value
+        made = _renamed(value, rewriter)
+        if made is value:  # most mappings have the keys of many others
+            kept.add(tuple(value))
+        return made
+
+    made: dict[str, Any] = walk.changed(document, change)
+    return {**made, "redaction": {**noted, "pseudonyms": rewriter.pseudonyms.counts()}}
+
+
+def _collect(document: dict[str, Any], rewriter: Rewriter) -> None:
+    """Learn every name before anything is rewritten, in an order that does not depend on that of the keys."""
+    for host in (document.get("job") or {}).get("hosts") or ():
+        if isinstance(host, dict) and isinstance(host.get("name"), str):
+            rewriter.learn(Kind.HOST, "", host["name"])
+    seen: set[tuple[str, str]] = set()
+    for key, text in walk.texts(document):
+        if (key, text) not in seen:
+            seen.add((key, text))
+            rewriter.learn(kind_of(key), key, text)
+    rewriter.settle()
+
+
+def _renamed(mapping: dict[str, Any], rewriter: Rewriter) -> dict[str, Any]:
+    """Return a mapping whose keys are free of names; no value is lost when two keys become one."""
+    made: dict[str, Any] = {}
+    for name, value in mapping.items():
+        shown = rewriter.field(Kind.TEXT, name)
+        made[shown if shown not in made else f"{shown} ({len(made)})"] = value
+    return mapping if made == mapping else made

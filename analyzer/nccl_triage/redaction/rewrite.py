@@ -1,0 +1,175 @@
+"""Rewrite texts with pseudonyms: first every text is learnt from, then every text is rewritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nccl_triage.redaction import addresses, contexts, nodelists
+from nccl_triage.redaction.fields import Kind
+from nccl_triage.redaction.known import Known
+from nccl_triage.redaction.paths import Paths
+from nccl_triage.redaction.people import People, is_version
+from nccl_triage.redaction.pseudonyms import Pseudonyms
+from nccl_triage.redaction.tokens import forms_in
+from nccl_triage.redaction.urls import Urls
+from nccl_triage.redaction.vocabulary import vocabulary
+
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+#: An alternative of the shell or a block of awk; ``${NAME}`` is a part of a path.
+_BRACE = re.compile(r"(?<!\$)\{")
+
+
+class Rewriter:
+    """Learns the names of a document and replaces them; ``pseudonyms`` counts what it made."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.pseudonyms = Pseudonyms(counts)
+        self._people = People(self.pseudonyms)
+        self._paths = Paths(self.pseudonyms, self._people.user, self._people.known)
+        self._urls = Urls(self._paths, self._people)
+        #: Paths that a field of the document holds: in texts they are found whatever characters they have.
+        self._known_paths = Known(edges="/-_")
+        self._learnt_paths: dict[str, None] = {}
+        self._memo: dict[str, str] = {}
+        self._forms: dict[str, list[re.Match[str]]] = {}
+
+    def learn(self, kind: Kind, key: str, text: str) -> None:
+        """Learn the names that a string of the document holds."""
+        if kind is Kind.FIXED:
+            return
+        if kind is Kind.HOST:
+            self._people.host(text)
+        elif kind is Kind.PATH:
+            self._learnt_paths.setdefault(text)
+        else:
+            around, _, name = key.rpartition(".")
+            for found, value in contexts.names_in(f"{name}={text}" if around == "env" else text):
+                self._learn_name(found, value)
+            self.text(text)
+
+    def _learn_name(self, kind: contexts.Kind, name: str) -> None:
+        if kind == "host":
+            self._people.host(name)
+        elif kind == "user":
+            self._people.user(name)
+        elif kind == "name":
+            self._people.project(name)
+        elif kind == "path":
+            self._learnt_paths.setdefault(name)
+        else:
+            self._people.number(f"{kind}s", name)
+
+    def settle(self) -> None:
+        """End the learning: from here on texts are rewritten with all that was learnt."""
+        for path in self._learnt_paths:
+            self._known_paths.add(path, self._paths.of(path))
+        self._memo.clear()
+
+    def field(self, kind: Kind, text: str) -> str:
+        """Return a string of the document rewritten."""
+        if kind is Kind.FIXED:
+            return text
+        return self._paths.of(text) if kind is Kind.PATH else self.text(text)
+
+    def text(self, text: str) -> str:
+        """Return a text with every name in it replaced."""
+        made = self._memo.get(text)
+        if made is None:
+            made = self._memo[text] = self._rewritten(text)
+        return made
+
+    def _rewritten(self, text: str) -> str:
+        if "\x1b" in text:  # colours inside a name would hide it
+            plain = _SEQUENCE.sub("", text)
+            made = self._rewritten(plain)
+            return text if made == plain else made
+        if text not in self._forms:
+            self._forms[text] = forms_in(text)
+        parts, done = [], 0
+        for start, end, replacement in self._known_paths.find(text):
+            parts += [self._between(text, done, start), replacement]
+            done = end
+        return "".join([*parts, self._between(text, done, len(text))])
+
+    def _between(self, text: str, start: int, end: int) -> str:
+        """Rewrite a part of a text; what only looks like an address or a path may be a part of a name."""
+        replace = self._people.known.replace
+        parts = []
+        for match in self._forms[text]:
+            if start <= match.start() and match.end() <= end:
+                made = self._form(match)
+                if made is not None:
+                    parts += [replace(text[start : match.start()]), made]
+                    start = match.end()
+        return "".join([*parts, replace(text[start:end])])
+
+    def _form(self, match: re.Match[str]) -> str | None:
+        """Return what stands in place of a text that its form gives away, or None when it is not what it looks like."""
+        token, people, kind = match[0], self._people, match.lastgroup
+        if kind == "secret":
+            return token
+        if kind == "made":
+            return token if addresses.taken(token, self.pseudonyms) else None
+        if kind == "url":
+            return self._urls.of(token)
+        if kind == "mail":
+            return self._mail(token)
+        if kind == "uuid":
+            return f"{token[:3]}-{people.number('gpus', token[4:])}"
+        if kind in ("mac", "guid"):
+            return people.number(f"{kind}s", token)
+        if kind in ("ipv4", "ipv6"):
+            return self._address(match)
+        if kind == "winpath":
+            return self._paths.of(token, "\\\\" if "\\\\" in token else "\\")
+        if kind in ("path", "file"):
+            return self._path(token)
+        return self._nodes(token) if kind == "nodes" else self._domain(token)
+
+    def _mail(self, token: str) -> str | None:
+        people, words = self._people, vocabulary()
+        user, _, host = token.rstrip(".-_").partition("@")
+        tail = token[len(user) + 1 + len(host) :]
+        named = people.known.replace(host) != host or any(char in ".-0123456789" for char in host)
+        if is_version(host) or not named or (words.plain(user) and user.lower() not in words.accounts):
+            return None
+        only_domain = host.count(".") == 1 and host.rpartition(".")[2].lower() in words.domains
+        shown = people.domain(host) if only_domain and not words.public(host) else people.host(host)
+        return f"{people.user(user)}@{shown}{tail}"
+
+    def _address(self, match: re.Match[str]) -> str | None:
+        text, _, length = match[0].partition("/")
+        address = addresses.parse(text)
+        if address is None or (address.version == 6 and not addresses.is_written_address(text)):
+            return None
+        if addresses.is_version(address, match.string[: match.start()]):
+            return match[0]
+        prefix = int(length) if length and int(length) <= address.max_prefixlen else None
+        made = self._people.address(address, prefix)
+        return match[0] if made is None else made + match[0][len(text) :]
+
+    def _path(self, token: str) -> str | None:
+        path = _BRACE.split(token, maxsplit=1)[0].rstrip(".")
+        suffix = path.rpartition(".")[2].lower()
+        if not path.startswith(("/", ".", "~")) and suffix in vocabulary().library_suffixes:
+            return None
+        return self._paths.of(path) + self._people.known.replace(token[len(path) :])
+
+    def _nodes(self, token: str) -> str | None:
+        hosts = nodelists.hosts_of(token)
+        if hosts is None:
+            return None
+        known = any(self._people.known.replace(host) != host or self.pseudonyms.made(host) for host in hosts[:64])
+        if not known and not nodelists.is_likely(token):
+            return None
+        return nodelists.shortened([self._people.host(host) for host in hosts])
+
+    def _domain(self, token: str) -> str | None:
+        words = vocabulary()
+        host = re.split("[:/]", token, maxsplit=1)[0]
+        labels = host.split(".")
+        named = any(char.isdigit() or char == "-" for label in labels[:-1] for char in label)
+        if not (labels[-1] in words.domains or named or self._people.known.replace(host) != host):
+            return None
+        return self._urls.of(f"x://{token}").removeprefix("x://")

@@ -1,0 +1,111 @@
+"""What redaction leaves as it is (``rules/redaction/keep.yaml``): common words, accounts, public hosts, networks."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from nccl_triage import resources
+from nccl_triage.engine import nodes
+from nccl_triage.engine.nodes import Node
+
+_RUN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LETTERS = re.compile(r"[A-Za-z]+")
+#: Ids that programs make up: hexadecimal with a digit, as long as those of commits, or longer.
+_ID = re.compile(r"(?<![A-Za-z0-9])(?=[a-f]{0,64}[0-9])[0-9a-f]{7,64}(?![A-Za-z0-9])")
+#: Devices, ranks and processes look like hosts to a parser that is wrong, and are evidence.
+_DEVICE = re.compile(
+    r"(?i)gpu\d?|(?:rank|cuda|pid|tid|step|epoch|eth|ib|bond|veth|docker|virbr|br|lo|mlx\d?_?|en[opsx]\w*|cpu|numa|pg|nic|hca|default)"
+    r"[-_]?\d*(?:[fnpsd]\d+)*"
+)
+#: Temporary files and folders whose names programs make up.
+_MADE_UP = re.compile(
+    r"nccl-[A-Za-z0-9]{6}|(?:torch|torchelastic|none|tmp|pymp|psm|cuda|sem|ray|plasma|ucx|vader|mpi|pip|pytorch)"
+    r"(?:[-_.](?:install|shm|mmap|wheel|ephem|unpacked|build)){0,3}[-_.]?(?=[A-Za-z_]{0,64}\d)"
+    r"(?:[A-Za-z0-9_]{6,8}|\d{1,20}|[0-9a-f_]{8,64})"
+)
+#: What stands in a command for a name that its reader has to fill in.
+_PLACEHOLDER = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Sets of words in lower case; ``networks`` are those whose addresses stay."""
+
+    words: frozenset[str]
+    prose: frozenset[str]
+    accounts: frozenset[str]
+    hosts: frozenset[str]
+    content: frozenset[str]
+    organisations: frozenset[str]
+    published: frozenset[str]
+    library_suffixes: frozenset[str]
+    suffixes: frozenset[str]
+    domains: frozenset[str]
+    local_domains: frozenset[str]
+    networks: tuple[Network, ...]
+
+    def common(self, text: str, prose: bool = False) -> bool:
+        """Tell whether a text is made of common words, digits, single letters and ids alone; with words of ``prose``."""
+        if not text.isascii():
+            return False
+        return _MADE_UP.fullmatch(text) is not None or self._of_words(_ID.sub("", text), prose)
+
+    def _of_words(self, text: str, prose: bool) -> bool:
+        return all(
+            self._word(run, prose) or all(self._word(part, prose) for part in _RUN.findall(run))
+            for run in _LETTERS.findall(text)
+        )
+
+    def _word(self, run: str, prose: bool) -> bool:
+        lowered = run.lower()
+        return len(run) < 2 or lowered in self.words or (prose and lowered in self.prose)
+
+    def plain(self, name: str) -> bool:
+        """Tell whether a name says nothing: one common word, a number, a device, the name of a program."""
+        lowered = name.lower()
+        return (
+            len(name) < 2
+            or _PLACEHOLDER.fullmatch(name) is not None
+            or (name.isupper() and self.common(name))
+            or lowered in self.words
+            or lowered in self.prose
+            or not re.search(r"[^\W\d_]", name)
+            or _DEVICE.fullmatch(name) is not None
+            or lowered.endswith((".py", ".sh", ".log", ".cc", ".cpp", ".so"))
+        )
+
+    def account(self, name: str) -> bool:
+        """Tell whether many machines have an account of this name."""
+        return name.lower() in self.accounts or (name.isascii() and self._of_words(name, prose=False))
+
+    def public(self, host: str) -> bool:
+        """Tell whether a host belongs to the public."""
+        return _within(host, self.hosts)
+
+    def of_users(self, host: str) -> bool:
+        """Tell whether a path on a public host is somebody's."""
+        return _within(host, self.content)
+
+
+def _within(host: str, domains: frozenset[str]) -> bool:
+    labels = host.lower().rstrip(".").split(".")
+    return any(".".join(labels[start:]) in domains for start in range(len(labels)))
+
+
+def _words(node: Node) -> frozenset[str]:
+    return frozenset(word.lower() for text in node.texts() for word in text.split())
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Return the words to keep; raises RuleError when the file is wrong."""
+    text = (resources.rules_dir() / "redaction" / "keep.yaml").read_text(encoding="utf-8")
+    names = [name for name in Vocabulary.__dataclass_fields__ if name != "networks"]
+    part = nodes.parse(text, "rules/redaction/keep.yaml").keys((*names, "networks"))
+    networks = tuple(ipaddress.ip_network(network) for network in part["networks"].texts())
+    return Vocabulary(networks=networks, **{name: _words(part[name]) for name in names})
