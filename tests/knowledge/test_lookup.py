@@ -46,12 +46,28 @@ def test_exact(rules: RuleSet, query: str, kind: str, name: str) -> None:
     [
         ("network", "family", "network"),
         ("symptoms", "topic", "symptoms"),
+        ("Timeout(ms) 600000", "owner", 600000),
         ("timeouts", "topic", "timeouts"),
         ("NCCL_NO_SUCH=1", "name", "NCCL_NO_SUCH"),
     ],
 )
-def test_pages_that_are_no_entry(rules: RuleSet, query: str, kind: str, item: str) -> None:
+def test_pages_that_are_no_entry(rules: RuleSet, query: str, kind: str, item: object) -> None:
     assert lookup.exact(query, rules) == lookup.Found(kind, item, "1" if "=" in query else None)
+
+
+def test_punctuation_around_a_name_does_not_matter(rules: RuleSet) -> None:
+    for query in ("model.eval()", "`NCCL_IB_HCA`", "'cuda 802'", "straggler."):
+        assert lookup.exact(query, rules) is not None
+
+
+def test_who_set_a_time_out(rules: RuleSet) -> None:
+    for query in ("Timeout(ms)=43200000", "timeout 43200000"):
+        found = lookup.exact(query, rules)
+        assert found is not None
+        assert [row["program"] for row in describe.found(found, rules)["rows"]] == ["openrlhf"]
+    nobody = lookup.exact("timeout 777777", rules)
+    assert nobody is not None
+    assert describe.found(nobody, rules)["rows"] == []
 
 
 @pytest.mark.parametrize("query", ["cuda 9999", "nothing-such", "", "=", "a=b", "12", "HOME=/root", "x" * 5000])

@@ -38,6 +38,13 @@ def test_every_page_can_be_shown(rules: RuleSet, kind: str, lang: Lang) -> None:
         assert explanation.markdown(blocks).startswith("## ")
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ["timeout 600000", "timeout 777777", "NCCL_DEBU", "NCCL_NVB_DISABLE", "VLLM_QQ", "12"])
+def test_pages_without_an_entry_can_be_shown(rules: RuleSet, name: str, lang: Lang) -> None:
+    found = lookup.exact(name, rules) or lookup.numbered(name)[0]
+    assert ": None" not in explanation.text(page(describe.found(found, rules), lang))
+
+
 @pytest.mark.parametrize("kind", ["causes", "symptoms", "advice", "variables", "codes"])
 def test_english_pages_hold_no_chinese_and_chinese_pages_do(rules: RuleSet, kind: str) -> None:
     for entry in entries(rules, kind):

@@ -199,6 +199,7 @@ def found(item: Found, rules: RuleSet) -> Data:
         "advice": advice,
         "code": describe_tables.code,
         "symptom": describe_tables.symptom,
+        "owner": describe_tables.owner,
         "family": describe_tables.family,
         "topic": describe_tables.topic,
     }

@@ -80,6 +80,26 @@ def family(name: str, rules: RuleSet) -> Data:
     return {"kind": "family", "id": name, "causes": titles(sorted(members), rules)}
 
 
+def owner(milliseconds: int, rules: RuleSet) -> Data:
+    """Return who may have set a time-out."""
+    from nccl_triage.knowledge import amounts, timeouts
+
+    rows = timeouts.owners(milliseconds, {})
+    return {
+        "kind": "owner",
+        "id": str(milliseconds),
+        **pair("shown", amounts.duration(milliseconds / 1000)),
+        "rows": [
+            {
+                "program": row.program,
+                **pair("who", row.who),
+                "change": timeouts.written(catalogue.knobs()[row.knob], None) if row.knob is not None else None,
+            }
+            for row in rows
+        ],
+    }
+
+
 def topic(name: str, rules: RuleSet) -> Data:
     """Return a page that is no entry of a file."""
     if name == "symptoms":

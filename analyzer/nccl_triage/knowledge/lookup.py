@@ -18,6 +18,7 @@ KINDS = ("families", "causes", "symptoms", "advice", "variables", "codes", "sign
 TOPICS = ("symptoms", "timeouts", "codes")
 _SETTING = re.compile(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)
 _NUMBERED = re.compile(r"^(?P<table>[\w-]+?)[\s:#=_-]*?(?P<number>-?\d+)$")
+_TIMEOUT = re.compile(r"^time-?outs?(?: ?\(ms\))?[ =:]*(?P<number>\d{4,12})$", re.IGNORECASE)
 #: A line of a log is longer than this and holds a blank.
 _LINE = 12
 #: Hits of a search by words, and signatures among them whose samples hold the query.
@@ -87,6 +88,12 @@ def _advice(query: str) -> Found | None:
     return None
 
 
+def _owner(query: str) -> Found | None:
+    """Return the time-out that ``Timeout(ms)=600000`` names, in milliseconds."""
+    match = _TIMEOUT.match(query)
+    return Found("owner", int(match["number"])) if match is not None else None
+
+
 def _variable(query: str) -> Found | None:
     """Return the variable of a name or of ``NAME=VALUE``; a name that nobody reads counts when its prefix is known."""
     known = shipped()
@@ -106,6 +113,10 @@ def _variable(query: str) -> Found | None:
 
 def exact(query: str, rules: RuleSet) -> Found | None:
     """Return what a query names, or None; an entry of a file wins over a table, a table over a group."""
+    return _exact(query, rules) or _exact(query.strip("()'\"`.,;:"), rules)
+
+
+def _exact(query: str, rules: RuleSet) -> Found | None:
     lower = query.lower()
     signature = rules.signatures.get(query)
     symptom = catalogue.symptoms().get(lower)
@@ -113,6 +124,7 @@ def exact(query: str, rules: RuleSet) -> Found | None:
         _cause(query, rules)
         or (Found("signature", signature) if signature is not None else None)
         or (Found("topic", lower) if lower in TOPICS else None)
+        or _owner(query)
         or _code(query)
         or _variable(query)
         or _advice(query)

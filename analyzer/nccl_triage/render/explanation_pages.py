@@ -240,6 +240,18 @@ def _tables(data: Data, lang: Lang) -> list[Block]:
     return [*blocks, *(Block("item", f"{row['id']}: {pick(row, 'title', lang)}") for row in data["rows"])]
 
 
+def _owner(data: Data, lang: Lang) -> list[Block]:
+    blocks = [
+        Block("title", f"Timeout(ms)={data['id']} ({pick(data, 'shown', lang)})"),
+        Block("head", say("owners", lang)),
+    ]
+    for row in data["rows"]:
+        blocks.append(Block("item", pick(row, "who", lang)))
+        if row["change"]:
+            blocks.append(Block("command", f"# {row['change']}"))
+    return blocks if data["rows"] else [*blocks, Block("para", say("no_owner", lang))]
+
+
 def _listing(data: Data, lang: Lang) -> list[Block]:
     heads = tuple(say(key, lang) for key in ("name", "meaning"))
     rows = tuple((row["id"], pick(row, "text", lang)) for row in data["rows"])
@@ -253,6 +265,7 @@ PAGES: dict[str, Callable[[Data, Lang], list[Block]]] = {
     "family": _family,
     "listing": _listing,
     "name": _name,
+    "owner": _owner,
     "signature": _signature,
     "symptom": _symptom,
     "symptoms": _symptoms,

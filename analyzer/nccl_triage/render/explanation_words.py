@@ -58,6 +58,7 @@ no-op = changes nothing = 没有作用
 not_known = not known here = 这里没有记录
 not_read = not read by {program} = {program} 不读取
 not_samples = Looks like it and is not = 相似但不是
+no_owner = It is no default that is known here: the job's own code or options set it. = 不是这里已知的默认值：由作业自身的代码或选项设定。
 note = note = 提示
 number = number = 编号
 owners = Who sets the number in Timeout(ms)= = Timeout(ms)= 中的数值由谁设定
