@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs man dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs man reports dist clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -76,6 +76,10 @@ docs: setup  ## Rebuild the generated parts of the documentation, and the site i
 
 man: setup  ## Write the man pages into build/man, for packagers
 	$(BIN)/python docs/man.py build/man
+
+reports: setup  ## Render the example reports again, with pictures of them (needs Chromium)
+	$(BIN)/pip install --quiet --editable '.[browser]'
+	$(BIN)/python -m reports.examples.render
 
 dist: setup  ## Build wheel and sdist
 	rm -rf build dist

@@ -95,7 +95,7 @@ def page(words: tuple[str, ...], command: click.Command, date: str) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     summary = paragraphs(command.help or "")[0].rstrip(".")
     lines = [
-        f".TH {_quoted(name.upper())} 1 "{date}" {_quoted(f'{PROGRAM} {__version__}')} {_quoted(PROGRAM)}",
+        f".TH {_quoted(name.upper())} 1 {date} {_quoted(f'{PROGRAM} {__version__}')} {_quoted(PROGRAM)}",
         ".SH NAME",
         f"{escaped(name)} \\- {_line(summary)}",
         ".SH SYNOPSIS",

@@ -153,7 +153,6 @@ Examples:
   grep NCCL trainer.log | nccl-triage
   nccl-triage diagnose ./rules        (a file named like a command)
 
-\b
 Exit codes: 0 analysed; with --exit-code 0 healthy, 1 cause found, 3 failure of unknown cause;
 2 usage or unreadable input, 4 verification contradicts the diagnosis, 70 bug, 130 Ctrl-C, 141 closed pipe."""
 
@@ -266,4 +265,4 @@ def _complain(lines: list[str]) -> None:
         first, colon, rest = lines[0].partition(":")
         lines = [click.style(first, fg="red", bold=True) + colon + rest, *lines[1:]]
     with contextlib.suppress(OSError):
-        click.echo("\n".join(lines), err=True)
+        click.echo("\n".join(lines), err=True, color=True)

@@ -195,7 +195,7 @@ class Section(Translated, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is answered with the nearest."""
         if args and args[0] not in self.commands and not ctx.resilient_parsing:
-            raise no_such_command(f"{ctx.command_path} {args[0]}", [f"{ctx.command_path} {n}" for n in self.commands])
+            raise _no_such_command(ctx.command_path, args[0], list(self.commands))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -205,14 +205,19 @@ class Section(Translated, click.Group):
             formatter.write_dl(rows)
 
 
-def no_such_command(name: str, known: list[str]) -> UsageError:
+def _no_such_command(group: str, name: str, known: list[str]) -> UsageError:
     """Return the error of a command that does not exist, with the nearest one or all of them."""
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
-    remedy = "did you mean {near}?" if near else "the commands are {names}"
+    remedy = "did you mean {group} {near}?" if near else "the commands are {names}"
     return UsageError(
-        "there is no command {name}", name=name, near="".join(near), names=", ".join(known), remedy=remedy
+        "there is no command {group} {name}",
+        group=group,
+        name=name,
+        near="".join(near),
+        names=", ".join(known),
+        remedy=remedy,
     )
 
 

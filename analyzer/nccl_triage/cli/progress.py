@@ -90,7 +90,7 @@ def state(done: int, total: int | None, seconds: float, room: int | None) -> str
 
 def _room() -> int:
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
 

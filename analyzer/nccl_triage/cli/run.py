@@ -36,7 +36,6 @@ Examples:
   nccl-triage run --logs outputs/logs --report post-mortem.html -- torchrun --log-dir outputs/logs train.py
   srun nccl-triage run --quiet --report post-mortem-%t.html -- python train.py
 
-\b
 Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
 126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
 )

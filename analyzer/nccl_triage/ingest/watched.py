@@ -29,6 +29,12 @@ class _File(io.FileIO):
         self.watch(len(data))
         return data
 
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        before = self.tell()
+        after = super().seek(offset, whence)
+        self.watch(after - before)  # what is read again is not counted again
+        return after
+
 
 class _Pipe(io.RawIOBase):
     """What a stream that cannot go back has at the moment."""
