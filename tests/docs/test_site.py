@@ -22,7 +22,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "Quick start" in index and "report.png" in index
+    assert "Quick start" in index and "network-two-subnets.png" in index
 
 
 def test_pages_ask_for_nothing_from_elsewhere(tmp_path: Path) -> None:
