@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_every_data_file(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder, patterns in (
-        ("rules", ("signatures/*/*.yaml", "causes/*/*.yaml")),
+        ("rules", ("*/*.yaml", "*/*/*.yaml", "schema/*.json")),
         ("reports", ("templates/*", "schema/*.json")),
     ):
         for pattern in patterns:
