@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import importlib
 import json
+import os
 import re
 import string
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from texts import SOURCE, all_texts, of_module
 
-from nccl_triage import errors, messages, resources
+from nccl_triage import diagnose, errors, messages, resources
 from nccl_triage.cli import COMMANDS, cli, every_command, language
 from nccl_triage.cli.help_page import keys
 
@@ -141,6 +143,47 @@ def test_errors_speak_both_languages() -> None:
     assert both.in_language("zh")[1] == "中"
 
 
+@pytest.mark.parametrize(
+    ("said", "chinese"),
+    [
+        ("cannot read a: b.log: Permission denied", "无法读取 a: b.log：没有权限"),
+        ("skipped 3 files (not logs): a.png, b.pt", "跳过 3 个文件（不是日志）：a.png, b.pt"),
+        ("no file matches *.log", "没有文件与 *.log 匹配"),
+        ("the gzip data end early: the file is truncated", "gzip 数据提前结束：文件被截断"),
+        ("2 bytes were not valid UTF-8", "2 个字节不是有效的 UTF-8"),
+        ("something that nobody has foreseen", "something that nobody has foreseen"),
+        ("", ""),
+    ],
+)
+def test_what_the_reader_says_is_retold(said: str, chinese: str) -> None:
+    assert messages.retold(said) == chinese
+    assert messages.retold(said, "en") == said
+
+
+def test_everything_that_the_reader_says_is_known(tmp_path: Path) -> None:
+    """Make files of every odd kind and look for English words in what is said of them in Chinese."""
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 50)
+    (tmp_path / "archive.zip").write_bytes(b"PK\x03\x04" + b"\0" * 100)
+    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(b"step 1/20 loss 5.1\n" * 5000)[:60])
+    (tmp_path / "damaged.log.gz").write_bytes(gzip.compress(os.urandom(5000))[:-2000] + b"x" * 2000)
+    (tmp_path / "two.log.gz").write_bytes(gzip.compress(b"step 1/20 loss 5.1\n" * 50) + b"tail that is none")
+    (tmp_path / "bytes.log").write_bytes(b"ok\n" * 50 + b"\xff\xfe one\n\x80\n")
+    (tmp_path / "nul.log").write_bytes(b"line\n" * 50 + b"\0" * 5 + b"\nend\n")
+    (tmp_path / "wide.log").write_bytes("line one\nline two\n".encode("utf-16"))
+    (tmp_path / "long.log").write_bytes(b"x" * 200_000 + b"\nend\n")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "nowhere.log").symlink_to("missing")
+    (tmp_path / "config.json").write_text("{}")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "none").mkdir()
+    found = diagnose([tmp_path, tmp_path / "none", tmp_path / "absent.log", tmp_path / "*.nothing"]).to_dict()
+    said = [*found["notes"], *(problem for source in found["inputs"] for problem in source["problems"])]
+    assert len(said) > 12
+    unknown = [text for text in said if messages.retold(text) == text and "py-spy" not in text]
+    assert unknown == []
+
+
 def test_the_language_asked_for() -> None:
     assert language.asked(["x", "--lang", "zh"]) == "zh"
     assert language.asked(["--lang=en", "--", "--lang", "zh"]) == "en"
@@ -212,7 +255,7 @@ def test_help_in_chinese_and_in_english_again() -> None:
 def test_an_english_run_reads_no_table() -> None:
     program = (
         "from nccl_triage.cli import main\nfrom nccl_triage import messages\n"
-        "try:\n    main(['--lang', 'en', 'no-such.log'])\nexcept SystemExit:\n    pass\n"
+        "try:\n    main(['--lang', 'en', 'rules', 'show', 'nope'])\nexcept SystemExit:\n    pass\n"
         "assert messages.table.cache_info().currsize == 0"
     )
     environment = {"PYTHONPATH": str(ROOT / "analyzer"), "LANG": "zh_CN.UTF-8"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nccl_triage import messages
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
@@ -107,7 +108,7 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 
 
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
-    notes = [{"en": note, "zh": note} for note in case.observations.notes]
+    notes = [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
     if verdict == "healthy" and not case.value("progress.finished"):
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(

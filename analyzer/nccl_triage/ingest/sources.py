@@ -14,6 +14,7 @@ from os import stat_result
 from pathlib import Path
 from typing import BinaryIO
 
+from nccl_triage import messages
 from nccl_triage.errors import InputError
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import layouts, sniff, torch_error, walk, watched
@@ -179,14 +180,14 @@ class _Finder:
 
 
 def _near(arguments: Sequence[str]) -> str | None:
-    """Return the file whose name is nearest to that of the first argument that does not exist."""
+    """Return the file, not named itself, whose name is nearest to that of the first argument that does not exist."""
     import difflib
 
     missing = next((Path(text) for text in arguments if text and not _is_there(Path(text))), None)
     if missing is None or walk.has_magic(str(missing)):
         return None
     try:
-        names = [entry.name for entry in missing.parent.iterdir()]
+        names = [entry.name for entry in missing.parent.iterdir() if str(entry) not in arguments]
     except OSError:
         return None
     near = difflib.get_close_matches(missing.name, names, 1)
@@ -215,7 +216,7 @@ def find_sources(
         raise InputError(
             "no readable input",
             cause="{notes}" if notes else "no file was named and nothing is piped in",
-            notes="; ".join(notes[:4]),
+            notes={lang: "; ".join(messages.retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
             near=near,
             remedy="did you mean {near}?"
             if near

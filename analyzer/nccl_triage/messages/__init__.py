@@ -8,14 +8,16 @@ a domain, sorted by key; they are read only when Chinese is spoken:
 ``help.json``    ``--help``: paragraphs and options
 ``notes.json``   everything else that is printed: progress, notes, results of commands
 ``click.json``   what the command line library says by itself
+``inputs.json``  what the reader says of files; such texts travel in English, and ``retold`` makes them Chinese
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 
-TABLES = ("errors", "help", "notes", "click")
+TABLES = ("errors", "help", "notes", "click", "inputs")
 
 
 @functools.cache
@@ -48,3 +50,29 @@ def fill(template: str, values: Mapping[str, object], lang: str) -> str:
     text = translated(template, lang)
     shown = {name: value[lang] if isinstance(value, Mapping) else value for name, value in values.items()}
     return text.format(**shown) if shown else text
+
+
+@functools.cache
+def _shapes() -> list[tuple[re.Pattern[str], str]]:
+    """Return the templates of the reader as patterns, the one with most text of its own first, and their Chinese."""
+    found = []
+    for english, text in table("inputs").items():
+        parts = re.split(r"\{(\w+)\}", english)
+        pattern = "".join(f"(?P<{part}>.+)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        found.append((sum(map(len, parts[::2])), re.compile(pattern, re.DOTALL), text))
+    found.sort(key=lambda entry: -entry[0])
+    return [(pattern, text) for _, pattern, text in found]
+
+
+def retold(said: str, lang: str = "zh") -> str:
+    """Return a finished English text of the reader in the language asked for, its parts too; others as they are.
+
+    What the reader finds is merged over files, processes and hosts as plain text: it is translated where it is shown.
+    """
+    if lang != "zh":
+        return said
+    for pattern, text in _shapes():
+        found = pattern.fullmatch(said)
+        if found:
+            return text.format(**{name: table("inputs").get(part, part) for name, part in found.groupdict().items()})
+    return said

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from nccl_triage import resources
+from nccl_triage import messages, resources
 from nccl_triage.render import incident, shapes, verification_html
 from nccl_triage.render.markup import both, label, phrase, prose, reference, say
 from nccl_triage.render.page import Limits, Page
@@ -91,6 +91,7 @@ def _environment() -> Environment:
         prose=prose,
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
+        retold=lambda text: both((text, messages.retold(str(text)))),
         reference=reference,
         role_mark=lambda role: shapes.shape(shapes.ROLE_SHAPES[role], 9, 9, 6),
         say=say,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from nccl_triage import messages
 from nccl_triage.render import experiments, incident
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View
@@ -239,7 +240,7 @@ def _context(document: Document, lang: Lang) -> list[str]:
             code(i.get("path")),
             str(i.get("bytes")),
             str(i.get("lines")),
-            plain("; ".join(i.get("problems") or [])),
+            plain("; ".join(messages.retold(str(problem), lang) for problem in i.get("problems") or [])),
         )
         for i in document.get("inputs") or []
     ]

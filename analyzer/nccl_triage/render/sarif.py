@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
+from nccl_triage import messages
 from nccl_triage.render import brief, json_output
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, pick, visible, word
@@ -161,7 +162,13 @@ def _notifications(document: Document, lang: Lang) -> list[Made]:
     for source in _inputs(document):
         for problem in source.get("problems") or []:
             where = [{"physicalLocation": {"artifactLocation": _artifact(source.get("path"))}}]
-            found.append({"level": "warning", "message": _message([visible(problem)]), "locations": where})
+            found.append(
+                {
+                    "level": "warning",
+                    "message": _message([visible(messages.retold(str(problem), lang))]),
+                    "locations": where,
+                }
+            )
     return found
 
 

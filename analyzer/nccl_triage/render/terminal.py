@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from nccl_triage import messages
 from nccl_triage.render import experiments, incident
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
@@ -242,7 +243,9 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         page.say(2, word("note", lang), " ".join(str(note).split()), fg="yellow")
     for source in document.get("inputs") or []:
         for problem in source.get("problems") or []:
-            page.say(2, word("problems", lang), f"{source.get('path')}: {problem}", fg="yellow")
+            page.say(
+                2, word("problems", lang), f"{source.get('path')}: {messages.retold(str(problem), lang)}", fg="yellow"
+            )
     causes = [str(d.get("cause")) for d in diagnoses[: 1 if verdict == "diagnosed" else 3]]
     for cause in causes:
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
