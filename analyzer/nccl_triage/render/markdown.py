@@ -72,7 +72,7 @@ def _stages(stages: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
     for when, items in groupby(stages, key=lambda item: str(item.get("when"))):
         lines += [f"**{plain(word(f'stage_{when}', lang))}**", ""]
         for item in items:
-            command = f": {code(item['command'])}" if item.get("command") else ""
+            command = f" {code(item['command'])}" if item.get("command") else ""
             lines.append(f"- {plain(pick(item, 'what', lang))}{command}")
         lines.append("")
     return lines
