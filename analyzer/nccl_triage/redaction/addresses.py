@@ -55,7 +55,7 @@ def is_version(address: Address, before: str) -> bool:
 def is_written_address(text: str) -> bool:
     """Tell whether a text with colons is an IPv6 address rather than a time, a scope of C++ or a PCI address."""
     address = parse(text)
-    if address is None or address.version != 6:
+    if address is None:
         return False
     groups = text.split("%")[0].split(":")
     first = int(address) >> 112

@@ -21,12 +21,15 @@ _FIXED = frozenset(
         *("schema_version", "verdict", "cause", "family", "status", "weight", "role", "signature", "state", "kind"),
         *("outcome", "decided_by", "explained_by", "id", "time", "started", "since", "until", "stage", "op", "dtype"),
         *("backend", "passing", "type", "port_kind", "interface", "to_interface", "by_interface", "references"),
-        *("run", "runs", "launcher", "frameworks", "exit", "secrets"),
+        *("run", "runs", "launcher", "frameworks", "exit", "secrets", "metric", "unit", "x", "x_start", "urgency"),
+        *("when", "level", "dtype_assumed", "via"),
     }
 )
 _FIXED_WITHIN = frozenset({"tool", "software", "treatment", "vary", "pseudonyms"})
 _HOSTS = frozenset({"host", "hosts"})
-_HOSTS_WITHIN = frozenset({"hosts.name", "reachability.from", "reachability.to", "failed.from", "failed.to"})
+_HOSTS_WITHIN = frozenset(
+    {"hosts.name", "peers.names", "reachability.from", "reachability.to", "failed.from", "failed.to"}
+)
 
 
 @cache
@@ -37,4 +40,4 @@ def kind_of(key: str) -> Kind:
         return Kind.FIXED
     if last in _HOSTS or key in _HOSTS_WITHIN:
         return Kind.HOST
-    return Kind.PATH if last == "path" else Kind.TEXT
+    return Kind.PATH if last == "path" or key == "series.source" else Kind.TEXT

@@ -141,7 +141,8 @@ class Rewriter:
     def _address(self, match: re.Match[str]) -> str | None:
         text, _, length = match[0].partition("/")
         address = addresses.parse(text)
-        if address is None or (address.version == 6 and not addresses.is_written_address(text)):
+        bracketed = match.string[max(0, match.start() - 1) : match.start()] == "["
+        if address is None or not (address.version == 4 or bracketed or addresses.is_written_address(text)):
             return None
         if addresses.is_version(address, match.string[: match.start()]):
             return match[0]

@@ -104,13 +104,21 @@ class Masker:
     def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in mapping.items():
-            row = secret_name(name)
-            if row is not None and isinstance(value, (str, list)):
-                values = [self._named(name, item, row) for item in (value if isinstance(value, list) else [value])]
-                value = values if isinstance(value, list) else values[0]
+            told = mapping.get("name") if name == "value" else None
+            made_value = self._value(told if isinstance(told, str) else name, value)
             shown = self.text(name)
-            made[shown if shown not in made else f"{shown} ({len(made)})"] = value
+            made[shown if shown not in made else f"{shown} ({len(made)})"] = made_value
         return mapping if made == mapping else made
+
+    def _value(self, name: str, value: Any) -> Any:
+        row = secret_name(name)
+        if row is None or not isinstance(value, (str, list)):
+            return value
+        return (
+            [self._named(name, item, row) for item in value]
+            if isinstance(value, list)
+            else self._named(name, value, row)
+        )
 
     def _named(self, name: str, value: Any, row: Row) -> Any:
         """Return the value of a variable whose name says that it is secret: all of it is masked, spaces or not."""

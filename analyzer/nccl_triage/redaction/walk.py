@@ -31,7 +31,7 @@ def every_text(document: Any) -> set[str]:
 def texts(document: Any) -> list[tuple[str, str]]:
     """Return (key, text) of every string of a document, ``hosts.name`` for a name in a mapping of hosts.
 
-    Keys of mappings come as texts of the mapping; a list has the key under which it stands.
+    Keys of mappings come as texts under ``hosts.*``; a list has the key under which it stands.
     """
     found: list[tuple[str, str]] = []
 
@@ -40,7 +40,7 @@ def texts(document: Any) -> list[tuple[str, str]]:
             found.append((key, value))
         elif isinstance(value, dict):
             for name in sorted(value, key=str):
-                found.append((key, str(name)))
+                found.append((below(key, "*"), str(name)))
                 visit(value[name], below(key, str(name)))
         elif isinstance(value, (list, tuple)):
             for item in value:
