@@ -36,9 +36,9 @@ EXAMPLES = (
     Example("network-two-subnets", "corpus/written/logs/S001-openrlhf-broadcast-two-networks.log"),
     Example("mismatch-8-ranks", "corpus/recorded/logs/mismatch_gather_detail_w8.log"),
     Example(
-        "memory-512-ranks",
+        "late-512-ranks",
         "trainer.log",
-        {"cause": "gpu-out-of-memory", "seed": 5, "world_size": 512, "length": 400_000},
+        {"cause": "straggler", "seed": 7, "world_size": 512, "length": 1_300_000},
     ),
 )
 

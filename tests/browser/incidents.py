@@ -133,7 +133,7 @@ INCIDENTS = {
     "memory-1": Incident("diagnosed", "host", 1, _written(_alone())),
     "network-2": Incident("diagnosed", "network", 2, _example("network-two-subnets")),
     "mismatch-8": Incident("diagnosed", "collective", 8, _example("mismatch-8-ranks")),
-    "memory-512": Incident("diagnosed", "host", 512, _example("memory-512-ranks")),
+    "late-512": Incident("diagnosed", "collective", 512, _example("late-512-ranks")),
     "missing-4096": Incident("diagnosed", "collective", 4096, _written(_one_of_4096())),
     "healthy-4": Incident("healthy", None, 4, _log(RECORDED / "healthy_two_hosts_w4.log")),
     "unknown-2": Incident("unknown", None, 2, _log(WRITTEN / "S005-openrlhf-connection-reset.log")),

@@ -23,7 +23,7 @@ VIEWS = {
 LOOKS = [
     pytest.param(*name.values, view, marks=name.marks)
     for number, name in enumerate(grouped(*INCIDENTS))
-    for view in (VIEWS if name.values[0] in ("verified-8", "memory-512") else [list(VIEWS)[number % 4]])
+    for view in (VIEWS if name.values[0] in ("verified-8", "late-512") else [list(VIEWS)[number % 4]])
 ]
 
 #: Rows of one table and items of one list are alike: a few of each are enough, and axe takes seconds for thousands.

@@ -64,7 +64,7 @@ def test_nothing_sticks_out_at_any_width(show, report):
     assert {width: what for width, what in found.items() if what} == {}
 
 
-@only("memory-1", "network-2", "verified-8", "memory-512")
+@only("memory-1", "network-2", "verified-8", "late-512")
 def test_twice_the_size_is_still_one_column(browser, report):
     """What 200 % of zoom does to a window of 1280 pixels: half as many, each twice as large."""
     context = browser.new_context(
