@@ -81,7 +81,7 @@ def test_a_failure_is_explained_on_stderr_and_keeps_its_output_and_exit_code(tem
     log = folder / "output.log"
     assert f"the output is kept in {log}\n" in text
     assert f"{log}:4" in text
-    assert log.read_text() == "progress\n" + OOM
+    assert log.read_text() == "progress\n" + OOM + "nccl-triage run: sh exited with code 3\n"
     assert log.stat().st_mode & 0o077 == 0
 
 
@@ -158,7 +158,7 @@ def test_signals_reach_the_command(temporary: Path, name: str) -> None:
 
 def test_signals_reach_the_whole_group_of_the_command(temporary: Path) -> None:
     script = (
-        "(trap 'echo grandchild; exit' TERM; echo ready; while :; do sleep 0.1; done) & trap 'wait; exit 5' TERM; wait"
+        "trap 'wait; exit 5' TERM; (trap 'echo grandchild; exit' TERM; echo ready; while :; do sleep 0.1; done) & wait"
     )
     process = subprocess.Popen(
         words("sh", "-c", script, options=["-q"]), stdout=subprocess.PIPE, env=environment(temporary)
@@ -197,6 +197,8 @@ def test_a_killed_command(temporary: Path) -> None:
     result = run(temporary, "sh", "-c", "echo step 1; kill -9 $$")
     assert result.returncode == 137
     assert b"nccl-triage: the command was ended by SIGKILL\n" in result.stderr
+    assert b"process-crashed" in result.stderr  # the exit code is evidence, and the only one
+    assert b"process-crashed" in run(temporary, "sh", "-c", "kill -9 $$").stderr
     assert b"Traceback" not in result.stderr
 
 
@@ -300,6 +302,11 @@ def test_the_report_is_written_after_a_failure_only(temporary: Path, tmp_path: P
     assert result.returncode == 1
     assert f"report written to {page}".encode() in result.stderr
     assert "CUDA out of memory" in page.read_text(encoding="utf-8")
+    secret = OOM.replace("[rank2]:", "(Worker pid=12, ip=10.20.30.40) [rank2]:")
+    options = ["--report", str(page), "--force", "--redact"]
+    result = run(temporary, "sh", "-c", "cat; exit 1", options=options, stdin=secret.encode())
+    assert b"10.20.30.40" not in result.stderr.partition(b"nccl-triage: the command failed")[2]
+    assert "10.20.30.40" not in page.read_text(encoding="utf-8")
 
 
 def test_logs_of_the_run_are_read_and_older_ones_are_not(temporary: Path, tmp_path: Path) -> None:

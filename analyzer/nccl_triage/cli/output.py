@@ -126,7 +126,7 @@ def deliver(document: Document, wish: Wanted) -> None:
     """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
     from nccl_triage.render import brief, render
 
-    shown = _redacted(document) if wish.redact else document
+    shown = redacted(document) if wish.redact else document
     page = render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
     looks = wish.output is None and wish.kind == "text"
     data = render(
@@ -174,7 +174,7 @@ def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
     return f"{word('verification', lang).lower()}: {outcome}"
 
 
-def _redacted(document: Document) -> Document:
+def redacted(document: Document) -> Document:
     """Return the document with pseudonyms; it passes through JSON first, so that a saved report gives the same ones."""
     import orjson
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, language, options
+from nccl_triage.cli import automatic, candidates, language, options, output
 
 if TYPE_CHECKING:
     from nccl_triage.wrap.keep import Keeper
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: As a shell has them.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+#: Larger ones stand for signals.
+_LAST_PLAIN_CODE = 128
 #: Seconds by which clocks of file servers may be behind ours.
 _CLOCK_SLACK = 60.0
 
@@ -34,7 +36,7 @@ _CLOCK_SLACK = 60.0
 Examples:
   nccl-triage run -- torchrun --nproc-per-node 8 train.py --lr 3e-4
   nccl-triage run --logs outputs/logs --report post-mortem.html -- torchrun --log-dir outputs/logs train.py
-  srun nccl-triage run --quiet --report post-mortem-%t.html -- python train.py
+  nccl-triage run --log job.log --report post-mortem.html --redact -- srun python train.py
 
 Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
 126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
@@ -46,7 +48,7 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Keep all output in this file. Without it: in a temporary file, removed after a success, of which very long "
-    "output loses its middle.",
+    "output loses its middle. After a failure its last line tells the exit code.",
 )
 @click.option(
     "--logs",
@@ -71,6 +73,7 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 @options.model_option
 @options.language_option
 @functools.partial(automatic.options, default="never")
+@click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but what CMD prints.")
 @options.debug_option
 @click.pass_context
@@ -155,7 +158,8 @@ def _run(words: tuple[str, ...], keeper: Keeper, pty: bool) -> tuple[int, bool]:
     pumps.start()
     code = child.wait()
     pumps.finish()
-    keeper.close()
+    # The exit code is evidence: a process that was killed prints nothing of it.
+    keeper.close(f"nccl-triage run: {Path(words[0]).name} exited with code {code}" if code else "")
     return code, pumps.reader_left
 
 
@@ -179,7 +183,7 @@ def _triage(code: int, keeper: Keeper, started: float, report: Path | None, forc
     try:
         if not given["quiet"]:
             _say_how_it_ended(code)
-        if keeper.empty and not given["logs"]:
+        if keeper.empty and not given["logs"] and code <= _LAST_PLAIN_CODE:
             language.say("it printed nothing, so that there is nothing to read")
             keeper.discard()
             return
@@ -194,7 +198,7 @@ def _triage(code: int, keeper: Keeper, started: float, report: Path | None, forc
 
             _print(traceback.format_exc())
         language.say("the triage failed ({kind}: {error})", kind=type(error).__name__, error=error)
-    if keeper.path is not None and not keeper.empty and not given["quiet"]:
+    if keeper.path is not None and not given["quiet"]:
         language.say("the output is kept in {path}", path=keeper.path)
 
 
@@ -203,7 +207,7 @@ def _give_up(number: int, frame: object) -> None:
 
 
 def _say_how_it_ended(code: int) -> None:
-    if code > 128 and code - 128 in signal.valid_signals():
+    if code > _LAST_PLAIN_CODE and code - 128 in signal.valid_signals():
         language.say("the command was ended by {signal}", signal=signal.Signals(code - 128).name)
     else:
         language.say("the command failed with exit code {code}", code=code)
@@ -224,14 +228,16 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     )
     document = diagnosis.to_dict()
     lang = language.current()
+    shown = output.redacted(document) if given["redact"] else document
     if not given["quiet"]:
         color, width = options.use_color(sys.stderr), options.width_of(sys.stderr)
-        _print(render(document, "text", lang=lang, color=color, width=width, verbose=0).decode())
+        _print(render(shown, "text", lang=lang, color=color, width=width, verbose=0).decode())
     if report is None:
         return
     say = _nothing if given["quiet"] else language.say
     document = automatic.verified(document, given["rules_dirs"], given["mode"], given["budget"], say, given["debug"])
-    options.write_file(report, render(document, "html", lang=lang, color=False, width=None, verbose=0), force)
+    shown = output.redacted(document) if given["redact"] else document
+    options.write_file(report, render(shown, "html", lang=lang, color=False, width=None, verbose=0), force)
     if not given["quiet"]:
         language.say("report written to {path}", path=shlex.quote(str(report)))
 

@@ -145,13 +145,15 @@ class Keeper:
         while self._tail_size - len(self._tail[0]) >= TAIL:
             self._tail_size -= len(self._tail.popleft())
 
-    def close(self) -> None:
-        """Write what is unfinished; nothing is kept afterwards."""
+    def close(self, last_line: str = "") -> None:
+        """Write what is unfinished, and a line of ours behind it; nothing is kept afterwards."""
         with self._lock:
             for data in self._unfinished.values():
                 if data:
-                    self._put(data)
+                    self._put(data if not last_line else data + b"\n")
             self._unfinished.clear()
+            if last_line:
+                self._put(last_line.encode("utf-8", "replace") + b"\n")
             if self._log is None:
                 return
             try:
