@@ -1,8 +1,7 @@
-"""Curves: bounded, exact where they say so, and the same however the log was cut."""
+"""Rows of curves: bounded, spread over the log, and the same however the log was cut."""
 
 from __future__ import annotations
 
-import math
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_triage import curves
-from nccl_triage.curves import CurveTable, Point, Process
+from nccl_triage.curves import CurveTable, Process, Row, mark_of, seed_of
 from nccl_triage.events import Observations
 
-Numbers = list[tuple[str, Point]]
+#: What a scan hands over: kind, row, whether it shows the job advancing.
+Lines = list[tuple[int, Row, bool]]
 
 
 @contextmanager
@@ -29,36 +29,22 @@ def small() -> Iterator[None]:
         yield
 
 
-def table(numbers: Numbers) -> CurveTable:
+def row(line: int, value: float | str, rank: int = 0, source: str = "log") -> Row:
+    process = Process(rank=rank, source=source)
+    if isinstance(value, str):
+        return Row(source, line, float(line), -1.0, -1.0, process, (), (("loss", value),))
+    return Row(source, line, float(line), -1.0, -1.0, process, (("loss", value),))
+
+
+def mark(one: Row) -> int:
+    return mark_of(seed_of(one.source), one.line)
+
+
+def table(lines: Lines) -> CurveTable:
     found = CurveTable()
-    for metric, point in numbers:
-        found.add([(metric, point.value)], point)
+    for kind, one, advances in lines:
+        found.add(kind, mark(one), one, advances)
     return found
-
-
-def view(found: CurveTable) -> object:
-    return {
-        metric: (curve.whole, dict(curve.processes), curve.sample())
-        for metric, curve in sorted(found.curves.items())
-    }  # fmt: skip
-
-
-def point(line: int, value: float, rank: int = 0, source: str = "log", step: float = -1.0) -> Point:
-    return Point(source, line, step, -1.0, -1.0, value, Process(rank=rank, source=source))
-
-
-@st.composite
-def numbers(draw: st.DrawFn) -> Numbers:
-    one = st.builds(
-        lambda metric, line, value, rank, source, step: (metric, point(line, value, rank, source, step)),
-        st.sampled_from(["loss", "step_time"]),
-        st.integers(1, 60),
-        st.floats(-5, 5) | st.sampled_from([math.nan, math.inf, -math.inf]),
-        st.integers(-1, 6),
-        st.sampled_from(["a", "b"]),
-        st.integers(-1, 9).map(float),
-    )
-    return draw(st.lists(one, max_size=40))
 
 
 def merged(*parts: CurveTable) -> CurveTable:
@@ -68,8 +54,28 @@ def merged(*parts: CurveTable) -> CurveTable:
     return total
 
 
-@given(numbers(), numbers(), numbers())
-def test_merge_is_associative_and_commutative(a: Numbers, b: Numbers, c: Numbers) -> None:
+def view(found: CurveTable) -> object:
+    return found.sampled(), found.ends, found.strange, {kind: s.share() for kind, s in found.samples.items()}
+
+
+LINES = st.lists(
+    st.tuples(
+        st.integers(1, 2),
+        st.builds(
+            row,
+            st.integers(1, 60),
+            st.floats(-5, 5) | st.sampled_from(curves.STRANGE),
+            st.integers(-1, 6),
+            st.sampled_from(["a", "b"]),
+        ),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(LINES, LINES, LINES)
+def test_merge_is_associative_and_commutative(a: Lines, b: Lines, c: Lines) -> None:
     with small():
         left = merged(merged(table(a), table(b)), table(c))
         right = merged(table(a), merged(table(b), table(c)))
@@ -77,68 +83,77 @@ def test_merge_is_associative_and_commutative(a: Numbers, b: Numbers, c: Numbers
         assert view(merged(table(a), table(b))) == view(merged(table(b), table(a)))
 
 
-@given(numbers(), st.lists(st.integers(0, 40), max_size=4))
-def test_any_cut_of_a_log_gives_the_same_curves(whole: Numbers, cuts: list[int]) -> None:
+@given(LINES, st.lists(st.integers(0, 40), max_size=4))
+def test_any_cut_of_a_log_gives_the_same_rows(whole: Lines, cuts: list[int]) -> None:
     with small():
         places = [0, *sorted(cuts), len(whole)]
         parts = [table(whole[a:b]) for a, b in pairwise(places)]
         assert view(merged(*parts)) == view(table(whole))
 
 
-@given(numbers())
-def test_counts_and_extremes_are_exact(given_numbers: Numbers) -> None:
+@given(LINES)
+def test_what_is_kept_follows_from_the_lines_alone(lines: Lines) -> None:
     with small():
-        found = table(given_numbers)
-        for metric, curve in found.curves.items():
-            own = [p for name, p in given_numbers if name == metric]
-            finite = [p for p in own if math.isfinite(p.value)]
-            assert curve.whole.count == len(finite)
-            assert curve.whole.strange_count == len(own) - len(finite)
-            if finite:
-                assert curve.whole.first == min(finite) and curve.whole.last == max(finite)
-                assert curve.whole.lowest is not None and curve.whole.lowest.value == min(p.value for p in finite)
-                assert curve.whole.highest is not None and curve.whole.highest.value == max(p.value for p in finite)
-            assert len(curve.sample()) == min(len(finite), 6)
-            ranks = sorted({p.process for p in own})[:3]
-            assert sorted(curve.processes) == ranks
-            assert sum(s.count + s.strange_count for s in curve.processes.values()) == sum(
-                p.process in ranks for p in own
-            )
+        found = table(lines)
+        for kind in {kind for kind, _, _ in lines}:
+            marks = sorted((mark(one), one) for own, one, _ in lines if own == kind)
+            assert [(m, r) for m, own, r in found.sampled() if own == kind] == marks[:6]
+            advancing = [one for own, one, advances in lines if own == kind and advances]
+            processes = sorted({one.process for one in advancing})[:3]
+            kept = found.ends.get(kind, {})
+            assert sorted(kept) == processes
+            for process in processes:
+                own = sorted(one for one in advancing if one.process == process)
+                assert (kept[process].first, kept[process].last) == (own[0], own[-1])
+        strange = sorted(one for _, one, _ in lines if one.strange)
+        assert found.strange.get("loss", ([], 0)) == (strange[:2], len(strange))
+
+
+def test_a_line_that_is_not_wanted_would_not_be_kept() -> None:
+    with small():
+        found = CurveTable()
+        skipped: list[Row] = []
+        for line in range(1, 500):
+            one = row(line, 1.0)
+            if found.wants(1, mark(one)):
+                found.add(1, mark(one), one, advances=False)
+            else:
+                skipped.append(one)
+        assert len(skipped) > 400
+        everything = table([(1, row(line, 1.0), False) for line in range(1, 500)])
+        assert found.sampled() == everything.sampled()
+
+
+def test_a_process_that_is_lacked_would_be_kept() -> None:
+    with small():
+        found = table([(1, row(rank, 1.0, rank), True) for rank in (5, 6, 7)])
+        assert [found.lacks(1, Process(rank=rank, source="log")) for rank in (4, 6, 8)] == [True, False, False]
+        assert found.lacks(2, Process(rank=8, source="log"))
 
 
 def test_space_is_bounded_and_the_sample_is_spread_over_the_log() -> None:
-    found = CurveTable()
-    for line in range(1, 60_001):
-        found.add([("loss", 1 / line)], point(line, 0.0, rank=line % 500, step=float(line)))
-    curve = found.curves["loss"]
-    sample = curve.sample()
+    found = table([(1, row(line, 1 / line, rank=line % 500), True) for line in range(1, 60_001)])
+    sample = [one for _, _, one in found.sampled()]
     assert len(sample) == curves.SAMPLE
-    assert len(curve.processes) == curves.MAX_PROCESSES
-    assert len(pickle.dumps(found)) < 400_000
-    tenths = [sum(p.line // 6000 == tenth for p in sample) for tenth in range(10)]
+    assert len(found.ends[1]) == curves.MAX_PROCESSES
+    assert len(pickle.dumps(found)) < 500_000
+    assert 0.9 < found.samples[1].share() / (curves.SAMPLE / 60_000) < 1.1
+    tenths = [sum((one.line - 1) // 6000 == tenth for one in sample) for tenth in range(10)]
     assert min(tenths) > curves.SAMPLE / 10 / 2
-    first = sorted(p.line for p in sample[:50])
+    first = sorted(one.line for one in sample[:50])
     assert first[0] < 12_000 and first[-1] > 48_000  # the first few marks are spread, too
 
 
-def test_a_process_that_was_pushed_out_does_not_come_back() -> None:
-    with small():
-        found = CurveTable()
-        for rank in (5, 6, 7, 1, 7, 2, 3, 6):
-            found.add([("loss", float(rank))], point(rank, 0.0, rank=rank))
-        assert [process.rank for process in sorted(found.curves["loss"].processes)] == [1, 2, 3]
+def test_a_short_log_is_kept_whole() -> None:
+    found = table([(1, row(line, 1.0), False) for line in range(1, 101)])
+    assert [one.line for one in sorted(one for _, _, one in found.sampled())] == list(range(1, 101))
+    assert found.samples[1].share() == 1.0
 
 
-def test_the_kind_of_a_strange_number_is_kept() -> None:
-    found = table([("loss", point(line, v)) for line, v in enumerate((math.nan, math.inf, -math.inf), 1)])
-    kinds = [p.value for p in found.curves["loss"].whole.strange]
-    assert kinds == [curves.NAN, curves.INFINITE, curves.MINUS_INFINITE]
-
-
-def test_observations_take_the_curves_along() -> None:
+def test_observations_take_the_rows_along() -> None:
     one, two = Observations(), Observations()
-    one.curves.add([("loss", 1.0)], point(1, 0.0))
-    two.curves.add([("loss", 2.0)], point(2, 0.0))
+    one.curves.absorb(table([(1, row(1, 1.0), True)]))
+    two.curves.absorb(table([(1, row(2, 2.0), True)]))
     both = one.merge(two)
-    assert [p.value for p in sorted(both.curves.curves["loss"].sample())] == [1.0, 2.0]
-    assert one.curves.curves["loss"].whole.count == 1  # merging leaves its parts alone
+    assert [found.line for found in both.curves.outermost()] == [1, 2]
+    assert len(one.curves.sampled()) == 1  # merging leaves its parts alone

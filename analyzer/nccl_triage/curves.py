@@ -1,30 +1,30 @@
-"""Numbers that a program prints as it goes (loss, step time, memory), kept in bounded space and mergeable.
+"""Numbers that a program prints as it goes (loss, step time, memory): a sample of the lines that report them.
 
-Of each metric the table keeps exact counts, the first, last, lowest and highest point of everything and of each of
-the first ``MAX_PROCESSES`` processes, and a sample: the ``SAMPLE`` points with the smallest marks, where a mark is
-made of the line's place alone. So whatever way a log is cut into parts, the parts put together give the same table.
+Of each kind of line (by the formats whose literals it has) the table keeps the ``SAMPLE`` lines with the smallest marks,
+where a mark is made of the line's place alone; so a scan need not even read most lines of a long log. Besides it keeps the first and the last line of
+each process that show the job advancing, and the first numbers that are not finite. Whatever way a log is cut into
+parts, the parts put together give the same table.
 """
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-#: Points sampled of one metric, processes of one metric that are told apart, points kept that are no numbers.
-SAMPLE, MAX_PROCESSES, MAX_STRANGE = 1024, 64, 8
-#: What is not known in a point or a process.
+#: Kinds of lines told apart, lines sampled of one kind, processes of one kind whose first and last lines are kept,
+#: numbers kept that are not finite.
+MAX_KINDS, SAMPLE, MAX_PROCESSES, MAX_STRANGE = 32, 512, 64, 8
+#: What is not known in a row or a process.
 NOT_KNOWN = -1
-#: Codes of values that are no finite numbers: points must be comparable.
-NAN, INFINITE, MINUS_INFINITE = 0.0, 1.0, -1.0
-_MASK = (1 << 64) - 1
+#: How numbers that are not finite are written: rows must be comparable, and nan is not.
+STRANGE = ("nan", "inf", "-inf")
+_MARKS = 1 << 64
 
 
 class Process(NamedTuple):
-    """Who printed a number: ``events.Context`` in a form that sorts; ``NOT_KNOWN`` and "" where a line does not tell."""
+    """Who printed a line: ``events.Context`` in a form that sorts; ``NOT_KNOWN`` and "" where a line does not tell."""
 
     rank: int = NOT_KNOWN
     local_rank: int = NOT_KNOWN
@@ -34,11 +34,12 @@ class Process(NamedTuple):
     source: str = ""
 
 
-class Point(NamedTuple):
-    """One number of one line; points sort by source and line.
+class Row(NamedTuple):
+    """The numbers of one line; rows sort by source and line.
 
-    ``step`` and ``epoch`` are as printed, ``time`` in seconds as in ``events.Context``; -1.0 where not known. The
-    ``value`` is in the metric's unit, or one of the codes above in a list of strange points.
+    ``step`` and ``epoch`` are as printed, ``time`` in seconds as in ``events.Context``; -1.0 where not known.
+    ``values`` are pairs of a metric's id and a finite number in the metric's unit, ``strange`` pairs of an id and one
+    of ``STRANGE``.
     """
 
     source: str
@@ -46,166 +47,139 @@ class Point(NamedTuple):
     step: float
     epoch: float
     time: float
-    value: float
     process: Process
+    values: tuple[tuple[str, float], ...] = ()
+    strange: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
-class Summary:
-    """Exact figures of some points: how many, the first and last by place, the lowest and highest by value."""
+class Ends:
+    """The first and the last row of one process."""
 
-    count: int = 0
-    first: Point | None = None
-    last: Point | None = None
-    lowest: Point | None = None
-    highest: Point | None = None
-    strange: list[Point] = field(default_factory=list)
-    strange_count: int = 0
+    first: Row
+    last: Row
 
-    def add(self, point: Point) -> None:
-        """Take a point with a finite value."""
-        self.count += 1
-        if self.first is None or self.last is None or self.lowest is None or self.highest is None:
-            self.first = self.last = self.lowest = self.highest = point
-            return
-        if point > self.last:
-            self.last = point
-        elif point < self.first:
-            self.first = point
-        if _lower(point, self.lowest):
-            self.lowest = point
-        if _lower(self.highest, point):
-            self.highest = point
-
-    def add_strange(self, points: Iterable[Point], number: int) -> None:
-        """Take points whose values are no finite numbers; the first few are kept."""
-        self.strange_count += number
-        self.strange = sorted([*self.strange, *points])[:MAX_STRANGE]
-
-    def absorb(self, other: Summary) -> None:
-        """Take over another summary."""
-        count = self.count + other.count
-        for point in (other.first, other.last, other.lowest, other.highest):
-            if point is not None:
-                self.add(point)
-        self.count = count
-        self.add_strange(other.strange, other.strange_count)
-
-    def ends(self) -> list[Point]:
-        """Return the first, last, lowest and highest point, each once, in order."""
-        return sorted({p for p in (self.first, self.last, self.lowest, self.highest) if p is not None})
-
-
-def _lower(one: Point, two: Point) -> bool:
-    return (one.value, one) < (two.value, two) if one.value == two.value else one.value < two.value
+    def add(self, row: Row) -> None:
+        """Take a row."""
+        if row > self.last:
+            self.last = row
+        elif row < self.first:
+            self.first = row
 
 
 @dataclass(slots=True)
-class Curve:
-    """One metric of all processes."""
+class Sample:
+    """The rows of one kind with the smallest marks."""
 
-    whole: Summary = field(default_factory=Summary)
-    processes: dict[Process, Summary] = field(default_factory=dict)
-    _sample: list[tuple[int, Point]] = field(default_factory=list)
-    _limit: int = _MASK + 1
-    _last_process: Process | None = None
+    rows: list[tuple[int, Row]] = field(default_factory=list)
+    limit: int = _MARKS
 
-    def sample(self) -> list[Point]:
-        """Return the sampled points in the order of their marks: any first n of them are a fair sample, too."""
-        self._thin(0)
-        return [point for _, point in self._sample]
+    def add(self, mark: int, row: Row) -> None:
+        """Take a row; sorting waits until twice as many as needed have come."""
+        if mark < self.limit:
+            self.rows.append((mark, row))
+            if len(self.rows) >= 2 * SAMPLE:
+                self.thin()
 
-    def add(self, mark: int, point: Point) -> None:
-        """Take a point."""
-        summaries = (self.whole, self._process(point.process))
-        if not math.isfinite(point.value):
-            coded = point._replace(value=_code(point.value))
-            for summary in summaries:
-                if summary is not None:
-                    summary.add_strange([coded], 1)
-            return
-        for summary in summaries:
-            if summary is not None:
-                summary.add(point)
-        if mark < self._limit:
-            self._sample.append((mark, point))
-            self._thin(SAMPLE)
+    def thin(self) -> None:
+        """Keep the smallest marks."""
+        self.rows.sort()
+        del self.rows[SAMPLE:]
+        if len(self.rows) == SAMPLE:
+            self.limit = self.rows[-1][0] + 1
 
-    def absorb(self, other: Curve) -> None:
-        """Take over the points of another part."""
-        self.whole.absorb(other.whole)
-        for process, theirs in other.processes.items():
-            mine = self._process(process)
-            if mine is not None:
-                mine.absorb(theirs)
-        self._sample.extend(other._sample)
-        self._thin(0)
-
-    def _process(self, process: Process) -> Summary | None:
-        """Return the summary of a process, or None when it is not among the first ``MAX_PROCESSES``.
-
-        One that was pushed out never comes back: those before it stay.
-        """
-        found = self.processes.get(process)
-        if found is None:
-            if len(self.processes) >= MAX_PROCESSES:
-                last = self._last_process or max(self.processes)
-                self._last_process = last
-                if process > last:
-                    return None
-                del self.processes[last]
-                self._last_process = None
-            found = self.processes[process] = Summary()
-        return found
-
-    def _thin(self, slack: int) -> None:
-        """Keep the smallest marks; sorting waits until ``slack`` more than needed have come."""
-        if len(self._sample) > SAMPLE + slack or not slack:
-            self._sample.sort()
-            del self._sample[SAMPLE:]
-            if len(self._sample) == SAMPLE:
-                self._limit = self._sample[-1][0] + 1
-
-
-@lru_cache(maxsize=4096)
-def _seed(source: str) -> int:
-    return zlib.crc32(source.encode("utf-8", "surrogatepass")) * 0xD6E8FEB86659FD93
-
-
-def mark_of(source: str, line: int, step: float) -> int:
-    """Return a 64-bit number that looks random and depends on the place alone (the finalizer of splitmix64)."""
-    mixed = (line * 0x9E3779B97F4A7C15 + int(min(max(step, -1.0), 1e15)) * 0x94D049BB133111EB + _seed(source)) & _MASK
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-    return mixed ^ (mixed >> 31)
-
-
-def _code(value: float) -> float:
-    if math.isnan(value):
-        return NAN
-    return INFINITE if value > 0 else MINUS_INFINITE
+    def share(self) -> float:
+        """Return which share of the kind's lines is in the sample, 1.0 for all (an estimate, good to some percent)."""
+        self.thin()
+        return 1.0 if self.limit == _MARKS else self.limit / _MARKS
 
 
 @dataclass(slots=True)
 class CurveTable:
-    """The curves of all metrics by the metric's id (``rules/series``: a closed list)."""
+    """All rows by the kind of their line (see ``kind_of``)."""
 
-    curves: dict[str, Curve] = field(default_factory=dict)
+    samples: dict[int, Sample] = field(default_factory=dict)
+    ends: dict[int, dict[Process, Ends]] = field(default_factory=dict)
+    #: Metric -> the first rows in which it was not finite, and how many there were.
+    strange: dict[str, tuple[list[Row], int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.curves)
+        return bool(self.samples)
 
-    def add(self, values: Iterable[tuple[str, float]], place: Point) -> None:
-        """Take the numbers of one line; ``place`` is a point with everything but the value."""
-        source, line, step, epoch, time, _, process = place
-        mark = mark_of(source, line, step)
-        for metric, value in values:
-            curve = self.curves.get(metric)
-            if curve is None:
-                curve = self.curves[metric] = Curve()
-            curve.add(mark, Point(source, line, step, epoch, time, value, process))
+    def wants(self, kind: int, mark: int) -> bool:
+        """Tell whether a line of this kind with this mark may belong to the sample."""
+        sample = self.samples.get(kind)
+        return sample is None or mark < sample.limit
+
+    def lacks(self, kind: int, process: Process) -> bool:
+        """Tell whether a process may belong to those with a first and a last row, and has none yet."""
+        ends = self.ends.get(kind)
+        if ends is None:
+            return True
+        return process not in ends and (len(ends) < MAX_PROCESSES or process < max(ends))
+
+    def add(self, kind: int, mark: int, row: Row, advances: bool) -> None:
+        """Take a row; ``advances``: the line shows that the job goes on."""
+        sample = self.samples.get(kind)
+        if sample is None:
+            sample = self.samples[kind] = Sample()
+        sample.add(mark, row)
+        if advances:
+            self._add_end(kind, row)
+        for metric, _ in row.strange:
+            self._add_strange(metric, [row], 1)
 
     def absorb(self, other: CurveTable) -> None:
-        """Take over the curves of another part; associative and commutative."""
-        for metric, theirs in other.curves.items():
-            self.curves.setdefault(metric, Curve()).absorb(theirs)
+        """Take over the rows of another part; associative and commutative."""
+        for kind, theirs in other.samples.items():
+            mine = self.samples.setdefault(kind, Sample())
+            mine.rows.extend(theirs.rows)
+            mine.thin()
+        for kind, processes in other.ends.items():
+            for ends in processes.values():
+                self._add_end(kind, ends.first)
+                self._add_end(kind, ends.last)
+        for metric, (rows, number) in other.strange.items():
+            self._add_strange(metric, rows, number)
+
+    def sampled(self) -> list[tuple[int, int, Row]]:
+        """Return (mark, kind, row) of the samples by mark: any first n of them are spread over the logs, too."""
+        for sample in self.samples.values():
+            sample.thin()
+        return sorted((mark, kind, row) for kind, sample in self.samples.items() for mark, row in sample.rows)
+
+    def outermost(self) -> list[Row]:
+        """Return the first and last rows of the processes, in order."""
+        return sorted({row for found in self.ends.values() for e in found.values() for row in (e.first, e.last)})
+
+    def _add_end(self, kind: int, row: Row) -> None:
+        """Keep the ends of the first ``MAX_PROCESSES``; one that was pushed out never comes back."""
+        processes = self.ends.setdefault(kind, {})
+        found = processes.get(row.process)
+        if found is not None:
+            found.add(row)
+            return
+        processes[row.process] = Ends(row, row)
+        if len(processes) > MAX_PROCESSES:
+            del processes[max(processes)]
+
+    def _add_strange(self, metric: str, rows: list[Row], number: int) -> None:
+        known, count = self.strange.get(metric, ([], 0))
+        self.strange[metric] = (sorted([*known, *rows])[:MAX_STRANGE], count + number)
+
+
+@lru_cache(maxsize=4096)
+def seed_of(source: str) -> int:
+    """Return what the marks of a source's lines begin with."""
+    return zlib.crc32(source.encode("utf-8", "surrogatepass")) * 0xD6E8FEB86659FD93 & (_MARKS - 1)
+
+
+def mark_of(seed: int, line: int) -> int:
+    """Return the 64-bit mark of a line: multiples of the golden section, of which any range is spread evenly."""
+    return (seed + line * 0x9E3779B97F4A7C15) & (_MARKS - 1)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(formats: tuple[str, ...]) -> int:
+    """Return the kind of a line that has literals of these formats; which of them reads it is not known before."""
+    return zlib.crc32("|".join(formats).encode()) % MAX_KINDS

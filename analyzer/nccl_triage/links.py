@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 #: Connections kept, and channel numbers told apart (NCCL has at most 64).
@@ -43,11 +44,12 @@ class Link(NamedTuple):
         return self.target_device if self.receives else self.source_device
 
 
-class Seen(NamedTuple):
+@dataclass(slots=True)
+class Seen:
     """Where a connection was printed first, and its channels as bits of a number."""
 
     place: tuple[str, int]
-    channels: int
+    channels: int = 0
 
 
 def transport(name: str, detail: str) -> tuple[str, bool]:
@@ -66,14 +68,14 @@ def _size(detail: str) -> int:
     return int(number) if found and number.isdigit() and len(number) < 8 else NOT_KNOWN
 
 
-def read(fields: Mapping[str, str], host: str | None, pid: int | None) -> tuple[Link, int] | None:
-    """Return the connection and its channel from the fields of ``nccl.channel_via_net``; None when they are absurd."""
-    source, target, channel = fields["src"], fields["dst"], fields["channel"]
-    if max(len(source), len(target), len(channel)) > 7:
+def read(fields: Mapping[str, str], host: str | None, pid: int | None) -> Link | None:
+    """Return the connection that the fields of ``nccl.channel_via_net`` name; None when they are absurd."""
+    source, target = fields["src"], fields["dst"]
+    if max(len(source), len(target)) > 7:
         return None
     detail = fields.get("detail", "")
     via, direct = transport(fields["transport"], detail)
-    link = Link(
+    return Link(
         host=host or "",
         pid=NOT_KNOWN if pid is None else pid,
         source_rank=int(source),
@@ -85,7 +87,12 @@ def read(fields: Mapping[str, str], host: str | None, pid: int | None) -> tuple[
         direct=direct,
         size=_size(detail),
     )
-    return link, int(channel)
+
+
+@lru_cache(maxsize=1024)
+def channel_bit(channel: str) -> int:
+    """Return the bit of a channel's number; all beyond ``MAX_CHANNEL`` share one."""
+    return 1 << (min(int(channel), MAX_CHANNEL) if len(channel) < 7 else MAX_CHANNEL)
 
 
 def _mark(link: Link) -> int:
@@ -102,30 +109,38 @@ class LinkTable:
     #: Connections were left out because there were more than ``MAX_LINKS``.
     cut: bool = False
 
-    def add(self, link: Link, channel: int, source: str, line: int) -> None:
-        """Take one line."""
+    def seen(self, link: Link, source: str, line: int) -> Seen:
+        """Return what is known of a connection; the line is noted as the first one when it is."""
+        seen = self.links.get(link)
+        if seen is None:
+            seen = self.links[link] = Seen((source, line))
+            self._thin(MAX_LINKS // 2)
+        elif (source, line) < seen.place:
+            seen.place = (source, line)
+        return seen
+
+    def add(self, link: Link, channel: str, source: str, line: int) -> None:
+        """Take one line; ``channel`` is the number that it prints."""
         self.lines += 1
-        self._put(link, Seen((source, line), 1 << min(channel, MAX_CHANNEL)))
-        self._thin(MAX_LINKS // 2)
+        self.seen(link, source, line).channels |= channel_bit(channel)
 
     def absorb(self, other: LinkTable) -> None:
         """Take over the connections of another part; associative and commutative."""
         self.lines += other.lines
         self.cut = self.cut or other.cut
-        for link, seen in other.links.items():
-            self._put(link, seen)
+        for link, theirs in other.links.items():
+            mine = self.links.get(link)
+            if mine is None:
+                self.links[link] = Seen(theirs.place, theirs.channels)
+            else:
+                mine.channels |= theirs.channels
+                mine.place = min(mine.place, theirs.place)
         self._thin(0)
 
     def kept(self) -> dict[Link, Seen]:
         """Return the connections, at most ``MAX_LINKS``."""
         self._thin(0)
         return self.links
-
-    def _put(self, link: Link, seen: Seen) -> None:
-        known = self.links.get(link)
-        if known is not None:
-            seen = Seen(min(known.place, seen.place), known.channels | seen.channels)
-        self.links[link] = seen
 
     def _thin(self, slack: int) -> None:
         """Keep the smallest marks; those pushed out never come back, so what remains is whole."""

@@ -10,9 +10,14 @@ from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.engine.series_check import check_series
 from nccl_triage.errors import RuleError
-from nccl_triage.parsers.series import MAX_LINE, SeriesReader, stated_rank
+from nccl_triage.parsers.series import MAX_LINE, Reading, SeriesReader, stated_rank
 from nccl_triage.scan.scanner import Scanner
 from scan_helpers import scan_text
+
+
+def read(reader: SeriesReader, text: str) -> Reading | None:
+    return reader.read(text, reader.formats_of(text))
+
 
 FORMAT = """
 formats:
@@ -67,12 +72,10 @@ def test_a_sample_of_not_that_is_read_is_found(tmp_path: Path) -> None:
 
 
 def test_every_shipped_line_reaches_the_reader(rules: RuleSet) -> None:
-    """The scan looks at lines with a literal of some rule alone: a format whose lines have none must say ``alone``."""
     scanner = Scanner(rules)
     for item in rules.series.formats.values():
         for sample in item.match_samples:
-            found = scan_text(sample.line, rules, scanner=scanner)
-            assert found.curves, sample.line
+            assert scan_text(sample.line, rules, scanner=scanner).curves, sample.line
 
 
 @pytest.mark.parametrize(
@@ -92,12 +95,12 @@ def test_every_shipped_line_reaches_the_reader(rules: RuleSet) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_measurement(reader: SeriesReader, text: str) -> None:
-    assert reader.read(text) is None
+    assert read(reader, text) is None
 
 
 def test_units_are_those_of_the_metric(reader: SeriesReader) -> None:
     def gives(text: str) -> dict[str, float]:
-        found = reader.read(text)
+        found = read(reader, text)
         assert found is not None
         return found.gives()
 
@@ -109,13 +112,13 @@ def test_units_are_those_of_the_metric(reader: SeriesReader) -> None:
 
 
 def test_the_first_number_of_a_metric_counts(reader: SeriesReader) -> None:
-    found = reader.read("iter: 40  loss: 0.25 (0.75)  max mem: 2048  eta: 0:01:00 ")
+    found = read(reader, "iter: 40  loss: 0.25 (0.75)  max mem: 2048  eta: 0:01:00 ")
     assert found is not None
     assert found.gives() == {"step": 40, "loss": 0.25, "gpu_memory_peak": 2}
 
 
 def test_absurd_steps_are_no_place(reader: SeriesReader) -> None:
-    found = reader.read("step 99999999999999999999 loss 1.5")
+    found = read(reader, "step 99999999999999999999 loss 1.5")
     assert found is not None
     assert found.step == -1.0 and found.values == [("loss", 1.5)]
 
@@ -137,7 +140,7 @@ def test_the_rank_that_a_line_states(text: str, rank: int | None) -> None:
 
 
 def test_only_the_first_part_of_a_long_line_is_read(reader: SeriesReader) -> None:
-    assert reader.read("step 1 " + "x" * MAX_LINE + " loss 2.5") is None
+    assert read(reader, "step 1 " + "x" * MAX_LINE + " loss 2.5") is None
 
 
 @pytest.mark.parametrize("unit", ["step 1 loss ", "'loss': ", "{", " | ", "epoch 1 ", "1%|", "iteration 1/", "[", "step:1 - ", "9", "train "])  # fmt: skip
@@ -145,13 +148,13 @@ def test_repetitive_lines_come_to_an_end(reader: SeriesReader, unit: str) -> Non
     """A pattern that takes exponential or cubic time would not: each line is 200,000 characters of one piece."""
     for literal in ("loss", "'loss': ", "s/it", "data_time: ", "num_updates", "step:", " | consumed samples:"):
         for text in (literal + unit * (200_000 // len(unit)), unit * (200_000 // len(unit)) + literal):
-            found = reader.read(text)
+            found = read(reader, text)
             assert found is None or all(isinstance(value, float) for _, value in found.values)
 
 
 def test_a_users_format_comes_first_and_may_be_wrong_only_in_words(tmp_path: Path) -> None:
     changed = own(tmp_path, literal="loss", pattern="loss", line="own: loss 2.5 at 7", gives="loss: 2.5, step: 7")
-    found = SeriesReader(changed.series).read("step 12 loss 2.5 at 7")
+    found = read(SeriesReader(changed.series), "step 12 loss 2.5 at 7")
     assert found is not None and found.gives() == {"loss": 2.5, "step": 7}
 
 

@@ -9,7 +9,19 @@ from collections import Counter
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.diagnosis import blanks, incident, job, peers, programs, series, software, subnets, texts, witnesses
+from nccl_triage.diagnosis import (
+    blanks,
+    incident,
+    job,
+    last_step,
+    peers,
+    programs,
+    series,
+    software,
+    subnets,
+    texts,
+    witnesses,
+)
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
@@ -282,7 +294,7 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
         "incident": incident.describe(diagnosis),
         "waits": incident.waits(case),
-        "last_good_step": series.last_good_step(diagnosis),
+        "last_good_step": last_step.last_good_step(diagnosis),
         "collective": _collective(case),
         "network": subnets.describe(case),
         "peers": peers.describe(case),

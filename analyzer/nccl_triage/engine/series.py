@@ -71,8 +71,6 @@ class Format:
     literals: tuple[str, ...]
     pattern: Pattern
     where: str
-    #: Its lines may hold no literal of any signature, so that the scan must look for its own.
-    alone: bool = False
     values: tuple[Name, ...] = ()
     after: tuple[Name, ...] = ()
     match_samples: tuple[Sample, ...] = ()

@@ -7,7 +7,7 @@ import math
 from nccl_triage.engine.check import Finding, repeats_inside
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.engine.series import Format
-from nccl_triage.parsers.series import SeriesReader
+from nccl_triage.parsers.series import Reading, SeriesReader
 from nccl_triage.parsers.wrappers import peel
 
 
@@ -24,6 +24,11 @@ def _differs(gives: dict[str, float], found: dict[str, float]) -> list[str]:
     ]
 
 
+def _read(reader: SeriesReader, line: str) -> Reading | None:
+    text = peel(line).text
+    return reader.read(text, reader.formats_of(text))
+
+
 def check_series(rules: RuleSet) -> list[Finding]:
     """Read every sample with all formats together: what a line gives must not depend on who else could read it."""
     reader = SeriesReader(rules.series)
@@ -33,9 +38,7 @@ def check_series(rules: RuleSet) -> list[Finding]:
         messages = [(trap, item.pattern.source[:200])] if trap else []
         messages += _matches(item, reader)
         messages += [
-            ("reads a sample of 'not'", sample)
-            for sample in item.not_samples
-            if reader.read(peel(sample).text) is not None
+            ("reads a sample of 'not'", sample) for sample in item.not_samples if _read(reader, sample) is not None
         ]
         findings += [Finding("error", item.where, item.id, text, snippet[:300]) for text, snippet in messages]
     return findings
@@ -44,13 +47,12 @@ def check_series(rules: RuleSet) -> list[Finding]:
 def _matches(item: Format, reader: SeriesReader) -> list[tuple[str, str]]:
     messages = [] if item.match_samples and item.not_samples else [("needs samples under 'match' and 'not'", "")]
     for sample in item.match_samples:
-        text = peel(sample.line).text
-        found = reader.read(text)
+        found = _read(reader, sample.line)
         gives = found.gives() if found is not None else {}
         wrong = _differs(sample.gives, gives)
         if wrong:
             said = ", ".join(f"{name}: {gives.get(name, 'nothing')}" for name in wrong)
             messages.append((f"its sample is read differently: {said}", sample.line))
-        if not any(literal in text for literal in item.literals):
+        if not any(literal in sample.line for literal in item.literals):
             messages.append(("its literals miss its sample", sample.line))
     return messages

@@ -12,6 +12,7 @@ from nccl_triage.errors import RuleError
 #: Metrics and formats at most: both bound the memory of a scan.
 MAX_METRICS, MAX_FORMATS = 64, 200
 _ID = re.compile(r"^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$")
+_RATE = re.compile(r"^[A-Za-z]{1,8}/[A-Za-z]{1,6}$")
 _NUMBER = re.compile(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
 
 
@@ -87,8 +88,17 @@ def _names(node: Node) -> tuple[Name, ...]:
     return tuple(found)
 
 
+def _rates(node: Node) -> tuple[Name, ...]:
+    """Return the names behind a number, each ``WORD/WORD``: with any word the next column would be a unit."""
+    found = _names(node)
+    for name in found:
+        if not _RATE.match(name.text):
+            raise node.fail("{text!r} is no rate", text=name.text, remedy="names under 'after' are like tok/s")
+    return found
+
+
 def _format(node: Node, program: str, user: bool) -> Format:
-    part = node.keys(("id", "literals", "pattern", "match", "not"), ("alone", "values", "after"))
+    part = node.keys(("id", "literals", "pattern", "match", "not"), ("values", "after"))
     identifier = part["id"].text()
     if not _ID.match(identifier):
         raise part["id"].fail(
@@ -109,9 +119,8 @@ def _format(node: Node, program: str, user: bool) -> Format:
         literals=tuple(part["literals"].texts()),
         pattern=Pattern(source, user),
         where=node.where,
-        alone=user or ("alone" in part and part["alone"].flag()),
         values=_names(part["values"]) if "values" in part else (),
-        after=_names(part["after"]) if "after" in part else (),
+        after=_rates(part["after"]) if "after" in part else (),
         match_samples=tuple(_sample(item) for item in part["match"].items()),
         not_samples=tuple(part["not"].texts()),
     )

@@ -54,12 +54,11 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         further = {text for parser in STATEFUL for text in parser.OPENERS} | set(salient.LITERALS)
         self._series = SeriesReader(rules.series)
-        self._openers = tuple(sorted(further))
-        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further | self._series.alone))
+        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further), measures.literals(self._series))
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan one source; ``info`` is completed by whoever yields the lines."""
-        run = _SourceScan(self._prefilter, self._series, self._openers, info)
+        run = _SourceScan(self._prefilter, self._series, info)
         for batch in _batches(lines):
             run.take(batch)
         return run.finish()
@@ -81,15 +80,15 @@ def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:
 class _SourceScan:
     """The state of scanning one source."""
 
-    def __init__(self, prefilter: Prefilter, series: SeriesReader, openers: tuple[str, ...], info: SourceInfo) -> None:
+    def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
         self._prefilter = prefilter
-        self._series = series
-        self._openers = openers
         self._info = info
         self._profile: WrapperProfile | None = None
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
         self._salient = salient.SalientLines()
         self._result = Observations()
+        self._numbers = measures.Numbers(series, info.path, self._result.curves)
+        self._links = measures.Links(info.path, self._result.links)
         self._year: float | None = None
 
     def take(self, batch: Sequence[TextLine]) -> None:
@@ -97,16 +96,16 @@ class _SourceScan:
         if self._profile is None:
             self._profile = WrapperProfile.sniff(line.text for line in batch[:SNIFF_LINES])
         texts = [line.text for line in batch]
-        candidates = self._prefilter.candidates(texts)
+        candidates, measured = self._prefilter.search(texts)
         for index, line in enumerate(batch):
-            signatures = candidates.get(index)
-            edge = index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES
-            if not line.text.startswith("{") and not self._block_open():
-                if edge and not signatures and (signatures is None or self._only_numbers(line)):
+            signatures, formats = candidates.get(index), measured.get(index)
+            if signatures is None and not line.text.startswith("{") and not self._block_open():
+                if index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES:
                     self._speaker(line)
-                if signatures is None:
-                    continue
-            self._line(line, signatures or [])
+                if formats is not None and self._numbers.wanted(formats, line.number):
+                    self._numbers.take(self._peeled(line), line.number, formats, advances=False)
+                continue
+            self._line(line, signatures or [], formats)
         for first, joined, signatures in joined_candidates(texts, self._prefilter, self._profile):
             self._joined(batch[first], joined, signatures)
 
@@ -114,37 +113,40 @@ class _SourceScan:
         """Close the parsers and return what was seen."""
         for parser in self._parsers:
             self._record(parser.finish())
+        self._numbers.finish()
         self._result.add_source(self._info)
         return self._result
-
-    def _only_numbers(self, line: TextLine) -> bool:
-        """Tell whether a line that no signature wants was found by a literal of a curve's format alone."""
-        return not any(opener in line.text for opener in self._openers)
 
     def _block_open(self) -> bool:
         return any(parser.is_open() for parser in self._parsers)
 
     def _speaker(self, line: TextLine) -> None:
         """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
-        peeled = peel(line.text, self._profile or WrapperProfile())
-        self._complete(peeled)
+        peeled = self._peeled(line)
         if peeled.context.rank is not None and peeled.text:
             text = peeled.text[:MAX_TEXT]
             self._result.add(Event(SPEAKER, self._info.path, line.number, text, peeled.context), ())
 
-    def _line(self, line: TextLine, signatures: list[Signature]) -> None:
+    def _peeled(self, line: TextLine) -> Peeled:
         peeled = peel(line.text, self._profile or WrapperProfile())
         self._complete(peeled)
+        return peeled
+
+    def _line(self, line: TextLine, signatures: list[Signature], formats: tuple[str, ...] | None) -> None:
+        peeled = self._peeled(line)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
-            signatures = self._prefilter.candidates([peeled.text]).get(0, [])
+            inside, measured = self._prefilter.search([peeled.text])
+            signatures, formats = inside.get(0, []), measured.get(0)
         parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
         self._feed(parsed)
-        measures.numbers(self._series, peeled.text, peeled.context, self._info.path, line.number, self._result)
-        known = False
+        known = advances = False
         for signature, fields in match.matches(signatures, peeled.text, line.text):
             known = True
+            advances = advances or signature.role == "progress"
             self._add(signature, fields, peeled, line.number)
+        if formats is not None:
+            self._numbers.take(peeled, line.number, formats, advances)
         if not known:
             self._unknown(peeled, line.number)
         for extra in peeled.extra:
@@ -195,7 +197,7 @@ class _SourceScan:
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
         context = peeled.context  # shared by the events of one line: nobody changes it after this
         if signature.id == measures.LINK:
-            measures.link(fields, context, self._info.path, number, self._result)
+            self._links.take(fields, context, number)
         if signature.role == "progress" and context.rank is None and context.group_rank is None:
             named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
             if named is not None:
