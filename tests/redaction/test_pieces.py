@@ -76,6 +76,7 @@ def test_paths(text: str, made: str) -> None:
     ("text", "made"),
     [
         ("https://git.acme.cn/acme/y.py?token=1#a", "https://git.domain-1/path-1/y.py?..."),
+        ("https://build7.nvidia.com/x https://acme.github.io/", "https://host-1.domain-1/x https://host-2.domain-2/"),
         ("https://zhangwei@wiki.acme-corp.internal:8443/p", "https://user-1@host-1.domain-1:8443/p"),
         ("s3://acme-ckpt/acme/x.pt oss://acme-ckpt/", "s3://bucket-1/path-1/x.pt oss://bucket-1/"),
         ("hdfs://nn01.acme.cn:8020/user/zhangwei/x", "hdfs://host-1.domain-1:8020/user/user-1/x"),
@@ -122,7 +123,7 @@ def test_hosts(text: str, made: str) -> None:
         '  File "/usr/lib/python3.10/threading.py", line 1016, in _bootstrap_inner',
         "/dev/shm/nccl-Xy12Zq /proc/sys/net/core/somaxconn /sys/class/infiniband/mlx5_0/ports/1/state /tmp /etc/hosts",
         "awk '/libnccl-net/{print $NF; exit}' | sed s/a/b/ </s> <|im_end|> N/A and/or",
-        "https://docs.pytorch.org/docs/stable/distributed.html#debug https://github.com/NVIDIA/nccl/issues/1",
+        "https://docs.pytorch.org/docs/stable/distributed.html#debug https://verl.readthedocs.io/en/latest/x.html https://github.com/NVIDIA/nccl/issues/1",
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError self.net threading.local google.protobuf.internal",
         "export NCCL_SOCKET_IFNAME=INTERFACE; ip route get PEER_ADDRESS; torchrun --rdzv-endpoint HOST0:29500",
         "--signal=USR1@120 eth0@if12 torch@2.1.0 symbol memcpy@@GLIBC_2.14",

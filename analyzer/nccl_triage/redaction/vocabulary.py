@@ -40,6 +40,7 @@ class Vocabulary:
     prose: frozenset[str]
     accounts: frozenset[str]
     hosts: frozenset[str]
+    labels: frozenset[str]
     content: frozenset[str]
     organisations: frozenset[str]
     published: frozenset[str]
@@ -84,17 +85,21 @@ class Vocabulary:
         return name.lower() in self.accounts or (name.isascii() and self._of_words(name, prose=False))
 
     def public(self, host: str) -> bool:
-        """Tell whether a host belongs to the public."""
-        return _within(host, self.hosts)
+        """Tell whether a host belongs to the public: not whatever a company calls its machines below its own domain."""
+        lowered = host.lower().rstrip(".")
+        label, _, domain = lowered.partition(".")
+        below = any(f".{end}" in self.hosts for end in _ends(lowered))
+        return lowered in self.hosts or below or (label in self.labels and domain in self.hosts)
 
     def of_users(self, host: str) -> bool:
         """Tell whether a path on a public host is somebody's."""
-        return _within(host, self.content)
+        return any(end in self.content for end in _ends(host.lower().rstrip(".")))
 
 
-def _within(host: str, domains: frozenset[str]) -> bool:
-    labels = host.lower().rstrip(".").split(".")
-    return any(".".join(labels[start:]) in domains for start in range(len(labels)))
+def _ends(host: str) -> list[str]:
+    """Return a host's name and the domains that it lies in."""
+    labels = host.split(".")
+    return [".".join(labels[start:]) for start in range(len(labels))]
 
 
 def _words(node: Node) -> frozenset[str]:
