@@ -63,7 +63,10 @@ def page(commands: Mapping[Words, Mapping[str, Mapping[str, Any]]], files: Seque
     lines = [head if files else language.text("no configuration file")]
     for words, found in commands.items():
         lines += ["", f"nccl-triage {' '.join(words)}"]
-        cells = [(key, _shown(row["value"]), language.text("default") if row["source"] == "default" else row["origin"]) for key, row in found.items()]
+        cells = [
+            (key, _shown(row["value"]), language.text("default") if row["source"] == "default" else row["origin"])
+            for key, row in found.items()
+        ]
         widths = [min(max(columns(cell[index]) for cell in cells), 40) for index in (0, 1)]
         lines += [
             f"  {key.ljust(widths[0])}  {value}{' ' * (widths[1] - columns(value))}  {origin}".rstrip()
