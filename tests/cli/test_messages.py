@@ -94,7 +94,7 @@ def test_tables_hold_nothing_that_nobody_says() -> None:
 
 #: What click says to programmers, or where we have words of our own (cli/complaints.py).
 _NOT_OURS = (
-    "(Did you", "Aborted", "Argument", "Boolean option", "Choice(", "Could not determine", "Deprecat", "Did you mean",
+    "(Deprecated", "(Did you", "(Possible", "Aborted", "Argument", "Boolean option", "Choice(", "Could not determine", "Deprecat", "Did you mean",
     "Error", "Invalid start", "Missing", "Name '", "No options", "No such", "Positional", "Try '",
 )  # fmt: skip
 _NOT_USED = ("UUID", "{formats}", "{format}", "{len_type}", "Confirm", "Do you want")
