@@ -49,12 +49,12 @@ class Curves:
 
 
 def number(value: object) -> str:
-    """Return a number in at most five significant digits."""
+    """Return a number in at most four significant digits, and as few characters as an axis has room for."""
     if not isinstance(value, (int, float)):
         return ""
     if value == int(value) and abs(value) < 1e6:
         return f"{int(value)}"
-    return f"{value:.4g}"
+    return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.2g}"
 
 
 def draw(document: Document) -> Curves | None:

@@ -11,7 +11,8 @@ from nccl_triage.render.words import Document, cut, visible
 
 #: The most rows and columns; more are left out.
 MAX_NAMES = 64
-_LABEL, _TOP = 120, 64
+#: Room for names beside and above the square, and for the end of the last one above, which is slanted.
+_LABEL, _TOP, _SLANT = 120, 72, 44
 #: What a connection runs over -> shape and class; a transport that is not listed is drawn as the last.
 TRANSPORTS = {
     "P2P": ("square", "blue"),
@@ -54,7 +55,7 @@ def draw(document: Document) -> HeatMap | None:
         return None
     shown = min(len(names), MAX_NAMES)
     step = max(11, min(28, 720 // shown))
-    drawn = HeatMap(str(found.get("unit") or "rank"), _LABEL + shown * step + 8, _TOP + shown * step + 8, step)
+    drawn = HeatMap(str(found.get("unit") or "rank"), _LABEL + shown * step + _SLANT, _TOP + shown * step + 8, step)
     drawn.left_out = max(0, int(found.get("total") or len(names)) - shown)
     every = 1 if step >= 16 else 4 if shown > 32 else 2
     prefix = "rank " if drawn.unit == "rank" else ""
