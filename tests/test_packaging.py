@@ -49,6 +49,8 @@ def test_wheel_holds_every_data_file(wheel: Path) -> None:
                 assert f"nccl_triage/{path.relative_to(ROOT).as_posix()}" in names
     assert {
         "nccl_triage/py.typed",
+        *(f"nccl_triage/cli/completion.{shell}" for shell in ("bash", "zsh", "fish")),
+        *(f"nccl_triage/messages/{path.name}" for path in (ROOT / "analyzer/nccl_triage/messages").glob("*.json")),
         "nccl_triage/classifier/model.json",
         "nccl_triage/classifier/examples.json.gz",
     } <= names
