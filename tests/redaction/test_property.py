@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_triage.redaction import redact
+from nccl_triage.redaction import mask_secrets, redact
 from nccl_triage.redaction.fields import Kind, kind_of
 from nccl_triage.redaction.table import expand
 from nccl_triage.render import FORMATS, render
@@ -91,3 +91,78 @@ def test_nothing_planted_survives(data: st.DataObject, plant: dict[str, str], ba
         for kind, original in plant.items():
             assert original.lower() not in shown, (format, kind, original)
     assert redact(made) == made
+
+
+PIECES = [
+    *(
+        "gpu-17",
+        "node1",
+        "host-1",
+        "host-[1-3]",
+        "gpu-[01-03]",
+        "user-1",
+        "zhangwei",
+        "acme",
+        "domain-1",
+        "中文",
+        "team-a",
+    ),
+    *(
+        "/home/",
+        "/data/path-1/",
+        "x.py",
+        "file-1.py",
+        "train.py",
+        "~",
+        "..",
+        "$",
+        "{",
+        "}",
+        "/24",
+        "com",
+        "cn",
+        "local",
+    ),
+    *(
+        "@",
+        "://",
+        "https",
+        "s3",
+        "tcp",
+        ":",
+        "/",
+        ".",
+        "-",
+        "_",
+        "[",
+        "]",
+        "(",
+        ")",
+        " ",
+        "=",
+        "'",
+        '"',
+        "\\",
+        "\n",
+        "\t",
+    ),
+    *("10.1.2.3", "fe80::1:2", "fd00::7", "::ffff:10.1.2.3", "10.net-1.2", "a1:b2:c3:d4:e5:f6", "%eth0", "<0>", "İ"),
+    *("NCCL INFO", ":1:2 [0] ", "srun: error: ", ": task", "USER=", "WANDB_PROJECT=", "host      : ", "GUID: ", "pod/"),
+    *("password=", "hunter22", "Bearer ", expand("hf_<alnum:34>"), "[secret:jwt]", "\x1b[31m", "\0", "Serial Number: "),
+    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "0x506b4b0300cbd2c4", "8f5e2d1c"),
+]
+soup = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    notes=st.lists(soup, max_size=6), path=soup, name=st.sampled_from(["gpu-17", "node1.acme.cn", "host-1"]), value=soup
+)
+def test_any_text_is_masked_and_redacted_once(notes: list[str], path: str, name: str, value: str) -> None:
+    job = {"hosts": [{"name": name, "addresses": ["10.1.2.3"]}], "env": {"WANDB_PROJECT": value}}
+    document = {"job": job, "inputs": [{"path": path}], "notes": notes}
+    masked = mask_secrets(document)
+    assert mask_secrets(masked) == masked
+    made = redact(document)
+    assert redact(made) == made
+    assert len(made["notes"]) == len(notes)

@@ -32,7 +32,7 @@ def mask_lines(lines: Sequence[str]) -> list[str]:
             _mask_body(made, range(index + 1, min(len(lines), index + _MOST)))
             made[index] = line[: begin.start()] + _MARK
         end = _END.search(line)
-        if end is not None and not _BEGIN.search(line):
+        if end is not None and not _BEGIN.search(line, 0, end.start()):
             _mask_body(made, range(index - 1, max(-1, index - _MOST), -1))
             made[index] = made[index].replace(end[0], _MARK)
     return made

@@ -26,10 +26,15 @@ def redact(document: dict[str, Any]) -> dict[str, Any]:
     """
     made = mask_secrets(document)
     for _ in range(_ROUNDS):
-        before, made = made, _once(made)
-        if before == made:
+        again = mask_secrets(_once(made))
+        if "pseudonyms" in (made.get("redaction") or {}) and _content(again) == _content(made):
             break
+        made = again
     return made
+
+
+def _content(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "redaction"}
 
 
 def _once(document: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ class People:
 
     def project(self, name: str) -> str:
         """Return the pseudonym of a project, run, job or tenant."""
+        name = name.strip("-_.")
         return name if self._stays(name) or name.startswith("[secret") else self._named("names", name)
 
     def bucket(self, name: str) -> str:

@@ -26,8 +26,10 @@ WORDS = {
 _KINDS = {word: kind for kind, word in WORDS.items()}
 #: Networks and addresses have forms of their own: ``10.net-1.2``.
 _COUNTED = (*WORDS, "networks", "addresses")
-_FORM = re.compile(rf"({'|'.join(_KINDS)})-([1-9]\d{{0,8}})")
-_INSIDE = re.compile(rf"(?<![A-Za-z0-9]){_FORM.pattern}(?![A-Za-z0-9])")
+#: The form of a pseudonym.
+FORM = rf"(?:{'|'.join(_KINDS)})-[1-9]\d{{0,8}}"
+_FORM = re.compile(FORM)
+_INSIDE = re.compile(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 class Pseudonyms:
@@ -56,8 +58,8 @@ class Pseudonyms:
 
     def made(self, text: str) -> bool:
         """Tell whether a text is a pseudonym with which the document came."""
-        match = _FORM.fullmatch(text)
-        return match is not None and self.taken(_KINDS[match[1]], int(match[2]))
+        word, _, number = text.rpartition("-")
+        return looks_made(text) and self.taken(_KINDS[word], int(number))
 
     def without(self, text: str) -> str | None:
         """Return a text without the pseudonyms in it; None when one of them did not come with the document."""

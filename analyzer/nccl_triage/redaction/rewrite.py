@@ -111,6 +111,8 @@ class Rewriter:
             return token
         if kind == "made":
             return token if addresses.taken(token, self.pseudonyms) else None
+        if kind == "pseudonym":
+            return token if self.pseudonyms.made(token) else None
         if kind == "url":
             return self._urls.of(token)
         if kind == "mail":

@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.addresses import MADE
+from nccl_triage.redaction.pseudonyms import FORM
 from nccl_triage.redaction.vocabulary import vocabulary
 
 _SEGMENT = r"[\w.@+~%=#*{}$-]"
@@ -32,6 +33,7 @@ _FORMS = {
     "nodes": r"(?<![\w.-])[A-Za-z][\w.-]{0,62}\[[0-9][0-9,-]{0,500}\][\w.-]{0,62}",
     "domain": r"(?<![\w.@/-])(?:[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,8}(?:{DOMAINS})(?![\w-]|\.\w)"
     rf"(?::\d{{1,5}})?(?:/{_SEGMENT}{{1,255}}){{0,32}}",
+    "pseudonym": rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])",
 }
 
 
@@ -51,6 +53,7 @@ _SIGNS = {
     "file": re.compile("/"),
     "nodes": re.compile(r"[\w.-]\[\d"),
     "domain": re.compile(r"[A-Za-z0-9]\.[a-z]"),
+    "pseudonym": re.compile(r"[a-z]-\d"),
 }
 
 
