@@ -65,10 +65,14 @@ class Numbers:
     def take(self, peeled: Peeled, line: int, formats: tuple[str, ...], advances: bool) -> None:
         """Read a line, or remember it as the last one of its process; ``advances``: it shows that the job goes on."""
         kind = _kind(formats)
-        if not kind.formats or " NCCL " in peeled.text:
+        if not kind.formats:
             return
-        sampled = self._table.wants(kind.number, mark_of(self._seed, line))
-        if sampled or (kind.suspicious and may_be_strange(peeled.text)):
+        sample = self._table.samples.get(kind.number)
+        if (
+            sample is None
+            or mark_of(self._seed, line) < sample.limit
+            or (kind.suspicious and may_be_strange(peeled.text))
+        ):
             self._read(peeled, line, kind, self._process(peeled), advances)
         elif advances:
             process = self._process(peeled)
@@ -85,7 +89,7 @@ class Numbers:
             self._read(peeled, line, kind, process, True)
 
     def _read(self, peeled: Peeled, line: int, kind: _Kind, process: Process, advances: bool) -> None:
-        found = self._reader.read(peeled.text, kind.formats)
+        found = self._reader.read(peeled.text, kind.formats) if " NCCL " not in peeled.text else None
         if found is not None:
             row = _row(found, self._source, line, peeled.context, process)
             self._table.add(kind.number, mark_of(self._seed, line), row, advances)

@@ -63,7 +63,11 @@ def _by_literal(
             table.setdefault((text, signature.anchors.caseless), _Literal()).signatures.append(signature)
     for name, texts in formats.items():
         for text in texts:
-            table.setdefault((text, False), _Literal()).formats.append(name)
+            # A literal that signatures look for in any case serves formats, too: their patterns decide.
+            key = (text.lower(), True) if (text.lower(), True) in table else (text, False)
+            owner = table.setdefault(key, _Literal()).formats
+            if name not in owner:
+                owner.append(name)
     return table
 
 
