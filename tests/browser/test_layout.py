@@ -86,6 +86,14 @@ def test_labels_of_drawings_do_not_cover_each_other(show, report):
         assert page.evaluate(_COLLIDING) == []
 
 
+@ORDINARY
+def test_the_drawn_story_has_its_first_fault(show, report, doc):
+    page = show(report)
+    told = page.locator("#timeline .at-fault").count()
+    assert page.locator("#timeline svg .fault").count() >= told
+    assert told or doc["verdict"] != "diagnosed" or not doc.get("incident")
+
+
 def test_the_file_keeps_to_its_size(report, name):
     size = report.stat().st_size
     assert size <= (5_000_000 if INCIDENTS[name].ranks > 1000 or name.startswith("hostile") else 1_000_000)

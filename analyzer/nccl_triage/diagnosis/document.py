@@ -207,7 +207,10 @@ def _symptoms(case: Case) -> list[dict[str, Any]]:
 
 
 def _timeline(case: Case) -> list[dict[str, Any]]:
-    """Return the salient events: every root and cascade signature's first per rank, and the last progress before."""
+    """Return the salient events: every root and cascade signature's first per rank, and the last progress before.
+
+    Of too many, the late failures go, and the progress of the ranks between the first and the last to go quiet.
+    """
     chosen: dict[tuple[str, int | None], Event] = {}
     per_signature: Counter[str] = Counter()
     progress: dict[int | None, Event] = {}
@@ -220,7 +223,12 @@ def _timeline(case: Case) -> list[dict[str, Any]]:
             if key not in chosen and per_signature[event.signature] < 24:
                 chosen[key] = event
                 per_signature[event.signature] += 1
-    picked = sorted({id(e): e for e in [*chosen.values(), *progress.values()]}.values(), key=case.position)
+    quiet = sorted(progress.values(), key=case.position)
+    room = TIMELINE - min(len(quiet), TIMELINE // 4)
+    failures = sorted(chosen.values(), key=case.position)[:room]
+    early = (TIMELINE - len(failures)) // 4
+    late = max(early, len(quiet) - (TIMELINE - len(failures) - early))
+    picked = sorted([*failures, *quiet[:early], *quiet[late:]], key=case.position)
     return [
         {
             "order": index,
@@ -233,7 +241,7 @@ def _timeline(case: Case) -> list[dict[str, Any]]:
             "text": event.text[:300],
             "meaning": _meaning(case, event.signature),
         }
-        for index, event in enumerate(picked[:TIMELINE])
+        for index, event in enumerate(picked)
     ]
 
 
