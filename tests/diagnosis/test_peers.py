@@ -87,6 +87,12 @@ def test_ranks_without_connections_are_left_out_when_they_are_most(rules: RuleSe
     assert (found["names"], found["links"][0]["from"], found["links"][0]["to"]) == ([51, 56], 0, 1)
 
 
+def test_few_connections_of_a_large_job(rules: RuleSet) -> None:
+    found = peers(rules, init(7, 512, per_host=8), channel(7, 7, 8, "[send] via NET/IB/1", per_host=8))
+    assert found is not None
+    assert (found["unit"], found["names"]) == ("rank", [7, 8])
+
+
 def test_many_ranks_are_told_host_by_host(rules: RuleSet) -> None:
     found = peers(rules, *ring(128, 8))
     assert found is not None

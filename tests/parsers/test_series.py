@@ -139,6 +139,11 @@ def test_the_rank_that_a_line_states(text: str, rank: int | None) -> None:
     assert stated_rank(text) == rank
 
 
+def test_numbers_that_overflow_are_left_out(reader: SeriesReader) -> None:
+    found = read(reader, "step 1 loss 1e999 lr 0.5")
+    assert found is not None and found.gives() == {"step": 1, "learning_rate": 0.5}
+
+
 def test_only_the_first_part_of_a_long_line_is_read(reader: SeriesReader) -> None:
     assert read(reader, "step 1 " + "x" * MAX_LINE + " loss 2.5") is None
 

@@ -115,8 +115,8 @@ def _square(ways: dict[_Way, int], size: int, hosts: dict[int, str], failing: se
     count = max([size, *(rank + 1 for rank in members)])
     names = sorted({*(hosts[rank] for rank in members if rank in hosts), *failing})
     by_host = all(rank in hosts for rank in members) and 0 < len(names) <= MAX_NAMES
-    if count <= MAX_NAMES and 0 < len(ways) <= MAX_LINKS and not (failing and by_host):
-        ranks = list(range(count)) if 2 * len(members) >= count else sorted(members)
+    if 0 < len(members) <= MAX_NAMES and len(ways) <= MAX_LINKS and not (failing and by_host):
+        ranks = list(range(count)) if count <= min(MAX_NAMES, 2 * len(members)) else sorted(members)
         return _Square("rank", ranks, {rank: index for index, rank in enumerate(ranks)})
     if by_host:
         place = {name: index for index, name in enumerate(names)}

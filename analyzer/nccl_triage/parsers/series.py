@@ -6,6 +6,7 @@ A line is read in one pass for all names: every ``word separator number`` is fou
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -192,7 +193,7 @@ class _FormatReader:
     def _take(self, into: dict[str, float], target: _Target, printed: str, unit: str | None) -> None:
         value = float(printed.replace(",", "") if "," in printed else printed)
         converted = target.convert(value, unit)
-        if converted is not None:
+        if converted is not None and (printed[-1].isalpha() or not math.isinf(converted)):  # digits may overflow
             into[target.metric] = converted
 
     def _search(self, text: str) -> Any:
