@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.api import diagnose
-from render import documents
 from reports.examples import render as examples
+from tests.render import documents
 
 ROOT = Path(__file__).parents[2]
 RECORDED, WRITTEN = ROOT / "corpus" / "recorded" / "logs", ROOT / "corpus" / "written" / "logs"

@@ -11,7 +11,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.diagnosis.weigh import VOTE_ID, VOTE_SHARE
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 UNSEEN = "step 3 loss 2.1\nfrobnicator: the flux capacitor of this board is not supported\n"
 

@@ -22,7 +22,7 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify import api, gpus, planning
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Plan
-from render.verified import verification
+from tests.render.verified import verification
 
 ROOT = Path(__file__).parents[2]
 MISMATCH = (

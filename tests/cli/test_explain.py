@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import environment, run
+
+from tests.cli.processes import environment, run
 
 
 def shown(*args: str, **extra: str) -> str:

@@ -16,11 +16,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from texts import SOURCE, all_texts, of_module
 
 from nccl_triage import diagnose, errors, messages, resources
 from nccl_triage.cli import COMMANDS, cli, every_command, language
 from nccl_triage.cli.help_page import keys
+from tests.cli.texts import SOURCE, all_texts, of_module
 
 ROOT = Path(__file__).parents[2]
 #: A text of which nothing is left without its values needs no translation.

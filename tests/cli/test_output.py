@@ -14,7 +14,7 @@ from nccl_triage import errors
 from nccl_triage.cli import cli, output
 from nccl_triage.render import FORMATS
 from nccl_triage.render.github import SUMMARY_BYTES
-from render.documents import Doc, diagnosed, hostile, not_run
+from tests.render.documents import Doc, diagnosed, hostile, not_run
 
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of 79.15 GiB of which 141.25 MiB is free.\n"
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from nccl_triage import api, errors
 from nccl_triage.cli import cli, saved
 from nccl_triage.render import FORMATS
-from render.documents import ALL, diagnosed, healthy, hostile, unknown
+from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted((ROOT / "corpus" / "written" / "logs").iterdir())[20::250]

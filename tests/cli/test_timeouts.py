@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from processes import run
+
+from tests.cli.processes import run
 
 
 def shown(*args: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 ASSERTION = (
     "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "

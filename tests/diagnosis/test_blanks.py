@@ -8,7 +8,7 @@ from nccl_triage.diagnosis import blanks, texts
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 WHY = {"en": "", "zh": ""}
 

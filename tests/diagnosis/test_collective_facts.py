@@ -6,7 +6,7 @@ import pytest
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 HEAD = "[rank{r}]:[E1206 18:{m:02d}:12.715298746 ProcessGroupNCCL.cpp:607] "
 

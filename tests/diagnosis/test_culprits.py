@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text
+from tests.scan_helpers import diagnose_text
 
 NCCL_LINE = "h1:{pid}:{pid} [0] enqueue.cc:336 NCCL WARN Cuda failure 'invalid resource handle'\n"
 RAISED = """[rank{rank}]: Traceback (most recent call last):

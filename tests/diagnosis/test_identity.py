@@ -9,7 +9,7 @@ import pytest
 from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 GATHER = (
     "[E ProcessGroupNCCL.cpp:474] [Rank {r}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=46175, "

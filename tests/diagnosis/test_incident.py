@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text
+from tests.scan_helpers import diagnose_text
 
 WATCHDOG = (
     "[rank{r}]:[E{day} 18:{m:02d}:00.100 ProcessGroupNCCL.cpp:607] [Rank {r}] Watchdog caught collective operation timeout: "

@@ -10,7 +10,7 @@ import jsonschema
 from nccl_triage import resources
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 SCHEMA = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 WITH = "w:{0}:{0} [{1}] NCCL INFO Channel 00/0 : {1}[{1}] -> 0[0] via P2P/IPC\n"
 OFF = "w:{0}:{0} [{1}] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"

@@ -12,7 +12,7 @@ from nccl_triage import curves, resources
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 SCHEMA = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 WAITS = """Process {pid}: python pretrain.py
 Python v3.10.12 (/usr/bin/python3.10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import diagnose_text
+from tests.scan_helpers import diagnose_text
 
 USING = "{0}:10:10 [0] NCCL INFO Bootstrap : Using {1}:{2}<0>\n"
 REFUSED = (

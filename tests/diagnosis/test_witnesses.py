@@ -9,7 +9,7 @@ import pytest
 from nccl_triage.engine import check, load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
-from scan_helpers import diagnose_text
+from tests.scan_helpers import diagnose_text
 
 WATCHDOG = (
     "[rank0]:[E1206 18:44:00.100 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "

@@ -37,6 +37,7 @@ class Commands:
         variables = f"PYTHONPATH={shlex.quote(path)} XDG_CACHE_HOME={shlex.quote(str(cache))}"
         python = f"{variables} exec {shlex.quote(sys.executable)}"
         self.add("nccl-triage", f'{python} -m nccl_triage "$@"')
+        self.add("python", f'{python} "$@"')  # that of the tests, even when its environment is not activated
         self.env = {
             "PATH": f"{folder}:{os.environ['PATH']}",
             "HOME": str(folder),

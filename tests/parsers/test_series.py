@@ -12,7 +12,7 @@ from nccl_triage.engine.series_check import check_series
 from nccl_triage.errors import RuleError
 from nccl_triage.parsers.series import MAX_LINE, Reading, SeriesReader, stated_rank
 from nccl_triage.scan.scanner import Scanner
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 
 def read(reader: SeriesReader, text: str) -> Reading | None:

@@ -14,7 +14,7 @@ from nccl_triage.diagnosis import document as documents_of
 from nccl_triage.redaction.secrets import mask_secrets, mask_text, secret_name
 from nccl_triage.redaction.table import expand
 from nccl_triage.render import FORMATS, render
-from render import documents
+from tests.render import documents
 
 ROOT = Path(__file__).parents[2]
 TOKEN = expand("hf_<alnum:34>")
@@ -181,6 +181,11 @@ def test_a_long_text_may_end_in_a_common_word(end: str) -> None:
 def test_colours_between_a_name_and_its_value_hide_nothing() -> None:
     assert "hunter2" not in mask_text("\x1b[1mDB_PASSWORD\x1b[0m=\x1b[32mhunter2\x1b[0m")
     assert mask_text("\x1b[1mNCCL WARN\x1b[0m x") == "\x1b[1mNCCL WARN\x1b[0m x"
+
+
+@pytest.mark.parametrize("text", ["@\x1b", "\x1b", "\x1b password=hunter2", "\x1b" * 5000 + "[0m" * 5000])
+def test_an_escape_that_begins_no_colour_ends_nothing(text: str) -> None:
+    assert mask_text(text) == text.replace("hunter2", "[secret:password]")
 
 
 def test_hidden_bytes_and_damaged_text_do_no_harm() -> None:

@@ -12,7 +12,7 @@ from nccl_triage.redaction import mask_secrets, redact
 from nccl_triage.redaction.fields import Kind, kind_of
 from nccl_triage.redaction.table import expand
 from nccl_triage.render import FORMATS, render
-from render import documents
+from tests.render import documents
 
 #: Names that nothing else in a document holds: consonants that no word has.
 stem = st.text("bcdfghjkqvwxz", min_size=5, max_size=9)

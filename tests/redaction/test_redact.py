@@ -13,7 +13,7 @@ import pytest
 from nccl_triage import diagnose, resources
 from nccl_triage.redaction import redact
 from nccl_triage.render import render
-from render import documents
+from tests.render import documents
 
 ROOT = Path(__file__).parents[2]
 S001 = ROOT / "corpus" / "written" / "logs" / "S001-openrlhf-broadcast-two-networks.log"

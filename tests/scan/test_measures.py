@@ -15,7 +15,7 @@ from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.parsers.series import Reading, SeriesReader
 from nccl_triage.scan.prefilter import NO_HYPERSCAN
 from nccl_triage.scan.scanner import SPEAKER, Scanner
-from scan_helpers import Line, scan_text
+from tests.scan_helpers import Line, scan_text
 
 LOG = "\n".join(
     [

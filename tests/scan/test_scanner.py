@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.engine.schema import RuleSet
-from scan_helpers import scan_text
+from tests.scan_helpers import scan_text
 
 CRASH = "[node12:311  :0:5102] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x52b00e)"
 BEFORE = (

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
-from gloo_cluster import Gloo
 
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import Place
+from tests.verify.gloo_cluster import Gloo
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from host_facts import facts, interface
-
 from nccl_triage.verify.launchers import Link
 from nccl_triage.verify.model import Place
 from nccl_triage.verify.worker.marks import STAGES
+from tests.verify.host_facts import facts, interface
 
 Answer = dict[str, Any]
 #: What one rank says and how it ends; without an exit it hangs until it is killed.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from told_runs import KILLED, NAMES, WAITS, rank, seen, told
 
 from nccl_triage.verify.arrivals import LATE
+from tests.verify.told_runs import KILLED, NAMES, WAITS, rank, seen, told
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import signal
 from typing import Any
 
 import pytest
-from told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 
 from nccl_triage.verify.assess import POOR
 from nccl_triage.verify.model import Finding, Slot
 from nccl_triage.verify.own_logs import OwnDiagnosis
+from tests.verify.told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 
 
 def test_healthy_ranks_show_nothing() -> None:

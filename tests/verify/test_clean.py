@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_report import document
 
 from nccl_triage import resources
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
+from tests.verify.whole_report import document
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gloo_cluster import Gloo
-from simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
 
 from nccl_triage import resources
 from nccl_triage.api import diagnose
@@ -23,6 +21,8 @@ from nccl_triage.verify.model import Place
 from nccl_triage.verify.plan import Means, Wishes
 from nccl_triage.verify.question import Question, Suspect
 from nccl_triage.verify.trials import Session
+from tests.verify.gloo_cluster import Gloo
+from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
 WISHES = Wishes(patience=0.05, budget=60.0)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_nvml import GIB, LOST, NOT_SUPPORTED, UNKNOWN, Card, fake_nvml
 
 from nccl_triage.verify import gpus
 from nccl_triage.verify.gpus import Gpu, Process
+from tests.verify.fake_nvml import GIB, LOST, NOT_SUPPORTED, UNKNOWN, Card, fake_nvml
 
 
 @pytest.fixture

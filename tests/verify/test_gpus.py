@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_nvml import GIB
 
 from nccl_triage.verify import gpus
 from nccl_triage.verify.gpus import Gpu, Inventory, Process
+from tests.verify.fake_nvml import GIB
 
 
 def hosts(*names: str) -> Inventory:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from host_facts import facts, interface
 
 from nccl_triage.verify.interfaces import chosen, for_gloo, gloo_choice, nccl_choice, same_network
+from tests.verify.host_facts import facts, interface
 
 LO = interface("lo", "127.0.0.1")
 ETH0 = interface("eth0", "10.0.0.1")

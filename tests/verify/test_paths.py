@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from host_facts import facts, interface, matrix, path
 
 from nccl_triage.verify.model import Finding
 from nccl_triage.verify.paths import interface_findings, path_findings
 from nccl_triage.verify.reachability import BROKEN, DEGRADED, Matrix
+from tests.verify.host_facts import facts, interface, matrix, path
 
 A = facts("a", interface("eth0", "10.0.0.1"), interface("docker0", "172.17.0.1"), own=["10.0.0.1"])
 B = facts("b", interface("eth0", "10.0.0.2"), interface("docker0", "172.17.0.1"), own=["10.0.0.2"])

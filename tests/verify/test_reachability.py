@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from host_facts import matrix, path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.verify import reachability
 from nccl_triage.verify.reachability import ALL_PAIRS, BROKEN, DEGRADED, Matrix, measure, pairs, ports_of
+from tests.verify.host_facts import matrix, path
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gloo_cluster import QUICK, Gloo
-from simulated import Launcher, Started, World, always, failing, healthy, hosts, leave, mark, reach
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import own_logs, runner
@@ -17,6 +15,8 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.model import Deadlines, Finding, Message, Run, RunResult, Slot
 from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.faults import MEANINGS
+from tests.verify.gloo_cluster import QUICK, Gloo
+from tests.verify.simulated import Launcher, Started, World, always, failing, healthy, hosts, leave, mark, reach
 
 #: Seconds after a deadline within which it is noticed and everything is gone, on a busy machine.
 TOLERANCE = 2.0

@@ -8,13 +8,13 @@ import sys
 from dataclasses import replace
 
 import pytest
-from fake_nvml import GIB, Card, fake_nvml
 
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
 from nccl_triage.verify import gpus, planning
 from nccl_triage.verify.plan import Wishes
 from nccl_triage.verify.plan_record import plan_record
+from tests.verify.fake_nvml import GIB, Card, fake_nvml
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from told_runs import KILLED, WAITS, rank
 
 from nccl_triage.verify.model import Outcome, RankTrace, Slot
 from nccl_triage.verify.traces import first_missing, next_mark, note, outcome_of
+from tests.verify.told_runs import KILLED, WAITS, rank
 
 
 def test_marks_become_a_trace() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from host_facts import facts, interface, matrix
 
 from nccl_triage.engine.schema import RuleSet, Treatment
 from nccl_triage.verify.model import Deadlines, Message, Run, Slot
 from nccl_triage.verify.reachability import Matrix
 from nccl_triage.verify.treatments import Known, make, without, words
+from tests.verify.host_facts import facts, interface, matrix
 
 FACTS = [
     facts("a", interface("eth0", "10.0.0.1"), interface("eth1", "10.1.0.1")),

@@ -51,8 +51,12 @@ class Masker:
     def _masked(self, text: str, rows: Sequence[Row]) -> str:
         if "\x1b" in text:  # colours may stand between a name and its value; a reader does not see them
             plain = _SEQUENCE.sub("", text)
-            made = self._masked(plain, rows_by_text([plain]).get(plain, ()))
-            return text if made == plain else made
+            if plain != text:
+                made = self._replaced(plain, rows_by_text([plain]).get(plain, ()))
+                return text if made == plain else made
+        return self._replaced(text, rows)
+
+    def _replaced(self, text: str, rows: Sequence[Row]) -> str:
         made = text
         if "\n" in text and blocks.is_edge(text):
             made = "\n".join(self._lines(text.split("\n")))

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import labels, result, written
-from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.feedback import contradicted
 from nccl_triage.verify.judge import Outcome, Report
 from nccl_triage.verify.launchers import files
+from tests.verify.launchers.file_runs import labels, result, written
+from tests.verify.whole_report import document
 
 HOSTS = ("node-a", "node-b")
 NCCL = {"backend": "nccl"}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import settings, srun
-from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.launchers import files
+from tests.verify.launchers.file_runs import settings, srun
+from tests.verify.whole_report import document
 
 ROOT = Path(__file__).parents[3]
 HERE = os.uname().nodename

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_runs import settings
-from whole_report import document
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify.launchers import files
+from tests.verify.launchers.file_runs import settings
+from tests.verify.whole_report import document
 
 #: Notes its arguments instead of starting anything.
 NOTE = """#!{python}
