@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
 
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+
+# The same examples in every run, so that a run can be repeated; HYPOTHESIS_PROFILE=search looks for others.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(scope="session")

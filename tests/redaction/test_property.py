@@ -21,7 +21,8 @@ host = st.tuples(stem, st.sampled_from(["", "-", "-gpu", "gpu-", "."]), number).
 domain = stem.map(lambda name: f"{name}.com")
 user = st.tuples(stem, st.sampled_from(["", ".", "_"])).map(lambda parts: f"{parts[0]}{parts[1]}{parts[0][:2]}7")
 segment = st.tuples(stem, st.sampled_from(["", "_v2", "-run", ".d"])).map("".join)
-address = st.tuples(st.sampled_from(["10", "11", "172", "192.168"]), *[st.integers(1, 250)] * 3).map(
+# 172.17.* and 192.168.122.* are the same on every host and stay.
+address = st.tuples(st.sampled_from(["10", "11", "172", "192.168"]), *[st.integers(18, 120)] * 3).map(
     lambda parts: ".".join(map(str, parts[: 3 if parts[0] == "192.168" else 4]))
 )
 token = st.sampled_from(["hf_<alnum:34>", "sk-proj-<alnum:40>", "AKIA<upper:16>", "glpat-<alnum:20>"]).map(expand)

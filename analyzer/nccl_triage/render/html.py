@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import incident, shapes, verification_html
+from nccl_triage.render import incident, remarks, shapes, verification_html
 from nccl_triage.render.markup import both, label, phrase, prose, reference, say
 from nccl_triage.render.page import Limits, Page
 from nccl_triage.render.view import View
@@ -89,12 +89,14 @@ def _environment() -> Environment:
         mark=verification_html.mark,
         path_mark=verification_html.path_mark,
         prose=prose,
+        pseudonyms=lambda document: phrase(remarks.pseudonyms, document),
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
         retold=lambda text: both((text, messages.retold(str(text)))),
         reference=reference,
         role_mark=lambda role: shapes.shape(shapes.ROLE_SHAPES[role], 9, 9, 6),
         say=say,
+        secrets=lambda document: phrase(remarks.secrets, document),
         started=lambda document: phrase(incident.started, document),
         svg_text=label,
         total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),

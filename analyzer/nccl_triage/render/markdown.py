@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.render import experiments, incident
+from nccl_triage.render import experiments, incident, remarks
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -245,8 +245,8 @@ def _context(document: Document, lang: Lang) -> list[str]:
         for i in document.get("inputs") or []
     ]
     section("inputs", ("path", "size", "lines", "problems"), inputs)
-    notes = (document.get("notes_zh") if lang == "zh" else None) or document.get("notes") or []
-    return [*lines, *(f"- {plain(' '.join(str(note).split()))}" for note in notes), *([""] if notes else [])]
+    notes = remarks.notes(document, lang)
+    return [*lines, *(f"- {plain(note)}" for note in notes), *([""] if notes else [])]
 
 
 def render(document: Document, lang: Lang) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from nccl_triage import messages
-from nccl_triage.render import experiments, incident
+from nccl_triage.render import experiments, incident, remarks
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -238,9 +238,8 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     if verbose:
         for diagnosis in diagnoses:
             _score(page, diagnosis)
-    notes = document.get("notes_zh") if lang == "zh" else None
-    for note in notes or document.get("notes") or []:
-        page.say(2, word("note", lang), " ".join(str(note).split()), fg="yellow")
+    for note in remarks.notes(document, lang):
+        page.say(2, word("note", lang), note, fg="yellow")
     for source in document.get("inputs") or []:
         for problem in source.get("problems") or []:
             page.say(

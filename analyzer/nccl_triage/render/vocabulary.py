@@ -122,8 +122,24 @@ path_word = Path = 通路
 peers = Who talks to whom = 通信关系
 peers_text = Rows send, columns receive; the mark tells what the connection runs over. = 行为发送方，列为接收方；标记表示连接使用的通路。
 channels = Channels = 通道数
+pseudonym_addresses = addresses = 地址
+pseudonym_buckets = buckets = 存储桶
+pseudonym_domains = domains = 域名
+pseudonym_files = files = 文件
+pseudonym_gpus = GPUs = GPU
+pseudonym_guids = GUIDs = GUID
+pseudonym_hosts = hosts = 主机
+pseudonym_macs = MAC addresses = MAC 地址
+pseudonym_names = names of projects = 项目名
+pseudonym_networks = networks = 网络
+pseudonym_paths = paths = 路径
+pseudonym_serials = serial numbers = 序列号
+pseudonym_users = users = 用户
+pseudonyms = Redacted: pseudonyms stand for the true names ({counts}). = 已脱敏：真实名称以假名代替（{counts}）。
+pseudonyms_none = none = 无
 receivers = Receivers = 接收方
 remark = In plain words = 说明
+secrets_masked = The input holds secrets ({kinds}), masked here. Whoever can read the log can use them: revoke them. = 输入中含有密钥或口令（{kinds}），此处已遮盖。能读到日志的人都能使用它们，请尽快吊销。
 sender = Sender = 发送方
 span_days = {n} d = {n} 天
 span_hours = {n} h = {n} 小时
