@@ -30,6 +30,16 @@ def test_one_host_fills_the_blank(rules: RuleSet) -> None:
     assert blanks.fill("nvidia-smi --gpu-reset -i GPU_INDEX", found) == "nvidia-smi --gpu-reset -i 3"
 
 
+SUBNET = "gpu1:10:11 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address {}<2>\n"
+
+
+def test_the_only_peer_that_the_faults_name_is_filled_in(rules: RuleSet) -> None:
+    one, two = (SUBNET.format(address) for address in ("10.40.80.68", "10.40.80.69"))
+    assert blanks.fill("ip route get PEER_ADDRESS", known(rules, text=one * 2)) == "ip route get 10.40.80.68"
+    assert "PEER_ADDRESS" not in known(rules, text=one + two)
+    assert "PEER_ADDRESS" not in known(rules, text=SUBNET.format("$(reboot)"))
+
+
 def test_two_hosts_leave_it_open(rules: RuleSet) -> None:
     found = known(rules, culprit("node037"), culprit("node038"))
     assert blanks.fill("sbatch --exclude=HOST", found) == "sbatch --exclude=HOST"

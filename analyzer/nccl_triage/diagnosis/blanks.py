@@ -21,7 +21,7 @@ def values(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
     """Return blank -> value for those that the log decides."""
     hosts = {culprit.host for culprit in culprits if culprit.host}
     gpus = {culprit.gpu for culprit in culprits if culprit.gpu is not None}
-    found = {"PEER_ADDRESS": case.value("network.target")}
+    found = {"PEER_ADDRESS": case.value("network.target") or _only_peer(case)}
     if len(hosts) == 1:
         found["HOST"] = found["NODE"] = hosts.pop()
     if len(gpus) == 1 and len(culprits) == 1:
@@ -31,6 +31,13 @@ def values(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
     if len(sources) == 1 and not sources[0].startswith(("-", "<")):  # neither standard input nor an option
         known["LOG"] = shlex.quote(sources[0])
     return known
+
+
+def _only_peer(case: Case) -> str | None:
+    """Return the peer that the faults name, where all of them name the same."""
+    events = case.observations.all_events()
+    peers = {event.fields["peer"] for event in events if event.role == "root" and event.fields.get("peer")}
+    return peers.pop() if len(peers) == 1 else None
 
 
 def fill(command: str, known: dict[str, str]) -> str:

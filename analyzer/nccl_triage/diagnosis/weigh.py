@@ -186,7 +186,7 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:
-    spoke = ", ".join(reason.split(":", 1)[1] for reason in vote.reasons)
+    spoke = ", ".join(dict.fromkeys(reason.split(":", 1)[1] for reason in vote.reasons))
     weight = "strong" if applied >= 2.4 else ("moderate" if applied >= 1.15 else "weak")
     return Evidence(
         id=VOTE_ID,
