@@ -23,7 +23,9 @@ $(VENV)/.with-torch: $(BIN)/nccl-triage
 
 setup: $(BIN)/nccl-triage  ## Create the virtual environment .venv with everything for development
 
+# Compiled once here: every command that the tests start would compile what it imports, where nothing may be written.
 test: $(VENV)/.with-torch  ## Run the tests (no GPU, no network)
+	$(BIN)/python -m compileall -q analyzer corpus tests
 	$(BIN)/python -m pytest -n auto
 
 lint: setup  ## Check style

@@ -30,7 +30,9 @@ def test_one_host_fills_the_blank(rules: RuleSet) -> None:
     assert blanks.fill("nvidia-smi --gpu-reset -i GPU_INDEX", found) == "nvidia-smi --gpu-reset -i 3"
 
 
-SUBNET = "gpu1:10:11 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address {}<2>\n"
+SUBNET = (
+    "gpu1:10:11 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address {}<2>\n"
+)
 
 
 def test_the_only_peer_that_the_faults_name_is_filled_in(rules: RuleSet) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import pickle
+import shutil
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nccl_triage import resources
 from nccl_triage.engine import load
+from nccl_triage.engine.schema import Pattern
 from nccl_triage.errors import InputError, RuleError
 
 GOOD = """program: site
@@ -86,19 +94,65 @@ def test_a_runaway_user_pattern_is_stopped(tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
 
 
-def test_parsed_files_survive_the_cache_and_a_damaged_cache_is_made_again(
+def test_rules_survive_the_cache_and_a_damaged_cache_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
     first = load.load()
-    (entry,) = tmp_path.glob("trees-*")
+    (entry,) = tmp_path.glob("rules-*")
     again = load.load()
+    assert again is not first
     assert again.digest == first.digest
-    assert {s.id: s.where for s in again.signatures.values()} == {s.id: s.where for s in first.signatures.values()}
-    assert [c.explanation for c in again.causes.values()] == [c.explanation for c in first.causes.values()]
-    for damage in (b"{", b'{"files": []}', entry.read_bytes()[:1000], entry.read_bytes().replace(b"[", b"{", 1)):
+    assert shown(again) == shown(first)
+    assert [list(part) for part in (again.signatures, again.causes)] == [list(first.signatures), list(first.causes)]
+    good = entry.read_bytes()
+    for damage in (b"", b"{", good[:1000], good[:-1], good.replace(b"Signature", b"SIgnature"), pickle.dumps([1])):
         entry.write_bytes(damage)
         assert len(load.load().signatures) == len(first.signatures)
-    wrong = b'{"files": [' + b",".join([b'["x", 1]'] * entry.read_bytes().count(b'"program"')) + b"]}"
-    entry.write_bytes(wrong)
-    assert len(load.load().signatures) == len(first.signatures)
+        assert entry.read_bytes() == good
+
+
+def shown(item: Any) -> Any:
+    """Return an object of the rules as plain data."""
+    if isinstance(item, ast.AST):
+        return ast.dump(item)
+    if isinstance(item, Pattern):
+        return item.source, item.user
+    if isinstance(item, frozenset):
+        return sorted(item)
+    if isinstance(item, (list, tuple)):
+        return [shown(part) for part in item]
+    if isinstance(item, dict):
+        return {name: shown(part) for name, part in item.items()}
+    if is_dataclass(item):
+        return {field.name: shown(getattr(item, field.name)) for field in fields(item)}
+    assert item is None or isinstance(item, (str, int, float, bool))
+    return item
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(Path(os.environ["NCCL_TRIAGE_CACHE"]) / "ran"),)
+
+
+def test_nothing_in_the_cache_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
+    count = len(load.load().signatures)
+    (entry,) = tmp_path.glob("rules-*")
+    for evil in (Evil(), {"x": [Evil()]}):
+        entry.write_bytes(pickle.dumps(evil))
+        assert len(load.load().signatures) == count
+        assert not (tmp_path / "ran").exists()
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "rules"
+    shutil.copytree(str(resources.rules_dir()), folder)
+    monkeypatch.setattr(resources, "rules_dir", lambda: folder)
+    first = load.load()
+    path = folder / "signatures" / "nccl" / "sockets.yaml"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("nccl.no_iface_same_subnet", "nccl.renamed_subnet"), "utf-8"
+    )
+    assert set(load.load().signatures) - set(first.signatures) == {"nccl.renamed_subnet"}

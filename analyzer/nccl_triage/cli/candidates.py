@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccl_triage.patterns import lazily
+
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
     from click.shell_completion import CompletionItem
 
 #: How an entry of a list begins; the ids of evidence inside of causes look the same, but causes are not read.
-_ID = re.compile(rb"""^ *- id: *["']?([^\s"'#]+)""", re.MULTILINE)
+_ID = lazily(rb"""^ *- id: *["']?([^\s"'#]+)""", re.MULTILINE)
 #: The name of a number, such as ``{code: 2, name: cudaErrorMemoryAllocation, ...}``.
-_NAME = re.compile(rb"\bname: *([\w-]+)")
+_NAME = lazily(rb"\bname: *([\w-]+)")
 
 
 def _yaml_files(folder: Traversable) -> Iterator[Traversable]:

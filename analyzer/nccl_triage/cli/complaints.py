@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from nccl_triage.errors import UsageError
+from nccl_triage.patterns import lazily
 
-_QUOTED = re.compile(r"'([^']+)'")
+_QUOTED = lazily(r"'([^']+)'")
 
 
 def as_ours(error: click.ClickException) -> UsageError:

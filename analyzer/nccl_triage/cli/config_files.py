@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import RuleError, UsageError
+from nccl_triage.patterns import lazily
 
 #: The words of a command, () for all commands -> key -> entry.
 Sections = dict[tuple[str, ...], dict[str, "Entry"]]
 Reader = Callable[[Path, str], Sections]
-_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
+_HEADER = lazily(r"\s*\[\s*([^\[\]]+?)\s*\]")
 
 
 @dataclass(frozen=True, slots=True)

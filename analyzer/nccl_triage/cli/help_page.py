@@ -10,9 +10,10 @@ import click
 
 from nccl_triage.cli import language
 from nccl_triage.cli.language import columns
+from nccl_triage.patterns import lazily
 
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
-_PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")
+_PIECES = lazily(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")
 
 
 def fold(text: str, width: int) -> list[str]:

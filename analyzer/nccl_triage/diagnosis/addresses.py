@@ -7,15 +7,15 @@ transport/net_socket.cc); Gloo's connection log, which names its local and remot
 from __future__ import annotations
 
 import ipaddress
-import re
 
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 #: Signatures in which a process announces the interface and address that it uses.
 ANNOUNCE = frozenset({"nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface"})
-_PAIR = re.compile(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%[\w.-]+)?)<\d+>")
+_PAIR = lazily(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%[\w.-]+)?)<\d+>")
 
 
 def parse(text: object) -> Address | None:

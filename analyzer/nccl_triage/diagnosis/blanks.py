@@ -6,15 +6,15 @@ where several would do the blank stays.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.patterns import lazily
 
-_BLANK = re.compile(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
-_PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
+_BLANK = lazily(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
+_PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
 def values(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
+from nccl_triage.patterns import lazily
 
 _WORLD_FIELDS = ("world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers")
-_WORLD_TEXT = re.compile(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
+_WORLD_TEXT = lazily(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
 #: World sizes above this are taken for a parsing accident.
 MAX_WORLD = 1_000_000
 

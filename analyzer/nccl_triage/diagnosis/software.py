@@ -6,6 +6,7 @@ import re
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 Found = dict[str, list[tuple[str, Event]]]
 
@@ -29,9 +30,9 @@ _INLINE = (
     (re.compile(r"\bvLLM (?:API server )?version[: ]{1,2}v?(\d+\.\d+\.\d+[\w.]*)"), "vllm"),
     (re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
-_DRIVER_CUDA = re.compile(r"cudaDriverVersion (\d+)")
+_DRIVER_CUDA = lazily(r"cudaDriverVersion (\d+)")
 #: Words before an assignment that make it advice of a message ("consider passing CUDA_LAUNCH_BLOCKING=1"), not a setting.
-_ADVISED = re.compile(
+_ADVISED = lazily(
     r"(?i)\b(?:consider|passing|try|please|recommend\w*|suggest\w*|(?:can|may|should) (?:set|use|try)|by setting)\b"
 )
 _ENV_SIGNATURES = ("nccl.env_setting", "training.env_assignment")

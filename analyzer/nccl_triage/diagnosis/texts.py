@@ -10,8 +10,9 @@ from typing import Any
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
-_PLACEHOLDER = re.compile(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
+_PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 
 

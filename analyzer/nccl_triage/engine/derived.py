@@ -1,11 +1,10 @@
-"""What is worked out of rule texts once and read from the cache afterwards: parsed files, literals of patterns."""
+"""What is worked out of rule texts once and read from the cache afterwards: literals of patterns."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 
-from nccl_triage.engine import cache, nodes
+from nccl_triage.engine import cache
 from nccl_triage.engine.literals import Anchors, required_literals
 from nccl_triage.engine.nodes import Node
 
@@ -37,15 +36,3 @@ class AnchorTable:
         """Store what was not known yet."""
         if self._changed:
             cache.write_table(self._entry, self._known)
-
-
-def trees(files: list[tuple[str, str, str]], digest: str) -> list[Node]:
-    """Return the parsed files: parsing YAML takes longer than all else at the start, so it is kept on disk."""
-    entry = cache.name("trees", digest)
-    known = cache.read_table(entry)
-    if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
-        with contextlib.suppress(ValueError):
-            return [nodes.unpacked(tree, path) for tree, (_, path, _) in zip(known["files"], files, strict=True)]
-    found = [nodes.parse(text, path) for _, path, text in files]
-    cache.write_table(entry, {"files": [nodes.packed(root) for root in found]})
-    return found

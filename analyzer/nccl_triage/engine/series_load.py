@@ -8,12 +8,13 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import LANGUAGES, Pattern
 from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
 from nccl_triage.errors import RuleError
+from nccl_triage.patterns import lazily
 
 #: Metrics and formats at most: both bound the memory of a scan.
 MAX_METRICS, MAX_FORMATS = 64, 200
-_ID = re.compile(r"^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$")
-_RATE = re.compile(r"^[A-Za-z]{1,8}/[A-Za-z]{1,6}$")
-_NUMBER = re.compile(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
+_ID = lazily(r"^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$")
+_RATE = lazily(r"^[A-Za-z]{1,8}/[A-Za-z]{1,6}$")
+_NUMBER = lazily(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
 
 
 def read(root: Node, user: bool, into: SeriesRules) -> None:

@@ -12,7 +12,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
-from nccl_triage.scan.scanner import Scanner, TextLine
+from nccl_triage.scan.scanner import Scanner, TextLine, scanner_for
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -51,7 +51,7 @@ def scan_sources(
     everything = None if None in sizes else sum(size or 0 for size in sizes)
     if jobs > 1 and len(sources) > 1 and all(source.path != "<stdin>" for source in sources):
         return _parallel(sources, rules, jobs, everything, progress)
-    scanner = Scanner(rules)
+    scanner = scanner_for(rules)
     total, done = Observations(), 0
 
     def read(size: int) -> None:
@@ -72,7 +72,7 @@ _counter: Synchronized[int] | None = None
 
 def _start(rules: RuleSet, counter: Any) -> None:
     global _scanner, _counter
-    _scanner, _counter = Scanner(rules), counter
+    _scanner, _counter = scanner_for(rules), counter
 
 
 def _count(size: int) -> None:

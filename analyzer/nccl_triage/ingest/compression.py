@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
 
+from nccl_triage.patterns import lazily
+
 #: Bytes that decide which format a stream has.
 HEAD = 10
 _READ = 1 << 17
@@ -89,10 +91,10 @@ class Format:
 
 
 FORMATS = (
-    Format("gzip", re.compile(rb"\x1f\x8b\x08"), _gzip_member),
-    Format("xz", re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY)),
-    Format("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
-    Format("zstd", re.compile(rb"(?s)\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_member, "zstandard"),
+    Format("gzip", lazily(rb"\x1f\x8b\x08"), _gzip_member),
+    Format("xz", lazily(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY)),
+    Format("bzip2", lazily(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
+    Format("zstd", lazily(rb"(?s)\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_member, "zstandard"),
 )
 
 #: Errors of all decompressors; ZstdError and isal's error are subclasses of Exception only.

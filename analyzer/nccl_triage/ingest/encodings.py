@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 from typing import Any
+
+from nccl_triage.patterns import lazily
 
 #: Longer marks first: the mark of UTF-32-LE begins with that of UTF-16-LE.
 _MARKS = (
@@ -25,10 +26,10 @@ _READ = 1 << 17
 #: Good UTF-8 bytes that cannot be chance.
 _SURE = 24
 _HIGH = bytes(range(128, 256))
-_BAD = re.compile("[\udc80-\udcff]")
-_NON_ASCII = re.compile("[^\x00-\x7f]+")
+_BAD = lazily("[\udc80-\udcff]")
+_NON_ASCII = lazily("[^\x00-\x7f]+")
 #: Punctuation, full-width forms and the blocks of progress bars: in GBK, not all of them in GB 2312.
-_SYMBOLS = re.compile("[\u2000-\u206f\u2500-\u25ff\u3000-\u303f\uff00-\uffef]+")
+_SYMBOLS = lazily("[\u2000-\u206f\u2500-\u25ff\u3000-\u303f\uff00-\uffef]+")
 
 
 def wide_encoding(sample: bytes) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from nccl_triage.patterns import lazily
 
 #: What people filter logs for; a word that all lines of an ordinary log share (a host, a rank, "INFO") is no
 #: sign.
@@ -13,7 +13,7 @@ TOKENS = (
 #: Fewer lines share a word by chance.
 MIN_LINES = 3
 # A traceback frame, its source line, a C++ frame: lines that belong to the one above and never hold its word.
-_CONTINUATION = re.compile(r"^(?:\[rank\d+\]: ?|\(.*?pid=\d+.*?\) ?)?(?:\s{2,}\S|frame #\d+|Traceback \(most recent)")
+_CONTINUATION = lazily(r"^(?:\[rank\d+\]: ?|\(.*?pid=\d+.*?\) ?)?(?:\s{2,}\S|frame #\d+|Traceback \(most recent)")
 
 
 def looks_filtered(sample_lines: list[str]) -> bool:

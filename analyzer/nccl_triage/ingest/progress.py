@@ -11,25 +11,26 @@ return have lost the prefix that says who printed them. It is put back.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+
+from nccl_triage.patterns import lazily
 
 #: One piece of a physical line: its line number, its offset and its text.
 Piece = tuple[int, int, str]
 
 #: Bars of one run told apart by their description; with more, a new run begins.
 _MAX_BARS = 32
-_BAR = re.compile(
+_BAR = lazily(
     r"(?P<desc>[^|]{0,200}?)\d{1,3}%\|[^|]{0,400}(?:\|[^\[\]|]{0,60}(?:\[[^\]]{0,400}\]?)?)?"
     r"(?:\s|\x1b\[[\d;]*[A-Za-z])*"
 )
 #: The usual state, recognised without a step back: the description has neither "%" nor "|".
-_PLAIN_BAR = re.compile(rb"([^|%]{0,200})(?<=\d)%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\]\s*")
+_PLAIN_BAR = lazily(rb"([^|%]{0,200})(?<=\d)%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\]\s*")
 #: A description that says any of this is a message with a bar glued to it.
-_MESSAGE = re.compile(r"(?i)error|exception|traceback|warn|fail|nccl|fatal|killed|abort")
-_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+_MESSAGE = lazily(r"(?i)error|exception|traceback|warn|fail|nccl|fatal|killed|abort")
+_DIGITS = lazily(r"\d+(?:\.\d+)?")
 _ANSI = r"(?:\x1b\[[\d;]*m)*"
-_PREFIX = re.compile(
+_PREFIX = lazily(
     rf"(?:{_ANSI}(?:"
     r"\((?:[^()\n]|\([^()\n]*\)){0,160}?pid=\d+[^()\n]{0,80}\)"  # (Actor pid=12, ip=10.0.0.1)
     r"|\[(?:[A-Za-z_][\w-]{0,40}?\d+|\d+,\d+)\](?:<\w+>)?:"  # [default0]: [rank3]: [1,3]<stderr>:

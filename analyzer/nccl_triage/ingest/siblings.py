@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from nccl_triage.patterns import lazily
+
 #: Stands for any digit in ``Rule.needs``.
 DIGIT = "#"
-_COMPRESSED = re.compile(r"\.(?:gz|zst|zstd|xz|bz2)$", re.I)
+_COMPRESSED = lazily(r"\.(?:gz|zst|zstd|xz|bz2)$", re.I)
 #: Endings of logs, any number of them: ``rank0.err.log``.
 END = r"(?:[._-](?:log|txt|out|err|stdout|stderr|output|error))*$"
-_END = re.compile(END, re.I)
+_END = lazily(END, re.I)
 #: No cluster of today has more processes; job and process ids are larger.
 _MAX_RANK = 1 << 16
 

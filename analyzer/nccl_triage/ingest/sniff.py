@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Literal
 
 from nccl_triage.ingest import compression
 from nccl_triage.ingest.encodings import wide_encoding
+from nccl_triage.patterns import lazily
 
 Kind = Literal["text", "binary", "archive", "empty", "unreadable"]
 
@@ -34,12 +34,12 @@ _SAMPLE = 8192
 #: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b") + b"\x7f"
 _CONTROL_SHARE = 0.04
-_ARCHIVE = re.compile(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
-_MAGIC = re.compile(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
+_ARCHIVE = lazily(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
+_MAGIC = lazily(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
 
 #: Names of the fields that a JSON log record has: one of each list.
-_JSON_MESSAGE = re.compile(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
-_JSON_RECORD = re.compile(
+_JSON_MESSAGE = lazily(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
+_JSON_RECORD = lazily(
     rb'"(?:ts|time|timestamp|@timestamp|asctime|level|levelname|severity|stream|__REALTIME_TIMESTAMP)"\s*:'
 )
 

@@ -6,14 +6,14 @@ that it rests on and names what else they could mean, and would be evidence for 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from nccl_triage.ingest.blocks import Block
+from nccl_triage.patterns import lazily
 
 _NAME = b"nccl-triage:"
 #: The name of the headline; colours may stand before it.
-_HEADLINE = re.compile(rb"(?:\x1b\[[\d;]*m)*" + _NAME)
+_HEADLINE = lazily(rb"(?:\x1b\[[\d;]*m)*" + _NAME)
 #: What every other line of a verdict begins with.
 _INDENT = b"  "
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import re
 import stat
 from collections.abc import Callable, Iterator
 from os import stat_result
 from pathlib import Path
+
+from nccl_triage.patterns import lazily
 
 #: Folders of code and packages, never of logs; ``runtime_resources`` is Ray's copy of the user's environment.
 SKIPPED_FOLDERS = frozenset({
@@ -16,7 +17,7 @@ SKIPPED_FOLDERS = frozenset({
 })  # fmt: skip
 
 Complain = Callable[[Path, str], None]
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = lazily(r"(\d+)")
 
 
 def natural_key(text: str) -> tuple[tuple[int, str | int], ...]:

@@ -6,9 +6,10 @@ import math
 import re
 
 from nccl_triage.knowledge.model import Text
+from nccl_triage.patterns import lazily
 
 _SUFFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-_COUNT = re.compile(r"^(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)(?P<suffix>[kmbgt]?)$", re.IGNORECASE)
+_COUNT = lazily(r"^(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)(?P<suffix>[kmbgt]?)$", re.IGNORECASE)
 
 
 def count(text: str) -> float | None:

@@ -22,8 +22,9 @@ from nccl_triage.knowledge.model import (
     SharedStep,
     Symptom,
 )
+from nccl_triage.patterns import lazily
 
-_ID = re.compile(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
+_ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 Item = TypeVar("Item")
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import Code, CodeTable, Symptom
 from nccl_triage.knowledge.pairs import Data, pair, titles
 from nccl_triage.parsers.wrappers import peel
+from nccl_triage.patterns import lazily
 
 #: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
-_HEADER = re.compile(
+_HEADER = lazily(
     r"^(?:\[?[EWIF]\d{4} [^\]]+\]\s*(?:\[(?:PG [^\]]*|Rank \d+)\]\s*)?|\S+:\d+:\d+ \[\d+\] (?:\S+\.(?:h|cc):\d+ )?)"
 )
 

@@ -6,12 +6,12 @@ Nothing is said of a usual value. Values that differ between hosts are told else
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 
 from nccl_triage.knowledge import values, versions
 from nccl_triage.knowledge.model import Bound, Level, Remark, Text, Trap, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
+from nccl_triage.patterns import lazily
 
 #: Longer values are cut in what is said: they come from a log.
 _SHOWN = 80
@@ -19,7 +19,7 @@ _SHOWN = 80
 #: where not all names are known, so that only a slip of the pen may be called one.
 _NEAR, _SLIP = 0.75, 0.92
 #: A value that is no value: a place holder of documentation or of a shell.
-_PLACEHOLDER = re.compile(r"^(?:\$.*|<.*>|\.\.\.|…)$|\$[{(]")
+_PLACEHOLDER = lazily(r"^(?:\$.*|<.*>|\.\.\.|…)$|\$[{(]")
 #: The program whose version decides about entries that name another program.
 _HOST_PROGRAM = {"gloo": "torch", "torchelastic": "torch", "pytorch": "torch"}
 

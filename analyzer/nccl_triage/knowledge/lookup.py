@@ -11,14 +11,15 @@ from nccl_triage.engine.schema import FAMILIES, RuleSet
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import CodeTable
 from nccl_triage.knowledge.variables import shipped
+from nccl_triage.patterns import lazily
 
 #: What ``--list`` knows, and in this order.
 KINDS = ("families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
 #: Pages that are no entry of a file.
 TOPICS = ("symptoms", "timeouts", "codes")
-_SETTING = re.compile(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)
-_NUMBERED = re.compile(r"^(?P<table>[\w-]+?)[\s:#=_-]*?(?P<number>-?\d+)$")
-_TIMEOUT = re.compile(r"^time-?outs?(?: ?\(ms\))?[ =:]*(?P<number>\d{4,12})$", re.IGNORECASE)
+_SETTING = lazily(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)
+_NUMBERED = lazily(r"^(?P<table>[\w-]+?)[\s:#=_-]*?(?P<number>-?\d+)$")
+_TIMEOUT = lazily(r"^time-?outs?(?: ?\(ms\))?[ =:]*(?P<number>\d{4,12})$", re.IGNORECASE)
 #: A line of a log is longer than this and holds a blank.
 _LINE = 12
 #: Hits of a search by words, and signatures among them whose samples hold the query.

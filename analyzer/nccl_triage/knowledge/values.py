@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from nccl_triage.knowledge.model import Grammar, Text
+from nccl_triage.patterns import lazily
 
 #: What PyTorch reads as true and as false; anything else raises there.
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on"), ("0", "n", "no", "f", "false", "off")
 #: A longer text is no number that any program reads.
 _LONGEST = 40
-_INTERFACES = re.compile(r"^[\^=]{0,2}[\w.@-]+(?::\w+)?(?:,[\w.@-]+(?::\w+)?)*$")
+_INTERFACES = lazily(r"^[\^=]{0,2}[\w.@-]+(?::\w+)?(?:,[\w.@-]+(?::\w+)?)*$")
 _UNITS = {
     "seconds": {"en": "seconds", "zh": "秒"},
     "minutes": {"en": "minutes", "zh": "分钟"},

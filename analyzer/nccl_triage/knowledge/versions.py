@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from nccl_triage.knowledge.model import Bound
+from nccl_triage.patterns import lazily
 
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
-_BOUND = re.compile(r"^(?P<program>[a-z][\w-]*)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<version>\d+(?:\.\d+)*)$")
+_BOUND = lazily(r"^(?P<program>[a-z][\w-]*)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<version>\d+(?:\.\d+)*)$")
 
 
 def key(version: str) -> tuple[int, ...]:

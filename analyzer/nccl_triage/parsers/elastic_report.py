@@ -13,11 +13,12 @@ from typing import ClassVar
 from nccl_triage.events import Context, Event
 from nccl_triage.parsers import times
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
+from nccl_triage.patterns import lazily
 
-_FIELD = re.compile(r"^\s{0,6}(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
-_INDEX = re.compile(r"^\s{0,4}\[\d+\]:\s*$")
-_RANK = re.compile(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
-_EXIT = re.compile(r"(?P<code>-?\d+)\s*\(pid: (?P<pid>\d+)\)(?:\s+\((?P<signal>SIG\w+)\))?")
+_FIELD = lazily(r"^\s{0,6}(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
+_INDEX = lazily(r"^\s{0,4}\[\d+\]:\s*$")
+_RANK = lazily(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
+_EXIT = lazily(r"(?P<code>-?\d+)\s*\(pid: (?P<pid>\d+)\)(?:\s+\((?P<signal>SIG\w+)\))?")
 
 
 @dataclass(slots=True)

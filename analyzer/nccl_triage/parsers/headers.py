@@ -10,17 +10,18 @@ import re
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import times
+from nccl_triage.patterns import lazily
 
-_NCCL = re.compile(
+_NCCL = lazily(
     r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?P<host>[A-Za-z0-9_.%-]*):(?P<pid>\d+):(?P<tid>\d+)"
     r" (?:\[(?P<dev>-?\d+)\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
 )
-_C10 = re.compile(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] ")
-_C10_OLD = re.compile(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
-_EMBEDDED_RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]:")
-_GROUP = re.compile(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d+)\]")
-_WORK_RANK = re.compile(r"(?:^|\] |: )\[Rank (?P<rank>\d+)\] ")
-_PLAIN_RANK = re.compile(
+_C10 = lazily(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] ")
+_C10_OLD = lazily(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
+_EMBEDDED_RANK = lazily(r"\[rank(?P<rank>\d{1,6})\]:")
+_GROUP = lazily(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d+)\]")
+_WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d+)\] ")
+_PLAIN_RANK = lazily(
     r"(?:^|[\s,(])(?:global[ _])?rank[ =:]{1,2}(?P<rank>\d{1,6})\b(?!\s*(?:successfully|is running|[./]\d))",
     re.IGNORECASE,
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import times
+from nccl_triage.patterns import lazily
 
 Handler = Callable[[re.Match[str], Context], None]
 
@@ -139,7 +140,7 @@ _ADDRESS = r"[0-9A-Fa-f.:]+"
 
 #: Prefixes that cannot be mistaken for text: (name, first characters or None, pattern, handler).
 CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
-    (name, first, re.compile(pattern), handler)
+    (name, first, lazily(pattern), handler)
     for name, first, pattern, handler in (
         (
             "vllm-process",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from nccl_triage.parsers.templates import template
+from nccl_triage.patterns import lazily
 
 #: Signature id of such a line.
 SALIENT = "line.salient"
@@ -22,11 +23,11 @@ LITERALS = (
 #: Templates kept of one source; a log that has more shows nothing new in the rest.
 MAX_TEMPLATES = 400
 
-_NOT = re.compile(
+_NOT = lazily(
     r"^(?:\s|frame #|File \"|raise |return |self\.|@|def |class |import |from \S+ import|[\^~]+$|\{?['\"]|\d+: 0x)"
     r"|^(?:[\w.]+/)+[\w.-]+\.py:\d+: \w*(?:Deprecation|Future)Warning"
 )
-_WORDS = re.compile("|".join(map(re.escape, LITERALS)))
+_WORDS = lazily("|".join(map(re.escape, LITERALS)))
 
 
 class SalientLines:

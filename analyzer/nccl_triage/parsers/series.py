@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.engine.series import PLACES, UNITS, Format, Name, SeriesRules
+from nccl_triage.patterns import lazily
 
 #: Characters of a line that are looked at.
 MAX_LINE = 8192
@@ -24,18 +25,18 @@ _VALUE = (
 )
 _UNIT = r"(?:\s?(ms|us|secs?|seconds|s|min|[kKmMgGtT]i?[bB]|[mMgG]|%))?"
 #: 1: the word before the number, 2: the number, 3: its unit.
-_PAIR = re.compile(
+_PAIR = lazily(
     r"(?<![\w/.-])([A-Za-z#][\w/.#+%-]*(?:\([\w/]{1,16}\))?|\([\w/]{1,16}\))"
     r"[\"')\]]{0,2}(?:\s?[:=]\s{0,8}|\s{1,8}(?:is |became )?)(?:[\"'\[(]|tensor\()?"
     rf"({_VALUE}){_UNIT}(?![\w:])"
 )
-_STRANGE = re.compile(r"[\s:='\"(\[+-](?:nan|inf(?:inity)?)\b(?! iterations)", re.IGNORECASE)
+_STRANGE = lazily(r"[\s:='\"(\[+-](?:nan|inf(?:inity)?)\b(?! iterations)", re.IGNORECASE)
 #: What a number counts (``tok/s``), read from both sides of its slash; the number at the end of the column before.
-_COUNTED, _PER = re.compile(r"[A-Za-z]{1,8}$"), re.compile(r"[A-Za-z]{1,6}(?!\w)")
-_LAST_NUMBER = re.compile(rf"(?:.*[^\w.,+-])?({_VALUE})$")
+_COUNTED, _PER = lazily(r"[A-Za-z]{1,8}$"), lazily(r"[A-Za-z]{1,6}(?!\w)")
+_LAST_NUMBER = lazily(rf"(?:.*[^\w.,+-])?({_VALUE})$")
 #: Characters in front of a name that make it a part of another word.
-_PART_OF_WORD = re.compile(r"[\w/.-]$")
-_RANK = re.compile(r"(?<![A-Za-z0-9_])(?<!local )[Rr]ank[ =:]{0,2}(\d{1,6})(?![\d.])")
+_PART_OF_WORD = lazily(r"[\w/.-]$")
+_RANK = lazily(r"(?<![A-Za-z0-9_])(?<!local )[Rr]ank[ =:]{0,2}(\d{1,6})(?![\d.])")
 #: Sets of formats whose readers are remembered.
 _MAX_CHOICES = 1000
 #: Characters looked at before a number for its name.

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import re
 
+from nccl_triage.patterns import lazily
+
 #: Characters of a message that are folded; what tells messages apart stands at their beginning.
 MAX_MESSAGE = 400
 
-_CODE = re.compile(
+_CODE = lazily(
     r"\b(?P<word>status|error|errno|code|exitcode|exit code|return code|signal|xid|sxid|vendor err|err|version)"
     r"(?P<between>[ =:(]{1,3})(?P<number>-?\d{1,4})\b(?!\.\d)"
 )
 _FOLDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>)\]]+"), " <url> "),
-    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), " <id> "),
-    (re.compile(r"\[?\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{0,4}\b\]?|\bfe80::[0-9a-f:%\w]*"), " <address> "),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:<\d+>|:\d+)?"), " <address> "),
-    (re.compile(r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(?:[.,]\d+)?z?"), " <time> "),
-    (re.compile(r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"), " <time> "),
-    (re.compile(r"(?:\.{0,2}/)(?:[\w.@+-]+/)*(?P<name>[\w.@+-]+)"), r" \g<name> "),
-    (re.compile(r"\b0x[0-9a-f]+\b"), " <pointer> "),
-    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b"), " <id> "),
-    (re.compile(r"(?<![a-z_<])[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"), "#"),
+    (lazily(r"[a-z][a-z0-9+.-]*://[^\s'\"<>)\]]+"), " <url> "),
+    (lazily(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), " <id> "),
+    (lazily(r"\[?\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{0,4}\b\]?|\bfe80::[0-9a-f:%\w]*"), " <address> "),
+    (lazily(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:<\d+>|:\d+)?"), " <address> "),
+    (lazily(r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(?:[.,]\d+)?z?"), " <time> "),
+    (lazily(r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"), " <time> "),
+    (lazily(r"(?:\.{0,2}/)(?:[\w.@+-]+/)*(?P<name>[\w.@+-]+)"), r" \g<name> "),
+    (lazily(r"\b0x[0-9a-f]+\b"), " <pointer> "),
+    (lazily(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b"), " <id> "),
+    (lazily(r"(?<![a-z_<])[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?"), "#"),
 )
-_SPACE = re.compile(r"\s+")
-_WORD = re.compile(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
+_SPACE = lazily(r"\s+")
+_WORD = lazily(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
 
 
 def template(message: str) -> str:

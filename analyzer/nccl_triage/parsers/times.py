@@ -7,7 +7,8 @@ source and rough ordering across sources. Stamps without a year (glog, vLLM, c10
 from __future__ import annotations
 
 import calendar
-import re
+
+from nccl_triage.patterns import lazily
 
 #: Year given to stamps that have none: a leap year before any real log.
 NO_YEAR = 1972
@@ -18,11 +19,9 @@ _MONTHS = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
-_ISO = re.compile(
-    r"(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)[ T_](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
-)
-_US = re.compile(r"(?P<mo>\d\d)/(?P<d>\d\d)/(?P<y>\d{4}) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)")
-_SYSLOG = re.compile(
+_ISO = lazily(r"(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)[ T_](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?")
+_US = lazily(r"(?P<mo>\d\d)/(?P<d>\d\d)/(?P<y>\d{4}) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)")
+_SYSLOG = lazily(
     r"(?P<mon>[A-Z][a-z]{2})\s+(?P<d>\d{1,2}) (?:(?P<y>\d{4}) )?(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?: (?P<y2>\d{4}))?"
 )
 

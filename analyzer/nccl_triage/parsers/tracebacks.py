@@ -14,22 +14,23 @@ from typing import ClassVar
 
 from nccl_triage.events import Context, Event
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
+from nccl_triage.patterns import lazily
 
-_START = re.compile(r"(?P<glued>.*?)\s*(?:\(most recent call last\):|Original Traceback)")
-_FRAME = re.compile(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$')
-_EXCEPTION = re.compile(
+_START = lazily(r"(?P<glued>.*?)\s*(?:\(most recent call last\):|Original Traceback)")
+_FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$')
+_EXCEPTION = lazily(
     r"(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
     r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w*|Invalid\w*))"
     r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
 )
-_CUSTOM = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
-_RAY_HEADER = re.compile(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
+_CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
+_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
-_LIBRARY = re.compile(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
+_LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
 #: A call of torch.distributed in the source line of a frame.
-_COLLECTIVE = re.compile(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
-_CODE_LINE = re.compile(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
+_COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
+_CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: Lines of an exception's message kept.
 MAX_MESSAGE_LINES = 12
@@ -245,7 +246,7 @@ class TracebackParser:
 
 
 _NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")
-_NCCL_DETAIL = re.compile(r"^nccl\w+Error: |^Last error:$")
+_NCCL_DETAIL = lazily(r"^nccl\w+Error: |^Last error:$")
 
 
 def _continues(message: str, stripped: str, raw: str) -> bool:

@@ -11,7 +11,6 @@ whole uses them: ``WrapperProfile.sniff`` decides that once per source. The othe
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,14 +19,15 @@ from nccl_triage.events import Context
 from nccl_triage.parsers import headers
 from nccl_triage.parsers.jsonlines import peel_json
 from nccl_triage.parsers.prefixes import CERTAIN, set_host
+from nccl_triage.patterns import lazily
 
 #: Prefixes peeled from one line at most; real lines carry six or seven.
 MAX_LAYERS = 16
 
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
+_ANSI = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
 # Copies from web consoles lose the ESC byte: `[36m(Actor pid=1) ...`.
-_LOST_ANSI = re.compile(r"^(?:\[\d{1,2}(?:;\d{1,2})*m)+")
-_INNER_LOST_ANSI = re.compile(r"\[\d{1,2}(?:;\d{1,2})*m(?=\s|$|\()")
+_LOST_ANSI = lazily(r"^(?:\[\d{1,2}(?:;\d{1,2})*m)+")
+_INNER_LOST_ANSI = lazily(r"\[\d{1,2}(?:;\d{1,2})*m(?=\s|$|\()")
 
 
 @dataclass(slots=True)
@@ -40,17 +40,15 @@ class Peeled:
     extra: list[str] = field(default_factory=list)
 
 
-_DEDUP = re.compile(r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
+_DEDUP = lazily(r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
 
 # Prefixes that look like ordinary text: believed only when most lines of the source carry them.
-_SRUN = re.compile(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
-_NODE = re.compile(r"(?P<node>(?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): (?=\S|\s|$)")
-_MPICH = re.compile(r"\[(?P<rank>\d{1,7})\] (?=\S)")
-_STERN = re.compile(
-    r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*) (?=\S)"
-)
-_COMPOSE = re.compile(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
-_NOT_A_NODE = re.compile(
+_SRUN = lazily(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
+_NODE = lazily(r"(?P<node>(?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): (?=\S|\s|$)")
+_MPICH = lazily(r"\[(?P<rank>\d{1,7})\] (?=\S)")
+_STERN = lazily(r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*) (?=\S)")
+_COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
+_NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
     r"|srun|slurmstepd|slurmd|kernel|wandb|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|step|Note"
     r"|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"

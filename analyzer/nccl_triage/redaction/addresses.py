@@ -9,8 +9,8 @@ address the prefix stays and its interface identifier, which holds the MAC addre
 from __future__ import annotations
 
 import ipaddress
-import re
 
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.vocabulary import vocabulary
 
@@ -30,8 +30,8 @@ _LINK_LOCAL = ipaddress.ip_network("fe80::/10")
 _IDENTIFIER = (1 << 64) - 1
 #: Addresses that this module made.
 MADE = r"(?:(?:10|172\.16|192\.168|100\.64|fd|public)\.net-\d{1,9}(?:\.\d{1,9})?|fe80::id-\d{1,9})"
-_MADE = re.compile(r"(?:.+\.net-(?P<network>\d+)(?:\.(?P<address>\d+))?|fe80::id-(?P<id>\d+))")
-_VERSION = re.compile(r"(?i)(?:==|[~<>]=|version|release|driver|cuda|cudnn|nccl|cublas|[a-z]-|_|\bv)[\s:=]{0,3}$")
+_MADE = lazily(r"(?:.+\.net-(?P<network>\d+)(?:\.(?P<address>\d+))?|fe80::id-(?P<id>\d+))")
+_VERSION = lazily(r"(?i)(?:==|[~<>]=|version|release|driver|cuda|cudnn|nccl|cublas|[a-z]-|_|\bv)[\s:=]{0,3}$")
 
 
 def parse(text: str) -> Address | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from nccl_triage.patterns import lazily
+
 #: The row of the table that masks a key on one line.
 KIND = "private-key"
 _MARK = f"[secret:{KIND}]"
 _EDGE = r"-----{} (?:[A-Z0-9]{{1,12}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----"
 _BEGIN, _END = re.compile(_EDGE.format("BEGIN")), re.compile(_EDGE.format("END"))
 #: A line of the body stands after the prefix of a line; the last one may be short, and the line of END shows that it is one.
-_BODY = re.compile(r"(?:^|[\s\]:|>)])((?=[a-z]{0,39}[A-Z0-9+/=])[A-Za-z0-9+/=]{16,})\s*$")
-_LAST = re.compile(r"(?:^|[\s\]:|>)])([A-Za-z0-9+/=]{4,})\s*$")
-_HEADER = re.compile(r"(?:Proc-Type|DEK-Info|Comment|Version): ?.{1,80}$")
+_BODY = lazily(r"(?:^|[\s\]:|>)])((?=[a-z]{0,39}[A-Z0-9+/=])[A-Za-z0-9+/=]{16,})\s*$")
+_LAST = lazily(r"(?:^|[\s\]:|>)])([A-Za-z0-9+/=]{4,})\s*$")
+_HEADER = lazily(r"(?:Proc-Type|DEK-Info|Comment|Version): ?.{1,80}$")
 #: Lines of a key of 16,384 bits.
 _MOST = 220
 

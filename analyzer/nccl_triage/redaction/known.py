@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-_RUN = re.compile(r"[A-Za-z0-9]+|[^\x00-\x7f]")
+from nccl_triage.patterns import lazily
+
+_RUN = lazily(r"[A-Za-z0-9]+|[^\x00-\x7f]")
 
 
 class Known:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[0-9][0-9,-]*)\](?P<after>[^\[\]]*)")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_NUMBERED = re.compile(r"(\D*)(0|[1-9]\d*)(|\D.*)")
+from nccl_triage.patterns import lazily
+
+_LIST = lazily(r"(?P<before>[^\[\]]*)\[(?P<ranges>[0-9][0-9,-]*)\](?P<after>[^\[\]]*)")
+_RANGE = lazily(r"(\d{1,9})(?:-(\d{1,9}))?")
+_NUMBERED = lazily(r"(\D*)(0|[1-9]\d*)(|\D.*)")
 #: Hosts of one list at most; a longer one becomes a list of its ends.
 _MOST = 8192
 

@@ -6,17 +6,17 @@ published libraries everything stays. The same folder has the same pseudonym in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.vocabulary import vocabulary
 
 _HOMES = frozenset({"home", "homes", "users", "user"})
-_PYTHON = re.compile(r"python\d(?:\.\d+)?t?")
-_SUFFIX = re.compile(r"(?P<stem>.+?)(?P<suffix>(?:\.[A-Za-z0-9]{1,12}){1,3})")
-_LIBRARY = re.compile(r"lib[\w+.-]{1,64}\.so(?:\.\d+){0,4}")
+_PYTHON = lazily(r"python\d(?:\.\d+)?t?")
+_SUFFIX = lazily(r"(?P<stem>.+?)(?P<suffix>(?:\.[A-Za-z0-9]{1,12}){1,3})")
+_LIBRARY = lazily(r"lib[\w+.-]{1,64}\.so(?:\.\d+){0,4}")
 #: File systems of the kernel: all that is in them belongs to it.
 _SYSTEM = frozenset({"proc", "sys", "dev"})
 #: Ends of names up to this length are types of files, known or not.

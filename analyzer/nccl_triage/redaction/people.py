@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction import addresses
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.pseudonyms import Pseudonyms, looks_made
 from nccl_triage.redaction.vocabulary import vocabulary
 
-_PORT = re.compile(r"(?P<name>[^\s:]+)(?P<port>:\d{1,5})")
-_HOST = re.compile(r"[^\W_](?:[\w.-]*\w)?")
-_NUMBER = re.compile(r"v?\d+(?:\.\d+)*")
+_PORT = lazily(r"(?P<name>[^\s:]+)(?P<port>:\d{1,5})")
+_HOST = lazily(r"[^\W_](?:[\w.-]*\w)?")
+_NUMBER = lazily(r"v?\d+(?:\.\d+)*")
 #: A name of letters alone is looked for in texts from this length on: shorter ones are parts of everything.
 _LETTERS = 4
 

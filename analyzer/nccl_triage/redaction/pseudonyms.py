@@ -6,8 +6,9 @@ to these stay as they are, and what is new is counted on from there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+
+from nccl_triage.patterns import lazily
 
 #: kind, as the document counts it -> the word before the number.
 WORDS = {
@@ -28,8 +29,8 @@ _KINDS = {word: kind for kind, word in WORDS.items()}
 _COUNTED = (*WORDS, "networks", "addresses")
 #: The form of a pseudonym.
 FORM = rf"(?:{'|'.join(_KINDS)})-[1-9]\d{{0,8}}"
-_FORM = re.compile(FORM)
-_INSIDE = re.compile(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
+_FORM = lazily(FORM)
+_INSIDE = lazily(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 class Pseudonyms:

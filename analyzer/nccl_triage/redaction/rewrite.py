@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction import addresses, contexts, nodelists
 from nccl_triage.redaction.fields import Kind
 from nccl_triage.redaction.known import Known
@@ -15,9 +16,9 @@ from nccl_triage.redaction.tokens import forms_in
 from nccl_triage.redaction.urls import Urls
 from nccl_triage.redaction.vocabulary import vocabulary
 
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: An alternative of the shell or a block of awk; ``${NAME}`` is a part of a path.
-_BRACE = re.compile(r"(?<!\$)\{")
+_BRACE = lazily(r"(?<!\$)\{")
 
 
 class Rewriter:

@@ -11,18 +11,19 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction import blocks, walk
 from nccl_triage.redaction.table import Row, secrets
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: What such a name has in it, so that most names are not looked at any further.
-_NAMES = re.compile(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
+_NAMES = lazily(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
 #: A value that a name gives away whatever it is; no pattern takes it for anything else.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
-_MARK = re.compile(r"\[secret:[a-z0-9-]+\]")
+_MARK = lazily(r"\[secret:[a-z0-9-]+\]")
 #: For guards, all digits are one.
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
 

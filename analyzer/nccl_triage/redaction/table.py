@@ -14,8 +14,9 @@ from nccl_triage.engine import cache as store
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import Pattern
+from nccl_triage.patterns import lazily
 
-_ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
+_ID = lazily(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
 
 #: Characters that stand for those of a secret in samples: a scanner for leaked secrets finds nothing in them.
 _ALPHABETS = {
@@ -26,7 +27,7 @@ _ALPHABETS = {
     "alnum": "a8Kd3Zp0Qw7xR2mT5vB9nL4cJ6hY1sG",
     "base64": "q9Z+xR7/mT2vB5nL8cJ4hY1sGa3Kd6W0",
 }
-_PLACEHOLDER = re.compile(rf"<({'|'.join(_ALPHABETS)}):(\d+)>")
+_PLACEHOLDER = lazily(rf"<({'|'.join(_ALPHABETS)}):(\d+)>")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.addresses import MADE
 from nccl_triage.redaction.pseudonyms import FORM
@@ -39,21 +40,21 @@ _FORMS = {
 
 #: What a text must hold for a form to be looked for.
 _SIGNS = {
-    "secret": re.compile(r"\[secret:"),
-    "made": re.compile(r"\.net-|::id-"),
-    "url": re.compile("://"),
-    "mail": re.compile("@"),
-    "uuid": re.compile("GPU-|MIG-"),
-    "mac": re.compile(r"[0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]"),
-    "guid": re.compile(r"(?:[0-9A-Fa-f]{4}:){3}"),
-    "ipv6": re.compile(r"::|(?:[0-9A-Fa-f]{1,4}:){4}"),
-    "ipv4": re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d"),
-    "winpath": re.compile(r":\\"),
-    "path": re.compile("/"),
-    "file": re.compile("/"),
-    "nodes": re.compile(r"[\w.-]\[\d"),
-    "domain": re.compile(r"[A-Za-z0-9]\.[a-z]"),
-    "pseudonym": re.compile(r"[a-z]-\d"),
+    "secret": lazily(r"\[secret:"),
+    "made": lazily(r"\.net-|::id-"),
+    "url": lazily("://"),
+    "mail": lazily("@"),
+    "uuid": lazily("GPU-|MIG-"),
+    "mac": lazily(r"[0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]"),
+    "guid": lazily(r"(?:[0-9A-Fa-f]{4}:){3}"),
+    "ipv6": lazily(r"::|(?:[0-9A-Fa-f]{1,4}:){4}"),
+    "ipv4": lazily(r"\d\.\d{1,3}\.\d{1,3}\.\d"),
+    "winpath": lazily(r":\\"),
+    "path": lazily("/"),
+    "file": lazily("/"),
+    "nodes": lazily(r"[\w.-]\[\d"),
+    "domain": lazily(r"[A-Za-z0-9]\.[a-z]"),
+    "pseudonym": lazily(r"[a-z]-\d"),
 }
 
 

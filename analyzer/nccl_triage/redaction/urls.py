@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction.paths import Paths
 from nccl_triage.redaction.people import People
 from nccl_triage.redaction.vocabulary import vocabulary
 
-_URL = re.compile(
+_URL = lazily(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:(?P<user>[^/?#@\s:]*)(?P<password>:[^/?#@\s]*)?@)?(?P<host>\[[^\]]*\]|[^/?#:\s]*)(?P<port>:\d*)?"
     r"(?P<path>/[^?#\s]*)?(?P<rest>[?#]\S*)?"
 )

@@ -10,24 +10,25 @@ from functools import cache
 from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
+from nccl_triage.patterns import lazily
 
-_RUN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_LETTERS = re.compile(r"[A-Za-z]+")
+_RUN = lazily(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LETTERS = lazily(r"[A-Za-z]+")
 #: Ids that programs make up: hexadecimal with a digit, as long as those of commits, or longer.
-_ID = re.compile(r"(?<![A-Za-z0-9])(?=[a-f]{0,64}[0-9])[0-9a-f]{7,64}(?![A-Za-z0-9])")
+_ID = lazily(r"(?<![A-Za-z0-9])(?=[a-f]{0,64}[0-9])[0-9a-f]{7,64}(?![A-Za-z0-9])")
 #: Devices, ranks and processes look like hosts to a parser that is wrong, and are evidence.
-_DEVICE = re.compile(
+_DEVICE = lazily(
     r"(?i)gpu\d?|(?:rank|cuda|pid|tid|step|epoch|eth|ib|bond|veth|docker|virbr|br|lo|mlx\d?_?|en[opsx]\w*|cpu|numa|pg|nic|hca|default)"
     r"[-_]?\d*(?:[fnpsd]\d+)*"
 )
 #: Temporary files and folders whose names programs make up.
-_MADE_UP = re.compile(
+_MADE_UP = lazily(
     r"nccl-[A-Za-z0-9]{6}|(?:torch|torchelastic|none|tmp|pymp|psm|cuda|sem|ray|plasma|ucx|vader|mpi|pip|pytorch)"
     r"(?:[-_.](?:install|shm|mmap|wheel|ephem|unpacked|build)){0,3}[-_.]?(?=[A-Za-z_]{0,64}\d)"
     r"(?:[A-Za-z0-9_]{6,8}|\d{1,20}|[0-9a-f_]{8,64})"
 )
 #: What stands in a command for a name that its reader has to fill in.
-_PLACEHOLDER = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
+_PLACEHOLDER = lazily(r"[A-Z]+(?:_[A-Z]+)+")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -7,10 +7,10 @@ within it are escaped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.render import brief, terminal
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, pick, visible, word
@@ -20,9 +20,9 @@ MAX_ANNOTATIONS = 10
 #: Bytes that the summary of one step holds at most; GitHub refuses a larger one as a whole.
 SUMMARY_BYTES = 1 << 20
 #: A line that opens or closes a block of code; what opens one may name a language, in which there are no backticks.
-_FENCE = re.compile(r"( *`{3,})[^`]*")
+_FENCE = lazily(r"( *`{3,})[^`]*")
 #: What begins a command in the middle of a line: ``##[error]``, ``##vso[task.setvariable]``.
-_INNER = re.compile(r"##(?=\w*\[)")
+_INNER = lazily(r"##(?=\w*\[)")
 
 
 def _data(text: str) -> str:

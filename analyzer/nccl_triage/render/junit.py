@@ -7,11 +7,11 @@ after its logs, so that the same job is the same row from run to run.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from nccl_triage.patterns import lazily
 from nccl_triage.render import brief, terminal
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, confidence, culprit_name, visible, word
@@ -19,7 +19,7 @@ from nccl_triage.render.words import Document, Lang, confidence, culprit_name, v
 SUITE = "nccl-triage"
 UNKNOWN = "unknown"
 #: Everything that section 2.2 of XML 1.0 does not allow in a document, however it is escaped.
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ILLEGAL = lazily("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _legal(text: str) -> str:

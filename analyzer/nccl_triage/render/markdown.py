@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from nccl_triage import messages
+from nccl_triage.patterns import lazily
 from nccl_triage.render import experiments, incident, remarks
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View
@@ -26,7 +26,7 @@ from nccl_triage.render.words import (
     word,
 )
 
-_URL = re.compile(r"https?://[\w./?=&%#:~+,-]+")
+_URL = lazily(r"https?://[\w./?=&%#:~+,-]+")
 
 
 def _bold(key: str, lang: Lang) -> str:

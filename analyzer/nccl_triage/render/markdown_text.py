@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from nccl_triage.patterns import lazily
 from nccl_triage.render.words import visible
 
 _MAX_LINE = 1000
 _MAX_ROWS = 40
-_MARKUP = re.compile(r"[\\`*_\[\]<>|~&{}!$]|^(?:[-+=]|\d+(?=[.)]\s))")
+_MARKUP = lazily(r"[\\`*_\[\]<>|~&{}!$]|^(?:[-+=]|\d+(?=[.)]\s))")
 #: Issue trackers turn these into mentions and references even when escaped; as code they stay inert.
-_REFERENCE = re.compile(r"(?<!\w)[@#](?=\w)")
+_REFERENCE = lazily(r"(?<!\w)[@#](?=\w)")
 
 
 def plain(text: object) -> str:

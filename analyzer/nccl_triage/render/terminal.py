@@ -6,7 +6,6 @@ is. Meaning never rests on colour: every line begins with a word that says what 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from nccl_triage import messages
+from nccl_triage.patterns import lazily
 from nccl_triage.render import experiments, incident, remarks
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
@@ -36,7 +36,7 @@ from nccl_triage.render.words import (
 WEIGHTS = ("decisive", "strong", "moderate", "weak")
 _MAX_TEXT_LINES = 6
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, or a word.
-_PIECES = re.compile(
+_PIECES = lazily(
     r"[\u2e80-\u9fff\uac00-\ud7ff\uff00-\uffef][，。；：！？、）》”’]*"
     r"|[^\s\u2e80-\u9fff\uac00-\ud7ff\uff00-\uffef]+[，。；：！？、）》”’]*|\s+"
 )

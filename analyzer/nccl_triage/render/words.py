@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from nccl_triage.patterns import lazily
 from nccl_triage.render.vocabulary import PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
@@ -179,9 +180,9 @@ def listed(item: Mapping[str, Any], key: str, lang: Lang) -> list[str]:
     return [str(text) for text in (item.get(f"{key}_zh") if lang == "zh" else None) or item.get(key) or []]
 
 
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 #: Controls except the tab, invisible and bidirectional characters, separators, surrogates, tag letters.
-_UNSEEN = re.compile(
+_UNSEEN = lazily(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f"
     "\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"

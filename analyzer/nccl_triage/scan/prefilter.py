@@ -68,7 +68,7 @@ def _by_literal(
             owner = table.setdefault(key, _Literal()).formats
             if name not in owner:
                 owner.append(name)
-    return table
+    return dict(sorted(table.items()))  # the same order in every process: the compiled database is kept by it
 
 
 class _Owners:
@@ -149,9 +149,7 @@ class HyperscanPrefilter:
 
         table = _by_literal(signatures, further, formats)
         self._owners = _Owners(table.values())
-        expressions = [_escaped(literal) for literal, _ in table]
-        flags = [(hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in table]
-        self._database = _database(hyperscan, expressions, flags)
+        self._database = _database(hyperscan, list(table))
 
     def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
         """See ``Prefilter``."""
@@ -175,9 +173,10 @@ class HyperscanPrefilter:
         return self._owners.split(found)
 
 
-def _database(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> Any:
+def _database(hyperscan: Any, literals: list[tuple[str, bool]]) -> Any:
     """Return the compiled database; compiling takes a quarter of a second, reading it back a millisecond."""
-    entry = cache.name("hyperscan", hyperscan.__version__, repr(expressions), repr(flags))
+    seed = "\n".join([f"{caseless}{text}" for text, caseless in literals])
+    entry = cache.name("hyperscan", hyperscan.__version__, seed)
     data = cache.read(entry)
     if data is not None:
         try:
@@ -187,7 +186,12 @@ def _database(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> Any
         except Exception:  # a damaged entry or one of another build: the library's own errors vary
             database = None
     database = hyperscan.Database()
-    database.compile(expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions), flags=flags)
+    database.compile(
+        expressions=[_escaped(text) for text, _ in literals],
+        ids=list(range(len(literals))),
+        elements=len(literals),
+        flags=[(hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in literals],
+    )
     cache.write(entry, hyperscan.dumpb(database))
     return database
 

@@ -6,6 +6,7 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -62,6 +63,17 @@ class Scanner:
         for batch in _batches(lines):
             run.take(batch)
         return run.finish()
+
+
+_last = threading.local()
+
+
+def scanner_for(rules: RuleSet) -> Scanner:
+    """Return a scanner, the same one while the rules of this thread's calls are the same."""
+    if getattr(_last, "rules", None) is not rules:
+        _last.scanner, _last.rules = Scanner(rules), rules
+    made: Scanner = _last.scanner
+    return made
 
 
 def _batches(lines: Iterable[TextLine]) -> Iterator[list[TextLine]]:

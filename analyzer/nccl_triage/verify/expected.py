@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.verify import bandwidth
 from nccl_triage.verify.bandwidth import Band
 from nccl_triage.verify.interfaces import chosen
@@ -27,11 +28,11 @@ _COMPARABLE = {
     "gloo": frozenset({"ALLREDUCE"}),
 }
 #: Variables that take NCCL off the link that it would choose, or bound how much of it is used.
-_SWITCHED = re.compile(
+_SWITCHED = lazily(
     r"^NCCL_(P2P_\w+|SHM_\w+|NET|NET_PLUGIN|ALGO|PROTO|BUFFSIZE|NTHREADS|M(AX|IN)_(NCHANNELS|CTAS)|HOSTID)$"
 )
 #: Cards that a bridge can join: whether one is there, the name does not tell.
-_MAYBE_BRIDGED = re.compile(r"PCIe|\bNVL\b", re.IGNORECASE)
+_MAYBE_BRIDGED = lazily(r"PCIe|\bNVL\b", re.IGNORECASE)
 
 
 def band_of(result: RunResult, facts: Sequence[Facts], op: str) -> tuple[Band | None, Text | None]:

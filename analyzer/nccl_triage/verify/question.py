@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
-_PORT = re.compile(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
-_MASTER = re.compile(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
-_VARIABLE = re.compile(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
+_PORT = lazily(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
+_MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
+_VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
 #: Variables of the job that an experiment repeats.
 _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
 #: Of these, what would only make the experiment talk, dump or wait differently.
-_NOT_REPEATED = re.compile(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
+_NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of time-out.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000

@@ -15,25 +15,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_triage.errors import OutputError, UsageError
+from nccl_triage.patterns import lazily
 from nccl_triage.verify.worker.host import ALLOWED
 
 _POLL = 0.1
 #: Whole words of a name, so that NCCL_IB_PKEY, the number of an InfiniBand partition, is no key.
-_SECRET_NAME = re.compile(
+_SECRET_NAME = lazily(
     r"TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API|ACCESS|PRIVATE)?KEYS?(?:_|$)", re.IGNORECASE
 )
 #: A URL with a password, a header, an assignment, or the prefix of a well-known kind of token.
-_SECRET_VALUE = re.compile(
+_SECRET_VALUE = lazily(
     r"://[^/\s@]*:[^/\s@]+@|\b(?:bearer|basic)\s+\S{8}|(?:token|secret|passw(?:or)?d|api_?key)\s*[=:]"
     r"|\b(?:hf_|gh[opsu]_|github_pat_|sk-|xox[abp]-|AKIA|eyJ)[\w-]{12}|-----BEGIN",
     re.IGNORECASE,
 )
 #: Variables of a job that reach out of the session: files that a library writes, and the job's own meeting point.
-_OUTSIDE = re.compile(r"(?:DUMP|DEBUG|PROFILE)\w*_(?:FILE|DIR)$|^NCCL_COMM_ID$")
+_OUTSIDE = lazily(r"(?:DUMP|DEBUG|PROFILE)\w*_(?:FILE|DIR)$|^NCCL_COMM_ID$")
 #: Variables that name code or settings to be loaded: a path from a log must never be one; the short name of a plugin
 #: is found on this host's own library path.
-_LOADS = re.compile(r"_PLUGIN$|_(?:DIR|PATH|LIB)$|CONF_FILE$")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOADS = lazily(r"_PLUGIN$|_(?:DIR|PATH|LIB)$|CONF_FILE$")
+_NAME = lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)

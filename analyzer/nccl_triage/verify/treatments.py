@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
+from nccl_triage.patterns import lazily
 from nccl_triage.verify.interfaces import chosen
 from nccl_triage.verify.model import Deadlines, Run, Slot
 from nccl_triage.verify.reachability import Matrix
@@ -18,7 +18,7 @@ _LONGER = 10.0
 #: Elements of a small message: 64 bytes of float32.
 _FEW = 16
 #: Variables that choose a network or switch a transport: suspects when the evidence names none.
-_SUSPECT = re.compile(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
+_SUSPECT = lazily(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
 
 
 @dataclass(slots=True)

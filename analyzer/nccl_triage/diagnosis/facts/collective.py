@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 WATCHDOG = (
     "torch.watchdog_timeout",
@@ -31,7 +32,7 @@ OBSERVED = (
     "torch.received_global_timeout_23",
 )
 ID_WAIT = ("torch.uniqueid_get_failed",)
-_MILLISECONDS = re.compile(r"after (\d+) ?ms")
+_MILLISECONDS = lazily(r"after (\d+) ?ms")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
 #: Lines that only ZeRO-3 and FSDP print.
@@ -39,7 +40,7 @@ SHARDED = (
     "deepspeed.zero_init", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
     "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules",
 )  # fmt: skip
-_SHARDED_FILES = re.compile(
+_SHARDED_FILES = lazily(
     r"partitioned_param_coordinator|partition_parameters|parameter_offload|zero/stage3|fully_shard|/fsdp/|_fsdp_"
 )
 #: A difference of sequence numbers that one group can show; more means different groups.

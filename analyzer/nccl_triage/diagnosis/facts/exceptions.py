@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 TRACEBACK = "python.traceback"
 LONE = ("python.exception_line",)
@@ -18,14 +17,14 @@ _COMMUNICATION_TYPES = {
 }  # fmt: skip
 _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
-_COMMUNICATION = re.compile(
+_COMMUNICATION = lazily(
     r"gloo/|NCCL (?:error|communicator)|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"
 )
-_ENGINE = re.compile(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
+_ENGINE = lazily(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
                      r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
 
 

@@ -7,13 +7,13 @@ transport/net_socket.cc), connection errors that name the peer, Ray's ``ip=``, `
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis import addresses
 from nccl_triage.diagnosis.addresses import network_of, parse
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 CONNECT_FAILED = (
     "nccl.sock_connect_failed*", "nccl.sock_connect_timeout_old", "nccl.sock_unreachable", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
@@ -21,7 +21,7 @@ CONNECT_FAILED = (
     "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
     "torch.store_tcp_connect_retry", "torch.socket_connect_any_failed", "gloo.connect_timeout", "gloo.network_unreachable", "mpi.btl_connect",
 )  # fmt: skip
-_VIRTUAL = re.compile(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
+_VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 
 
 def is_virtual(interface: str) -> bool:

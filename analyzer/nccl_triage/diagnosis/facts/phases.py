@@ -8,16 +8,17 @@ from collections import Counter
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import failures, progress_of
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
              "sglang.load_weight_begin")  # fmt: skip
 TASK_DONE = ("training.phase_done", "training.checkpoint_saved", "deepspeed.checkpoint_saved", "sglang.load_weight_end")
-_LONG_BAR = re.compile(
+_LONG_BAR = lazily(
     r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
     r"eval|valid|predict|inference|generat|shard|merge|init",
     re.IGNORECASE,
 )
-_CLOCK = re.compile(r"^(?:(?:(?P<d>\d+)d,? ?)?(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)$")
+_CLOCK = lazily(r"^(?:(?:(?P<d>\d+)d,? ?)?(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)$")
 
 
 def _first_complaint(case: Case) -> dict[int | None, int]:
@@ -153,7 +154,7 @@ def _phase(case: Case) -> Fact | None:
     return None
 
 
-_RETURNED = re.compile(
+_RETURNED = lazily(
     r"\b(?:collective|broadcast|all_?reduce|all_?gather|reduce_?scatter|barrier)\b.{0,20}\b(?:returned|ok|done|finished)\b",
     re.IGNORECASE,
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
+from nccl_triage.patterns import lazily
 from nccl_triage.verify import bundle, feedback, session
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import collected, script, static
@@ -28,7 +28,7 @@ from nccl_triage.verify.treatments import words
 
 #: Version of plan.json.
 FORMAT = 1
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+_HOST = lazily(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 _SHOWN = 8
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import UsageError
+from nccl_triage.patterns import lazily
 from nccl_triage.verify import bundle
 from nccl_triage.verify.launchers import Link, boot
 from nccl_triage.verify.launchers.logs import Logs
@@ -33,7 +33,7 @@ _CHUNK = 1 << 16
 #: Chunks that are read at once: whatever talks without end must not keep the deadlines from being looked at.
 _CHUNKS = 16
 #: What kubectl exec says after the words that tell why.
-_AFTERWORD = re.compile(r"command terminated with exit code \d+")
+_AFTERWORD = lazily(r"command terminated with exit code \d+")
 
 
 class ProcessLink:

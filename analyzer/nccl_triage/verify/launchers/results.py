@@ -9,18 +9,18 @@ import contextlib
 import ipaddress
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.verify.model import RankTrace, Run, RunResult
 from nccl_triage.verify.traces import first_missing, note, outcome_of
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
 _LARGEST = 16 << 20
-_NAME = re.compile(r"rank-(0|[1-9]\d{0,5})\.jsonl")
+_NAME = lazily(r"rank-(0|[1-9]\d{0,5})\.jsonl")
 _INTERFACE: dict[str, type] = {
     "name": str, "address": str, "netmask": str, "mtu": int, "up": bool, "loopback": bool, "default": bool,
 }  # fmt: skip

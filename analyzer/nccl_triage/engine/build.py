@@ -1,0 +1,260 @@
+"""Signatures, causes and witnesses from the nodes of rule files; every error says file:line."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_triage.engine import expression, stages
+from nccl_triage.engine.derived import AnchorTable
+from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine.literals import Anchors
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import (
+    FAMILIES,
+    LANGUAGES,
+    ROLES,
+    WEIGHTS,
+    Cause,
+    Evidence,
+    Experiment,
+    Fix,
+    NextCheck,
+    Pattern,
+    Signature,
+    Text,
+    Treatment,
+    Witness,
+)
+from nccl_triage.errors import RuleError
+from nccl_triage.patterns import lazily
+
+_ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
+EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
+#: Which ranks a control takes: all of the job, those of one host, at least two hosts, each rank alone.
+SCOPES = ("all", "host", "hosts", "rank")
+BACKENDS = ("any", "nccl")
+#: What a passing control says of the cause.
+PASSING = ("refutes", "supports", "nothing")
+#: What a treatment may change besides variables of the environment, and the words for the new value.
+VARIABLES = {
+    "interface": ("reachable",),
+    "placement": ("one-host",),
+    "members": ("without-culprit",),
+    "size": ("small",),
+    "timeout": ("longer",),
+    "port": ("free",),
+    "address": ("reachable",),
+    "variables": ("without-suspects",),
+}
+
+
+Part = dict[str, Node]
+
+
+def _identifier(node: Node) -> str:
+    text = node.text()
+    if not _ID.match(text):
+        raise node.fail("{text!r} is no id", "use lower case words joined by '.', '_' or '-'", text=text)
+    return text
+
+
+def _text(part: Part, key: str) -> str | None:
+    return part[key].text() if key in part else None
+
+
+def _texts(part: Part, key: str) -> tuple[str, ...]:
+    return tuple(part[key].texts()) if key in part else ()
+
+
+def _mapping(part: Part, key: str) -> dict[str, str]:
+    return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
+
+
+def _bilingual(node: Node) -> Text:
+    parts = node.keys(LANGUAGES)
+    return {language: parts[language].text() for language in LANGUAGES}
+
+
+def _pattern(node: Node, user: bool) -> Pattern:
+    pattern = Pattern(node.text().strip("\n"), user)
+    if user:
+        import regex
+
+        for compile_ in (re.compile, regex.compile):
+            try:
+                compile_(pattern.source)
+            except (re.error, regex.error) as error:
+                raise node.fail("not a valid regular expression: {error}", error=error) from None
+    return pattern
+
+
+def signature(node: Node, program: str, user: bool, table: AnchorTable | None = None) -> Signature:
+    """Return the signature that a node describes; ``table`` knows the literals of patterns."""
+    part = node.keys(
+        ("id", "role", "pattern", "meaning", "match", "not"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
+    )
+    pattern = _pattern(part["pattern"], user)
+    anchors: Anchors | None
+    if "anchors" in part:
+        anchors = Anchors(frozenset(part["anchors"].texts()))
+    else:
+        anchors = (table or AnchorTable("")).of(part["pattern"])
+    if anchors is None:
+        raise part["pattern"].fail(
+            "no literal text of three characters or more is required by this pattern",
+            "rewrite it, or name literals under 'anchors'",
+        )
+    keep_by = _texts(part, "keep_by")
+    for name in keep_by:
+        if f"(?P<{name}>" not in pattern.source:
+            raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
+    return Signature(
+        id=_identifier(part["id"]),
+        program=program,
+        pattern=pattern,
+        role=part["role"].choice(ROLES),  # type: ignore[arg-type]
+        meaning=part["meaning"].text(),
+        where=node.where,
+        level=part["level"].text() if "level" in part else "info",
+        source=_text(part, "source"),
+        since=_text(part, "since"),
+        until=_text(part, "until"),
+        raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
+        anchors=anchors,
+        keep_by=keep_by,
+        overlaps=_texts(part, "overlaps"),
+        match_samples=tuple(part["match"].texts()),
+        not_samples=tuple(part["not"].texts()),
+    )
+
+
+def _condition(part: Part, key: str) -> expression.Expression | None:
+    return expression.parse(part[key].text(), part[key].where, FUNCTIONS) if key in part else None
+
+
+def _evidence(node: Node) -> Evidence:
+    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained"))
+    if "signature" not in part and "when" not in part:
+        raise node.fail("evidence needs 'signature' or 'when'")
+    if "where" in part and "signature" not in part:
+        raise part["where"].fail("'where' filters events and needs 'signature'")
+    return Evidence(
+        id=_identifier(part["id"]),
+        weight=part["weight"].choice(WEIGHTS),
+        says=_bilingual(part["says"]),
+        where_defined=node.where,
+        signatures=_texts(part, "signature"),
+        where=_condition(part, "where"),
+        when=_condition(part, "when"),
+        unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+    )
+
+
+def _fix(node: Node) -> Fix:
+    part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
+    return Fix(
+        title=_bilingual(part["title"]),
+        commands=_texts(part, "commands"),
+        env=_mapping(part, "env"),
+        caution=_bilingual(part["caution"]) if "caution" in part else None,
+        applies_to=_text(part, "applies_to"),
+        when=_condition(part, "when"),
+        references=_texts(part, "references"),
+    )
+
+
+def _next_check(node: Node) -> NextCheck:
+    part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
+    return NextCheck(
+        what=_bilingual(part["what"]),
+        command=_text(part, "command"),
+        if_yes=_bilingual(part["if_yes"]),
+        if_no=_bilingual(part["if_no"]),
+        rivals=_texts(part, "rivals"),
+    )
+
+
+def _treatment(node: Node) -> Treatment:
+    if "env" in node.keys((), ("env", *VARIABLES)):
+        part = node.keys(("env",))
+        return Treatment("env", env=_mapping(part, "env"))
+    part = node.keys((), tuple(VARIABLES))
+    if len(part) != 1:
+        raise node.fail("a treatment changes exactly one thing")
+    name, value = next(iter(part.items()))
+    return Treatment(name, value.choice(VARIABLES[name]))
+
+
+def _experiment(node: Node) -> Experiment:
+    part = node.keys(
+        ("kind",),
+        (
+            *("control", "scope", "backend", "iterations", "vary", "predicts", "passing"),
+            *("confirmed_if", "refuted_if", "needs", "why_not"),
+        ),
+    )
+    kind = part["kind"].choice(EXPERIMENTS)
+    if kind == "none" and "why_not" not in part:
+        raise node.fail("an experiment of kind none says why_not")
+    return Experiment(
+        kind=kind,
+        control=_text(part, "control"),
+        scope=part["scope"].choice(SCOPES) if "scope" in part else "all",
+        backend=part["backend"].choice(BACKENDS) if "backend" in part else "any",
+        iterations=part["iterations"].integer() if "iterations" in part else 3,
+        vary=tuple(_treatment(item) for item in part["vary"].items()) if "vary" in part else (),
+        predicts=_texts(part, "predicts"),
+        passing=part["passing"].choice(PASSING) if "passing" in part else "refutes",
+        confirmed_if=_text(part, "confirmed_if"),
+        refuted_if=_text(part, "refuted_if"),
+        needs=_text(part, "needs"),
+        why_not=_bilingual(part["why_not"]) if "why_not" in part else None,
+    )
+
+
+def cause(root: Node) -> Cause:
+    """Return the cause that a file describes."""
+    part = root.keys(
+        ("id", "family", "title", "explanation", "for", "culprit", "fixes", "next_check", "experiment"),
+        ("against", "explains", "aliases", "stages"),
+    )
+    evidence = tuple(_evidence(item) for item in part["for"].items())
+    against = tuple(_evidence(item) for item in part["against"].items()) if "against" in part else ()
+    seen: set[str] = set()
+    for item in (*evidence, *against):
+        if item.id in seen:
+            raise RuleError("the evidence id {id!r} stands twice", where=item.where_defined, id=item.id)
+        seen.add(item.id)
+    return Cause(
+        id=_identifier(part["id"]),
+        family=part["family"].choice(FAMILIES),
+        title=_bilingual(part["title"]),
+        explanation=_bilingual(part["explanation"]),
+        where=root.where,
+        evidence=evidence,
+        against=against,
+        explains=_texts(part, "explains"),
+        culprit=tuple(part["culprit"].texts()),
+        fixes=tuple(_fix(item) for item in part["fixes"].items()),
+        next_check=_next_check(part["next_check"]),
+        experiment=_experiment(part["experiment"]),
+        aliases=_texts(part, "aliases"),
+        stages=stages.read(part["stages"]) if "stages" in part else {},
+    )
+
+
+def witness(node: Node) -> Witness:
+    """Return the witness that a node describes."""
+    part = node.keys(("id", "when", "what", "why"), ("families", "env", "commands"))
+    families = part["families"].items() if "families" in part else []
+    return Witness(
+        id=_identifier(part["id"]),
+        when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
+        what=_bilingual(part["what"]),
+        why=_bilingual(part["why"]),
+        where=node.where,
+        families=tuple(family.choice(FAMILIES) for family in families),
+        env=_mapping(part, "env"),
+        commands=_texts(part, "commands"),
+    )

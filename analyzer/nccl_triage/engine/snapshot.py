@@ -1,0 +1,115 @@
+"""The shipped rules as they were read once, kept on disk: reading them again takes longer than a small log.
+
+The entry is named by the files (path, size, time of change) and by the code that reads them. It is a pickle, and the
+cache is no place to trust: whoever can write there must not run anything here. So only the classes of rules are ever
+made from it, and what holds anything else counts as damaged.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import io
+import os
+import pickle
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nccl_triage.engine import cache, expression, literals, schema, series
+from nccl_triage.engine.schema import RuleSet
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+_PROTOCOL = 5
+
+
+def _classes() -> dict[tuple[str, str], type]:
+    """Return what may be made: the data classes of rules, and the nodes of conditions, which are data as well."""
+    ours = [
+        kind
+        for module in (schema, series, expression, literals)
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and kind.__module__ == module.__name__
+        and (is_dataclass(kind) or kind is schema.Pattern)
+    ]
+    nodes = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
+    named = {(kind.__module__, kind.__name__): kind for kind in (*ours, *nodes)}
+    # Before Python 3.14 the nodes say that they come from the module "ast", their class from "_ast".
+    return {**named, **{("_ast", kind.__name__): kind for kind in nodes}, **{("ast", k.__name__): k for k in nodes}}
+
+
+class _Reader(pickle.Unpickler):
+    """Makes objects of the allowed classes and of no others."""
+
+    _allowed: dict[tuple[str, str], type] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if not self._allowed:
+            self._allowed.update(_classes())
+        found = self._allowed.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of rules")
+        return found
+
+
+class _Writer(pickle.Pickler):
+    """Writes data classes as calls of their classes: read back in a third of the time that their state takes."""
+
+    def reducer_override(self, item: Any) -> Any:
+        if not is_dataclass(item) or isinstance(item, type):
+            return NotImplemented
+        return type(item), tuple(getattr(item, field.name) for field in fields(item))
+
+
+def name(folder: Traversable) -> str | None:
+    """Return the name of the entry for a folder of rules; None where its files are no plain files (a zip)."""
+    if not isinstance(folder, Path):
+        return None
+    try:
+        return cache.name("rules", *_states(folder), *_states(Path(__file__).parent))
+    except OSError:
+        return None
+
+
+def _states(folder: Path) -> Iterator[str]:
+    """Yield path, size and time of change of every file below a folder, in a fixed order."""
+    pending = [str(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    pending.append(entry.path)
+            else:
+                state = entry.stat()
+                yield f"{entry.path}:{state.st_size}:{state.st_mtime_ns}"
+
+
+def read(entry: str | None) -> RuleSet | None:
+    """Return the rules of an entry, or None when it is absent or damaged."""
+    data = cache.read(entry) if entry else None
+    if data is None:
+        return None
+    collects = gc.isenabled()
+    gc.disable()  # it would look for garbage again and again among objects that all stay
+    try:
+        found = _Reader(io.BytesIO(data)).load()
+    except Exception:  # a damaged pickle may raise nearly anything
+        return None
+    finally:
+        if collects:
+            gc.enable()
+    return found if isinstance(found, RuleSet) else None
+
+
+def write(entry: str | None, rules: RuleSet) -> None:
+    """Store the rules."""
+    if entry:
+        stream = io.BytesIO()
+        _Writer(stream, _PROTOCOL).dump(rules)
+        cache.write(entry, stream.getvalue())
