@@ -127,7 +127,7 @@ def shown(item: Any) -> Any:
     if is_dataclass(item):
         return {field.name: shown(getattr(item, field.name)) for field in fields(item)}
     assert item is None or isinstance(item, (str, int, float, bool))
-    return item
+    return repr(item)  # nan is not equal to itself
 
 
 class Evil:
