@@ -73,6 +73,10 @@ class Event:
     end_line: int | None = None
     count: int = 1
 
+    def key(self, keep_by: Iterable[str]) -> tuple[object, ...]:
+        """Return what keeps events of one signature apart: source, process and the named fields."""
+        return (self.source, *self.context.process_key(), *(self.fields.get(name) for name in keep_by))
+
     @property
     def is_failure(self) -> bool:
         """Whether the line speaks of a failure, as its cause or as a consequence."""
@@ -126,9 +130,17 @@ class Bucket:
         if len(self.first) < KEEP_FIRST:
             self.first.append(event)
             return
-        self.last.append(event)
-        if len(self.last) > KEEP_LAST:
-            del self.last[0]
+        last = self.last
+        last.append(event)
+        if len(last) > 1 and event.line < last[-2].line:  # a line that was counted first and read later
+            last.sort(key=lambda one: one.line)
+        if len(last) > KEEP_LAST:
+            del last[0]
+
+    @property
+    def full(self) -> bool:
+        """Whether the first occurrences are complete."""
+        return len(self.first) >= KEEP_FIRST
 
     def events(self) -> Iterator[Event]:
         """Yield the kept occurrences in order."""
@@ -154,17 +166,21 @@ class Observations:
     curves: CurveTable = field(default_factory=CurveTable)
     links: LinkTable = field(default_factory=LinkTable)
 
-    def add(self, event: Event, keep_by: Iterable[str] = ()) -> None:
-        """Record an event; events that differ in a ``keep_by`` field are kept apart."""
+    def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
+        """Record an event; events that differ in a ``keep_by`` field are kept apart.
+
+        Returns the bucket that it went to, None when there are too many.
+        """
         self.counts[event.signature] = self.counts.get(event.signature, 0) + event.count
         by_key = self.buckets.setdefault(event.signature, {})
-        key = (event.source, *event.context.process_key(), *(event.fields.get(name) for name in keep_by))
+        key = event.key(keep_by)
         bucket = by_key.get(key)
         if bucket is None:
             if len(by_key) >= MAX_KEYS:
-                return
+                return None
             bucket = by_key[key] = Bucket()
         bucket.add(event)
+        return bucket
 
     def add_source(self, info: SourceInfo) -> None:
         """Register an input (a later registration of the same path replaces the earlier)."""

@@ -10,7 +10,7 @@ import pytest
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.parsers.wrappers import peel
-from nccl_triage.scan.prefilter import HyperscanPrefilter, LiteralPrefilter, Prefilter
+from nccl_triage.scan.prefilter import HyperscanPrefilter, LiteralPrefilter, Prefilter, candidates
 
 
 def _samples(rules: RuleSet) -> list[str]:
@@ -24,10 +24,10 @@ def _changed_digits(lines: Sequence[str]) -> list[str]:
 
 
 def _found(prefilter: Prefilter, lines: Sequence[str]) -> set[tuple[int, str]]:
-    candidates = prefilter.candidates(lines)
+    found = candidates(prefilter, lines)
     return {
         (index, signature.id)
-        for index, signatures in candidates.items()
+        for index, signatures in found.items()
         for signature, _ in match.matches(signatures, peel(lines[index]).text, lines[index])
     }
 
@@ -57,8 +57,8 @@ def test_recall_equals_running_every_pattern_on_every_line(prefilter: Prefilter,
 
 
 def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:
-    assert prefilter.candidates([]) == {}
-    assert prefilter.candidates(["", "", ""]) == {}
+    assert candidates(prefilter, []) == {}
+    assert candidates(prefilter, ["", "", ""]) == {}
 
 
 def test_characters_outside_ascii_do_not_shift_lines(prefilter: Prefilter) -> None:
@@ -67,8 +67,8 @@ def test_characters_outside_ascii_do_not_shift_lines(prefilter: Prefilter) -> No
         "x NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000",
         "结束",
     ]
-    assert 1 in prefilter.candidates(lines)
-    assert set(prefilter.candidates(lines)) == {1}
+    assert 1 in candidates(prefilter, lines)
+    assert set(candidates(prefilter, lines)) == {1}
 
 
 @pytest.mark.parametrize("kind", ["hyperscan", "literal"])
@@ -77,4 +77,4 @@ def test_a_line_with_only_a_further_literal_is_a_candidate_without_signatures(ki
         pytest.importorskip("hyperscan")
     make = HyperscanPrefilter if kind == "hyperscan" else LiteralPrefilter
     prefilter = make(list(rules.signatures.values())[:1], ["quux::"])
-    assert prefilter.candidates(["nothing here", "a quux:: b"]) == {1: []}
+    assert candidates(prefilter, ["nothing here", "a quux:: b"]) == {1: ()}

@@ -7,7 +7,7 @@ happened and prove nothing, so neither rules nor the classifier see them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -62,6 +62,18 @@ class Numbers:
         kind = _kind(formats)
         return bool(kind.formats) and (kind.suspicious or self._table.wants(kind.number, mark_of(self._seed, line)))
 
+    def sampled(self, formats: tuple[str, ...], line: int) -> bool:
+        """Tell whether the place of a line may put it into the sample."""
+        kind = _kind(formats)
+        return bool(kind.formats) and self._table.wants(kind.number, mark_of(self._seed, line))
+
+    def outcome(self, peeled: Peeled, formats: tuple[str, ...]) -> Hashable | None:
+        """Return whose curve a line goes on with; None when each such line must be read."""
+        kind = _kind(formats)
+        if not kind.formats:
+            return ()
+        return None if kind.suspicious and may_be_strange(peeled.text) else self._process(peeled)
+
     def take(self, peeled: Peeled, line: int, formats: tuple[str, ...], advances: bool) -> None:
         """Read a line, or remember it as the last one of its process; ``advances``: it shows that the job goes on."""
         kind = _kind(formats)
@@ -80,7 +92,10 @@ class Numbers:
             # Whoever waits has a first row, or will never have one.
             if key not in self._waiting and self._table.lacks(kind.number, process):
                 self._read(peeled, line, kind, process, advances)
-            elif key in self._waiting or len(self._waiting) < MAX_WAITING:
+            elif key in self._waiting:
+                if line > self._waiting[key][1]:
+                    self._waiting[key] = (peeled, line, kind)
+            elif len(self._waiting) < MAX_WAITING:
                 self._waiting[key] = (peeled, line, kind)
 
     def finish(self) -> None:
@@ -139,13 +154,27 @@ class Links:
         self._table = into
         self._known: dict[tuple[object, ...], Seen] = {}
 
-    def take(self, fields: Mapping[str, str], context: Context, line: int) -> None:
-        """Note the connection that an event of ``LINK`` names."""
+    @property
+    def count(self) -> int:
+        """Lines that named a connection."""
+        return self._table.lines
+
+    @count.setter
+    def count(self, number: int) -> None:
+        self._table.lines = number
+
+    @staticmethod
+    def key(fields: Mapping[str, str], context: Context) -> tuple[object, ...]:
+        """Return what tells connections apart."""
         get = fields.get
-        key = (
+        return (
             context.host, context.pid, get("src"), get("src_dev"), get("dst"), get("dst_dev"), get("dir"),
             get("transport"), get("detail"),
         )  # fmt: skip
+
+    def take(self, fields: Mapping[str, str], context: Context, line: int) -> None:
+        """Note the connection that an event of ``LINK`` names."""
+        key = self.key(fields, context)
         seen = self._known.get(key)
         if seen is None:
             found = links.read(fields, context.host, context.pid)

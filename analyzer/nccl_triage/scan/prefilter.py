@@ -1,10 +1,9 @@
 """Find the lines that contain a literal of some signature, many literals at once.
 
 With the ``hyperscan`` wheel (Vectorscan inside) the whole batch is scanned in one call; without it each literal is
-searched with ``str.find``, which is slower and finds the same. Both return, for each line of the batch, the
-signatures whose patterns are worth running; a line that only holds a further literal (one that opens a block for a
-stateful parser) has none, but is returned. Formats of curves have literals, too, and are returned apart: they make no
-line a candidate for rules.
+searched with ``str.find``, which is slower and finds the same. Both return, for each line of the batch that holds a
+literal, what its literals make of it: the signatures whose patterns are worth running (none, when it only holds a
+literal that opens a block for a stateful parser) and the formats of curves. Formats make no line a candidate for rules.
 """
 
 from __future__ import annotations
@@ -22,25 +21,34 @@ from nccl_triage.engine.schema import Signature
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
-#: Sets of literals whose formats are remembered.
+#: Sets of literals whose kinds are remembered.
 _MAX_SETS = 10_000
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 
 
-#: Line of a batch -> signatures whose literals it contains; line -> ids of formats whose literals it contains.
-Found = tuple[dict[int, list[Signature]], dict[int, tuple[str, ...]]]
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What the literals of a line tell; lines with the same literals share one object.
+
+    ``signatures`` is None for a line that is no candidate for rules, ``formats`` for one that no format can read.
+    """
+
+    signatures: tuple[Signature, ...] | None
+    formats: tuple[str, ...] | None
 
 
 class Prefilter(Protocol):
-    """What the scanner needs: candidates by line of a batch."""
+    """What the scanner needs: what the lines of a batch are."""
 
-    def search(self, lines: Sequence[str]) -> Found:
-        """Return the candidates of signatures and those of formats; no entry for a line without literals."""
+    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
+        """Return line index -> what its literals tell; no entry for a line without literals."""
         ...
 
-    def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
-        """Return line index -> signatures whose literals the line contains; no entry for a line without literals."""
-        ...
+
+def candidates(prefilter: Prefilter, lines: Sequence[str]) -> dict[int, tuple[Signature, ...]]:
+    """Return line index -> signatures whose literals the line contains; no entry for a line without literals."""
+    found = prefilter.kinds(lines).items()
+    return {index: kind.signatures for index, kind in found if kind.signatures is not None}
 
 
 @dataclass(slots=True)
@@ -72,34 +80,35 @@ def _by_literal(
 
 
 class _Owners:
-    """Turns the literals found in lines into what they are literals of."""
+    """Turns the literals found in lines into what they are literals of; few sets of literals make up nearly all lines."""
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self._literals = list(literals)
-        self._candidates = {n for n, literal in enumerate(self._literals) if literal.further or literal.signatures}
-        self._measuring = {n for n, literal in enumerate(self._literals) if literal.formats}
-        self._formats: dict[frozenset[int], tuple[str, ...]] = {}
+        self._kinds: dict[frozenset[int], Kind] = {}
 
-    def split(self, found: Mapping[int, set[int]]) -> Found:
-        """Return the candidates for rules and the lines that a format may read."""
-        candidates: dict[int, list[Signature]] = {}
-        measured: dict[int, tuple[str, ...]] = {}
+    def kinds(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
+        """Return the kinds of lines by the numbers of their literals."""
+        known = self._kinds
+        made: dict[int, Kind] = {}
         for index, numbers in found.items():
-            if not self._candidates.isdisjoint(numbers):
-                owners = {id(s): s for number in numbers for s in self._literals[number].signatures}
-                candidates[index] = sorted(owners.values(), key=lambda signature: signature.id)
-            if not self._measuring.isdisjoint(numbers):
-                measured[index] = self._formats_of(frozenset(self._measuring & numbers))
-        return candidates, measured
+            key = frozenset(numbers)
+            kind = known.get(key)
+            if kind is None:
+                kind = self._kind(key)
+                if len(known) < _MAX_SETS:
+                    known[key] = kind
+            made[index] = kind
+        return made
 
-    def _formats_of(self, numbers: frozenset[int]) -> tuple[str, ...]:
-        """Return the formats of some literals, sorted; few sets of literals make up nearly all lines."""
-        known = self._formats.get(numbers)
-        if known is None:
-            known = tuple(sorted({name for number in numbers for name in self._literals[number].formats}))
-            if len(self._formats) < _MAX_SETS:
-                self._formats[numbers] = known
-        return known
+    def _kind(self, numbers: Iterable[int]) -> Kind:
+        literals = [self._literals[number] for number in numbers]
+        owners = {signature.id: signature for literal in literals for signature in literal.signatures}
+        formats = {name for literal in literals for name in literal.formats}
+        candidate = bool(owners) or any(literal.further for literal in literals)
+        return Kind(
+            tuple(owners[name] for name in sorted(owners)) if candidate else None,
+            tuple(sorted(formats)) if formats else None,
+        )
 
 
 class LiteralPrefilter:
@@ -114,11 +123,7 @@ class LiteralPrefilter:
         table = _by_literal(signatures, further, formats)
         self._texts, self._owners = list(table), _Owners(table.values())
 
-    def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
-        """See ``Prefilter``."""
-        return self.search(lines)[0]
-
-    def search(self, lines: Sequence[str]) -> Found:
+    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
         text = "\n".join(lines)
         lowered = "\n".join(line.lower() for line in lines)
@@ -133,7 +138,7 @@ class LiteralPrefilter:
                 found[index].add(number)
                 end = offsets[index + 1] if index + 1 < len(offsets) else len(haystack)
                 position = haystack.find(literal, end)
-        return self._owners.split(found)
+        return self._owners.kinds(found)
 
 
 class HyperscanPrefilter:
@@ -151,11 +156,7 @@ class HyperscanPrefilter:
         self._owners = _Owners(table.values())
         self._database = _database(hyperscan, list(table))
 
-    def candidates(self, lines: Sequence[str]) -> dict[int, list[Signature]]:
-        """See ``Prefilter``."""
-        return self.search(lines)[0]
-
-    def search(self, lines: Sequence[str]) -> Found:
+    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
         encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
         hits: list[tuple[int, int]] = []
@@ -165,12 +166,12 @@ class HyperscanPrefilter:
 
         self._database.scan(b"\n".join(encoded), match_event_handler=on_match)
         if not hits:
-            return {}, {}
+            return {}
         starts = _starts(len(line) for line in encoded)
         found: dict[int, set[int]] = defaultdict(set)
         for position, identifier in hits:
             found[bisect_right(starts, position) - 1].add(identifier)
-        return self._owners.split(found)
+        return self._owners.kinds(found)
 
 
 def _database(hyperscan: Any, literals: list[tuple[str, bool]]) -> Any:

@@ -7,8 +7,8 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet, Signature
@@ -18,7 +18,8 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
-from nccl_triage.scan.prefilter import Prefilter, make_prefilter
+from nccl_triage.scan.prefilter import Kind, Prefilter, candidates, make_prefilter
+from nccl_triage.scan.shapes import Group, Part, Place, Shapes
 from nccl_triage.scan.unwrap import MAX_PARTS, joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses.
@@ -47,6 +48,31 @@ class TextLine(Protocol):
 
 
 Progress = Callable[[int], None]
+
+
+class _Line(NamedTuple):
+    """A line that was kept."""
+
+    number: int
+    text: str
+
+
+class _Tally:
+    """The number of lines of one signature, as something to add to."""
+
+    __slots__ = ("_counts", "_signature")
+
+    def __init__(self, counts: dict[str, int], signature: str) -> None:
+        self._counts, self._signature = counts, signature
+
+    @property
+    def count(self) -> int:
+        """Lines so far."""
+        return self._counts.get(self._signature, 0)
+
+    @count.setter
+    def count(self, number: int) -> None:
+        self._counts[self._signature] = number
 
 
 class Scanner:
@@ -102,56 +128,122 @@ class _SourceScan:
         self._numbers = measures.Numbers(series, info.path, self._result.curves)
         self._links = measures.Links(info.path, self._result.links)
         self._year: float | None = None
+        self._shapes = Shapes(self._outcome, lambda text: prefilter.kinds([text]).get(0))
+        # Whether a parser is inside of a block.
+        self._open = False
+        # What the line at hand added, and whether the next of its kind need only be counted.
+        self._parts: list[Part] = []
+        self._matched: list[str] = []
+        self._settled = True
+        # What the lines of the batch at hand match.
+        self._seen: set[tuple[str, int]] = set()
 
     def take(self, batch: Sequence[TextLine]) -> None:
         """Scan one batch of lines."""
         if self._profile is None:
             self._profile = WrapperProfile.sniff(line.text for line in batch[:SNIFF_LINES])
+        self._seen.clear()
         texts = [line.text for line in batch]
-        candidates, measured = self._prefilter.search(texts)
-        for index, line in enumerate(batch):
-            signatures, formats = candidates.get(index), measured.get(index)
-            if signatures is None and not line.text.startswith("{") and not self._block_open():
-                if index < SPEAKER_LINES or index >= len(batch) - SPEAKER_LINES:
-                    self._speaker(line)
-                if formats is not None and self._numbers.wanted(formats, line.number):
-                    self._numbers.take(self._peeled(line), line.number, formats, advances=False)
-                continue
-            self._line(line, signatures or [], formats)
+        kinds = self._prefilter.kinds(texts)
+        speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
+        records = [index for index, text in enumerate(texts) if text.startswith("{")]
+        following = iter(sorted({*kinds, *speakers, *records}))
+        index, wanted = -1, next(following, None)
+        while True:
+            # A line inside of a block matters whatever it holds.
+            index += 1
+            if not self._open:
+                while wanted is not None and wanted < index:
+                    wanted = next(following, None)
+                if wanted is None:
+                    break
+                index = wanted
+            elif index >= len(batch):
+                break
+            self._one(batch[index], kinds.get(index), index in speakers)
         for first, joined, signatures in joined_candidates(texts, self._prefilter, self._profile):
             self._joined(batch[first], joined, signatures)
+        if self._shapes.full:
+            self._drain()
 
     def finish(self) -> Observations:
         """Close the parsers and return what was seen."""
+        self._drain()
         for parser in self._parsers:
             self._record(parser.finish())
         self._numbers.finish()
         self._result.add_source(self._info)
         return self._result
 
-    def _block_open(self) -> bool:
-        return any(parser.is_open() for parser in self._parsers)
+    def _drain(self) -> None:
+        """Read the last lines of those that were only counted."""
+        for number, text, kind in self._shapes.drain():
+            # Such lines open no block, and a block that is open now was not when they came.
+            self._line(_Line(number, text), kind, feed=False)
+
+    def _one(self, line: TextLine, kind: Kind | None, speaks: bool) -> None:
+        """Scan a line that may matter, in full only where it may add something new."""
+        if self._open or line.text.startswith("{"):
+            self._line(line, kind)
+        elif kind is None or kind.signatures is None:
+            if speaks:
+                self._speaker(line)
+            if kind is not None and kind.formats is not None and self._numbers.wanted(kind.formats, line.number):
+                self._numbers.take(self._peeled(line.text), line.number, kind.formats, advances=False)
+        else:
+            found = self._shapes.find(line.text, kind)
+            if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
+                found.take(line.number, line.text, kind)
+                self._seen.update([(signature, line.number) for signature in found.signatures])
+                return
+            self._line(line, kind)
+            if isinstance(found, Place) and self._settled:
+                self._shapes.keep(found, self._parts, self._matched)
+
+    def _outcome(self, text: str, kind: Kind) -> Hashable | None:
+        """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
+        if any(opener in text for parser in self._parsers for opener in parser.OPENERS):
+            return None
+        year = self._year
+        peeled = self._peeled(text)
+        self._year = year  # the line may be a made-up one
+        if peeled.extra or "json" in peeled.wrappers:
+            return None
+        told: list[Hashable] = [peeled.context.repeated]
+        for signature, fields in match.matches(kind.signatures or (), peeled.text, text):
+            event = self._event(signature, fields, peeled, 0)
+            told.append((signature.id, event.key(signature.keep_by)))
+            if signature.id == measures.LINK:
+                told.append((self._links.key(fields, peeled.context), fields.get("channel")))
+        if kind.formats is not None:
+            process = self._numbers.outcome(peeled, kind.formats)
+            if process is None:
+                return None
+            told.append(process)
+        return tuple(told)
 
     def _speaker(self, line: TextLine) -> None:
         """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
-        peeled = self._peeled(line)
+        peeled = self._peeled(line.text)
         if peeled.context.rank is not None and peeled.text:
             text = peeled.text[:MAX_TEXT]
             self._result.add(Event(SPEAKER, self._info.path, line.number, text, peeled.context), ())
 
-    def _peeled(self, line: TextLine) -> Peeled:
-        peeled = peel(line.text, self._profile or WrapperProfile())
+    def _peeled(self, text: str) -> Peeled:
+        peeled = peel(text, self._profile or WrapperProfile())
         self._complete(peeled)
         return peeled
 
-    def _line(self, line: TextLine, signatures: list[Signature], formats: tuple[str, ...] | None) -> None:
-        peeled = self._peeled(line)
+    def _line(self, line: TextLine, kind: Kind | None, feed: bool = True) -> None:
+        """Read a line in full."""
+        self._parts, self._matched, self._settled = [], [], True
+        peeled = self._peeled(line.text)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
-            inside, measured = self._prefilter.search([peeled.text])
-            signatures, formats = inside.get(0, []), measured.get(0)
-        parsed = PeeledLine(self._info.path, line.number, peeled.text, peeled.context)
-        self._feed(parsed)
+            kind = self._prefilter.kinds([peeled.text]).get(0)
+        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
+        if feed:
+            self._feed(PeeledLine(self._info.path, line.number, peeled.text, peeled.context))
         known = advances = False
         for signature, fields in match.matches(signatures, peeled.text, line.text):
             known = True
@@ -165,7 +257,7 @@ class _SourceScan:
             inner = Peeled(text=extra, context=peeled.context.copy())
             follow = PeeledLine(self._info.path, line.number, extra, inner.context)
             self._feed(follow)
-            for signature, fields in match.matches(self._prefilter.candidates([extra]).get(0, []), extra, extra):
+            for signature, fields in match.matches(candidates(self._prefilter, [extra]).get(0, ()), extra, extra):
                 self._add(signature, fields, inner, line.number)
 
     def _unknown(self, peeled: Peeled, number: int) -> None:
@@ -181,13 +273,14 @@ class _SourceScan:
         for parser in self._parsers:
             if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
                 self._record(parser.feed(line))
+        self._open = any(parser.is_open() for parser in self._parsers)
 
-    def _joined(self, line: TextLine, joined: str, signatures: list[Signature]) -> None:
+    def _joined(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
         peeled = peel(joined, self._profile or WrapperProfile())
         self._complete(peeled)
         for signature, fields in match.matches(signatures, peeled.text, joined):
             own = range(line.number, line.number + MAX_PARTS)
-            if not any(e.line in own for e in self._result.events(signature.id)):
+            if not any((signature.id, number) in self._seen for number in own):
                 self._add(signature, fields, peeled, line.number)
 
     def _complete(self, peeled: Peeled) -> None:
@@ -206,16 +299,14 @@ class _SourceScan:
             elif self._year is not None:
                 context.time = times.with_year_of(context.time, self._year)
 
-    def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
+    def _event(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> Event:
         context = peeled.context  # shared by the events of one line: nobody changes it after this
-        if signature.id == measures.LINK:
-            self._links.take(fields, context, number)
         if signature.role == "progress" and context.rank is None and context.group_rank is None:
             named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
             if named is not None:
                 context = context.copy()
                 context.rank = named
-        event = Event(
+        return Event(
             signature=signature.id,
             source=self._info.path,
             line=number,
@@ -225,7 +316,20 @@ class _SourceScan:
             fields=fields,
             count=1 + context.repeated,
         )
-        self._result.add(event, signature.keep_by)
+
+    def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
+        if signature.id == measures.LINK:
+            before = self._links.count
+            self._links.take(fields, peeled.context, number)
+            self._parts.append(Part(self._links, self._links.count - before))
+        self._matched.append(signature.id)
+        self._seen.add((signature.id, number))
+        event = self._event(signature, fields, peeled, number)
+        bucket = self._result.add(event, signature.keep_by)
+        self._parts.append(Part(_Tally(self._result.counts, signature.id), event.count))
+        if bucket is not None:
+            self._parts.append(Part(bucket, event.count))
+            self._settled = self._settled and bucket.full
 
     def _record(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_triage.engine.schema import Signature
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
-from nccl_triage.scan.prefilter import Prefilter
+from nccl_triage.scan.prefilter import Prefilter, candidates
 
 #: Widths at which terminals and mailers break lines.
 MIN_WIDTH, MAX_WIDTH = 60, 220
@@ -40,7 +40,7 @@ def _continues(line: str, profile: WrapperProfile) -> bool:
 
 def joined_candidates(
     lines: Sequence[str], prefilter: Prefilter, profile: WrapperProfile
-) -> Iterator[tuple[int, str, list[Signature]]]:
+) -> Iterator[tuple[int, str, Sequence[Signature]]]:
     """Yield (index of the first line, joined text, signatures to try)."""
     if len(lines) > MAX_LINES:
         return
@@ -60,9 +60,9 @@ def joined_candidates(
             and _continues(lines[index + len(parts)], profile)
         ):
             parts.append(lines[index + len(parts)])
-        alone = {s.id for found in prefilter.candidates(parts).values() for s in found}
+        alone = {s.id for found in candidates(prefilter, parts).values() for s in found}
         for joined in ("".join(parts), " ".join(parts)):
-            signatures = prefilter.candidates([joined]).get(0, [])
+            signatures = candidates(prefilter, [joined]).get(0, ())
             # A literal may be whole in one part while the pattern needs both: try those too.
             fresh = [s for s in signatures if s.id not in alone] or signatures
             if fresh:

@@ -1,0 +1,117 @@
+"""Lines that are only counted give the same observations as lines that are all read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.parsers.wrappers import peel
+from nccl_triage.scan import scanner, shapes
+from tests import bench
+from tests.scan_helpers import scan_text
+
+LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
+
+
+def plain(observations: Any) -> dict[str, Any]:
+    """Return observations as something to compare."""
+    curves = observations.curves
+    for sample in curves.samples.values():
+        sample.thin()
+    return {
+        "counts": observations.counts,
+        "buckets": {
+            name: {key: (bucket.count, bucket.first, bucket.last) for key, bucket in by_key.items()}
+            for name, by_key in observations.buckets.items()
+        },
+        "links": (observations.links.links, observations.links.lines),
+        "curves": (curves.samples, curves.ends, curves.strange),
+    }
+
+
+def same(text: str, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Scan a text with and without counting; the results are the same and returned."""
+    with monkeypatch.context() as patch:
+        patch.setattr(shapes, "PATIENCE", 10**9)
+        everything = plain(scan_text(text, rules))
+    with monkeypatch.context() as patch:
+        patch.setattr(shapes, "PATIENCE", 2)
+        counted = plain(scan_text(text, rules))
+    assert counted == everything
+    return everything
+
+
+def other_digits(line: str, chance: random.Random) -> str:
+    """Return a line with some of its digits changed."""
+    return "".join(chance.choice("123456789") if c.isdigit() and chance.random() < 0.3 else c for c in line)
+
+
+@pytest.mark.parametrize("profile", [bench.verbose, bench.storm, bench.quiet], ids=lambda profile: profile.__name__)
+def test_the_logs_of_the_bench(profile: Any, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(islice(profile(random.Random(5)), 6000))
+    same(text, rules, monkeypatch)
+
+
+def repeated(lines: Sequence[str], chance: random.Random) -> Iterator[str]:
+    """Yield lines of incidents again and again with other digits, as many ranks print them."""
+    chosen = chance.sample(lines, 12)
+    for _ in range(60):
+        for line in chosen:
+            yield other_digits(line, chance)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_storms_of_lines_of_incidents(seed: int, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    lines = [
+        line
+        for path in chance.sample(sorted(LOGS.glob("*.log")), 25)
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
+    found = same("\n".join(repeated(lines, chance)), rules, monkeypatch)
+    assert found["counts"]
+
+
+def test_samples_of_all_signatures_with_other_digits(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    samples = [sample for one in rules.signatures.values() for sample in one.match_samples if "\n" not in sample]
+    lines = [other_digits(line, chance) for line in chance.sample(samples, 200) for _ in range(12)]
+    chance.shuffle(lines)
+    same("\n".join(lines), rules, monkeypatch)
+
+
+def test_particular_digits_are_not_folded(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "[12345.{n:06d}] NVRM: Xid (PCI:0000:3b:00): {xid}, pid=1234, name=python, text"
+    lines = [line.format(n=n, xid=79 if n == 90 else 13) for n in range(120)]
+    found = same("\n".join(lines), rules, monkeypatch)
+    kinds = {name for name in found["counts"] if "xid" in name}
+    assert len(kinds) >= 2, kinds
+
+
+def test_full_tables_are_put_away_and_learnt_again(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "MAX_GROUPS", 20)
+    monkeypatch.setattr("nccl_triage.scan.scanner.BATCH_LINES", 300)
+    text = "\n".join(islice(bench.storm(random.Random(5)), 5000))
+    same(text, rules, monkeypatch)
+
+
+def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "[rank{rank}]: gpu1:{pid}:7 [{rank}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{n}<{port}>"
+    lines = [line.format(rank=n % 4, pid=100 + n % 4, n=n % 10, port=n % 7 + 40_000) for n in range(8000)]
+    read: list[str] = []
+
+    def counting(*given: Any) -> Any:
+        read.append(given[0])
+        return peel(*given)
+
+    monkeypatch.setattr(scanner, "peel", counting)
+    found = scan_text("\n".join(lines), rules)
+    assert found.count("nccl.sock_closed_by_peer") == 8000
+    assert len(read) < 2000
