@@ -13,8 +13,9 @@ from nccl_triage.curves import Process, kind_of
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.parsers.series import Reading, SeriesReader
+from nccl_triage.scan.lines import SPEAKER
 from nccl_triage.scan.prefilter import NO_HYPERSCAN
-from nccl_triage.scan.scanner import SPEAKER, Scanner
+from nccl_triage.scan.scanner import Scanner
 from tests.scan_helpers import Line, scan_text
 
 LOG = "\n".join(

@@ -12,7 +12,8 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.parsers.wrappers import peel
-from nccl_triage.scan import scanner, shapes
+from nccl_triage.scan import lines as line_scan
+from nccl_triage.scan import shapes
 from tests import bench
 from tests.scan_helpers import scan_text
 
@@ -97,7 +98,7 @@ def test_particular_digits_are_not_folded(rules: RuleSet, monkeypatch: pytest.Mo
 
 def test_full_tables_are_put_away_and_learnt_again(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "MAX_GROUPS", 20)
-    monkeypatch.setattr("nccl_triage.scan.scanner.BATCH_LINES", 300)
+    monkeypatch.setattr("nccl_triage.scan.source.BATCH_LINES", 300)
     text = "\n".join(islice(bench.storm(random.Random(5)), 5000))
     same(text, rules, monkeypatch)
 
@@ -111,7 +112,7 @@ def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.Monk
         read.append(given[0])
         return peel(*given)
 
-    monkeypatch.setattr(scanner, "peel", counting)
+    monkeypatch.setattr(line_scan, "peel", counting)
     found = scan_text("\n".join(lines), rules)
     assert found.count("nccl.sock_closed_by_peer") == 8000
     assert len(read) < 2000

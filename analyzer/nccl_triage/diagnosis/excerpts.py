@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 from nccl_triage.diagnosis import incident
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event, SourceInfo
-from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.decode import Line, LineReader
 from nccl_triage.ingest.sources import Source
 
 #: Lines shown before and after a marked line.
@@ -19,8 +18,6 @@ AROUND = 4
 #: Windows and characters per line kept.
 MAX_WINDOWS = 24
 MAX_CHARACTERS = 600
-#: Lines beyond this in a source are not read again for an excerpt.
-MAX_READ = 5_000_000
 
 
 def _telling(diagnosis: Findings) -> Iterator[Event]:
@@ -58,6 +55,18 @@ def _windows(lines: Sequence[int]) -> list[tuple[int, int, list[int]]]:
     return found
 
 
+def _near(reader: LineReader, windows: Sequence[tuple[int, int, list[int]]]) -> Iterator[Line]:
+    """Yield the lines of the blocks that hold parts of windows."""
+    for block in reader.iter_blocks():
+        if block.first_line > windows[-1][1]:
+            break
+        end = block.first_line + block.data.count(b"\n")
+        if reader.is_plain(block) and not any(first <= end and last >= block.first_line for first, last, _ in windows):
+            continue
+        yield from reader.lines(block)
+    yield from reader.rest()
+
+
 def collect(diagnosis: Findings, sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the excerpts of a diagnosis; sources that cannot be read twice (pipes) give none."""
     by_path = {source.path: source for source in sources}
@@ -70,10 +79,7 @@ def collect(diagnosis: Findings, sources: Sequence[Source]) -> list[dict[str, An
         texts: dict[int, list[str]] = defaultdict(list)
         try:
             with source.open() as stream:
-                reader = LineReader(stream, SourceInfo(path))
-                for line in islice(reader, MAX_READ):
-                    if line.number > windows[-1][1]:
-                        break
+                for line in _near(LineReader(stream, SourceInfo(path)), windows):
                     if any(first <= line.number <= last for first, last, _ in windows):
                         texts[line.number].append(line.text[:MAX_CHARACTERS])
         except OSError:

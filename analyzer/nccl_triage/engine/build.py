@@ -92,7 +92,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
         ("id", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "often", "overlaps"),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -109,11 +109,15 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     for name in keep_by:
         if f"(?P<{name}>" not in pattern.source:
             raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
+    role = part["role"].choice(ROLES)
+    often = part["often"].flag() if "often" in part else role == "progress"
+    if often and role in ("root", "cascade"):
+        raise part["often"].fail("no line of a failure may be missed")
     return Signature(
         id=_identifier(part["id"]),
         program=program,
         pattern=pattern,
-        role=part["role"].choice(ROLES),  # type: ignore[arg-type]
+        role=role,  # type: ignore[arg-type]
         meaning=part["meaning"].text(),
         where=node.where,
         level=part["level"].text() if "level" in part else "info",
@@ -123,6 +127,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
         anchors=anchors,
         keep_by=keep_by,
+        often=often,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),

@@ -51,7 +51,10 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One message shape: ``pattern`` searches the peeled message (or the raw line)."""
+    """One message shape: ``pattern`` searches the peeled message (or the raw line).
+
+    ``often``: a healthy log says it again and again (with each step, for each channel); of a long log a sample will do.
+    """
 
     id: str
     program: str
@@ -66,6 +69,7 @@ class Signature:
     raw_line: bool = False
     anchors: Anchors | None = None
     keep_by: tuple[str, ...] = ()
+    often: bool = False
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()

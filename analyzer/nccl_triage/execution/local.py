@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
-from nccl_triage.scan.scanner import Scanner, TextLine, scanner_for
+from nccl_triage.scan.scanner import Scanner, scanner_for
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 #: Is told the bytes that have been read and those that there are, None when that is not known.
 Progress = Callable[[int, int | None], None]
-#: Lines by which a source is judged to be the output of grep.
-_FILTER_SAMPLE = 400
 #: Seconds between two looks at how far the processes are.
 _GLANCE = 0.2
 
 
 def scan_source(source: Source, scanner: Scanner, watch: Watch | None = None) -> Observations:
     """Scan one source; reading problems end up in its ``SourceInfo``."""
-    head: list[TextLine] = []
     try:
         with source.open(watch) as stream:
-            lines = iter(LineReader(stream, source.info))
-            head.extend(islice(lines, _FILTER_SAMPLE))
-            found = scanner.scan(chain(head, lines), source.info)
+            found = scanner.scan_blocks(LineReader(stream, source.info), source.info)
     except OSError as error:
         source.info.problems.append(f"cannot be read: {error.strerror or error}")
         found = Observations()
         found.add_source(source.info)
-    # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
-    if source.info.layout != "nccl-debug-file" and looks_filtered([line.text for line in head]):
-        found.notes.append(f"{source.path} looks filtered by grep")
     return found
 
 

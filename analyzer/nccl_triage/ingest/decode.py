@@ -1,7 +1,7 @@
 """Bytes of a log as numbered lines of text.
 
 ``LineReader`` reads everything; a scanner that wants only some lines takes the blocks (``iter_blocks``),
-looks for candidates in their bytes and decodes those (``decode``).
+reads some of them whole (``lines``), looks for candidates in the bytes of others and decodes those (``decode``).
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ class LineReader:
 
     def __init__(self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK) -> None:
         self._reader = BlockReader(stream, info, max_line, block)
+        self._progress = ProgressFilter(self.decode)
+        self._continues = False
 
     def iter_blocks(self) -> Iterator[Block]:
-        """Yield the raw blocks instead of lines; bad bytes count only in lines given to ``decode``."""
+        """Yield the raw blocks, in order; ``lines`` reads one. Bad bytes count only in what is decoded."""
         return blanked(self._reader)
 
     def decode(self, data: bytes) -> str:
@@ -55,16 +57,29 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield the lines in order."""
-        progress = ProgressFilter(self.decode)
-        continues = False
-        for block in blanked(self._reader):
-            if continues or b"\r" in block.data:
-                yield from self._redrawn(progress, block, continues)
-            else:
-                yield from starmap(Line, progress.flush())
-                yield from self._plain(block)
-            continues = not block.data.endswith(b"\n")
-        yield from starmap(Line, progress.flush())
+        for block in self.iter_blocks():
+            yield from self.lines(block)
+        yield from self.rest()
+
+    def lines(self, block: Block) -> Iterator[Line]:
+        """Yield the lines of the next block, after what the one before it left over."""
+        continues, self._continues = self._continues, not block.data.endswith(b"\n")
+        if continues or b"\r" in block.data:
+            yield from self._redrawn(self._progress, block, continues)
+        else:
+            yield from self.rest()
+            yield from self._plain(block)
+
+    def is_plain(self, block: Block) -> bool:
+        """Tell whether the next block is whole lines and nothing else, so that it need not be given to ``lines``.
+
+        What earlier blocks left over (``rest``) comes before it.
+        """
+        return not self._continues and block.data.endswith(b"\n") and b"\r" not in block.data
+
+    def rest(self) -> Iterator[Line]:
+        """Yield what is left over of lines that are redrawn, where they end."""
+        return starmap(Line, self._progress.flush())
 
     def _plain(self, block: Block) -> Iterator[Line]:
         """Yield the lines of a block without carriage returns."""

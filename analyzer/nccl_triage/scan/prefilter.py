@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nccl_triage.engine import cache
 from nccl_triage.engine.schema import Signature
@@ -37,11 +37,26 @@ class Kind:
     formats: tuple[str, ...] | None
 
 
+class Sweep(NamedTuple):
+    """Where literals end in a block of lines.
+
+    ``ends`` are those of signatures of which no line may be missed and of what opens a block, all of them, in order.
+    ``firsts`` tells of each other literal (progress, numbers) that occurs, by its number, where it ends first.
+    """
+
+    ends: list[int]
+    firsts: dict[int, int]
+
+
 class Prefilter(Protocol):
     """What the scanner needs: what the lines of a batch are."""
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """Return line index -> what its literals tell; no entry for a line without literals."""
+        ...
+
+    def sweep(self, data: bytes) -> Sweep:
+        """Look through a block of whole lines for what must not be missed, without taking it apart."""
         ...
 
 
@@ -100,6 +115,13 @@ class _Owners:
             made[index] = kind
         return made
 
+    def urgent(self) -> list[bool]:
+        """Return for each literal whether no line that holds it may be missed; of the others a sample will do."""
+        return [
+            literal.further or any(not signature.often for signature in literal.signatures)
+            for literal in self._literals
+        ]
+
     def _kind(self, numbers: Iterable[int]) -> Kind:
         literals = [self._literals[number] for number in numbers]
         owners = {signature.id: signature for literal in literals for signature in literal.signatures}
@@ -122,6 +144,7 @@ class LiteralPrefilter:
     ) -> None:
         table = _by_literal(signatures, further, formats)
         self._texts, self._owners = list(table), _Owners(table.values())
+        self._urgent = self._owners.urgent()
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -140,6 +163,23 @@ class LiteralPrefilter:
                 position = haystack.find(literal, end)
         return self._owners.kinds(found)
 
+    def sweep(self, data: bytes) -> Sweep:
+        """See ``Prefilter``."""
+        lowered = data.lower()
+        ends: list[int] = []
+        firsts: dict[int, int] = {}
+        for number, ((literal, caseless), urgent) in enumerate(zip(self._texts, self._urgent, strict=True)):
+            haystack, needle = lowered if caseless else data, literal.encode("utf-8")
+            position = haystack.find(needle)
+            if position >= 0 and not urgent:
+                firsts[number] = position + len(needle)
+            while position >= 0 and urgent:
+                ends.append(position + len(needle))
+                # One hit a line is enough.
+                position = haystack.find(b"\n", position)
+                position = haystack.find(needle, position) if position >= 0 else -1
+        return Sweep(sorted(ends), firsts)
+
 
 class HyperscanPrefilter:
     """All literals in one Hyperscan database, block mode."""
@@ -154,7 +194,11 @@ class HyperscanPrefilter:
 
         table = _by_literal(signatures, further, formats)
         self._owners = _Owners(table.values())
-        self._database = _database(hyperscan, list(table))
+        self._literals = list(table)
+        self._urgent = self._owners.urgent()
+        self._hyperscan = hyperscan
+        self._database = _database(hyperscan, self._literals)
+        self._sweeper: Any = None  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -173,10 +217,31 @@ class HyperscanPrefilter:
             found[bisect_right(starts, position) - 1].add(identifier)
         return self._owners.kinds(found)
 
+    def sweep(self, data: bytes) -> Sweep:
+        """See ``Prefilter``."""
+        if self._sweeper is None:
+            self._sweeper = _database(self._hyperscan, self._literals, once=[not urgent for urgent in self._urgent])
+        urgent = self._urgent
+        ends: list[int] = []
+        firsts: dict[int, int] = {}
 
-def _database(hyperscan: Any, literals: list[tuple[str, bool]]) -> Any:
-    """Return the compiled database; compiling takes a quarter of a second, reading it back a millisecond."""
-    seed = "\n".join([f"{caseless}{text}" for text, caseless in literals])
+        def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
+            if urgent[identifier]:
+                ends.append(end)
+            else:
+                firsts[identifier] = end
+
+        self._sweeper.scan(data, match_event_handler=on_match)
+        return Sweep(ends, firsts)
+
+
+def _database(hyperscan: Any, literals: list[tuple[str, bool]], once: Sequence[bool] | None = None) -> Any:
+    """Return the compiled database; compiling takes a quarter of a second, reading it back a millisecond.
+
+    A literal that is marked in ``once`` is reported where it ends first, and not again.
+    """
+    single = once or [False] * len(literals)
+    seed = "\n".join([f"{caseless:d}{one:d}{text}" for (text, caseless), one in zip(literals, single, strict=True)])
     entry = cache.name("hyperscan", hyperscan.__version__, seed)
     data = cache.read(entry)
     if data is not None:
@@ -191,7 +256,10 @@ def _database(hyperscan: Any, literals: list[tuple[str, bool]]) -> Any:
         expressions=[_escaped(text) for text, _ in literals],
         ids=list(range(len(literals))),
         elements=len(literals),
-        flags=[(hyperscan.HS_FLAG_CASELESS if caseless else 0) for _, caseless in literals],
+        flags=[
+            (hyperscan.HS_FLAG_CASELESS if caseless else 0) | (hyperscan.HS_FLAG_SINGLEMATCH if one else 0)
+            for (_, caseless), one in zip(literals, single, strict=True)
+        ],
     )
     cache.write(entry, hyperscan.dumpb(database))
     return database

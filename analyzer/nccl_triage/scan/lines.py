@@ -1,0 +1,259 @@
+"""What one line adds: its signatures, the block it belongs to, its numbers; in full or, where it repeats, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from nccl_triage.engine import match
+from nccl_triage.engine.schema import Signature
+from nccl_triage.events import MAX_TEXT, Event, Observations, SourceInfo
+from nccl_triage.parsers import STATEFUL, headers, salient, times
+from nccl_triage.parsers.series import SeriesReader
+from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.scan import measures
+from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
+from nccl_triage.scan.shapes import Group, Part, Place, Shapes
+from nccl_triage.scan.unwrap import MAX_PARTS
+
+#: Signature of a line that shows nothing but which rank printed it.
+SPEAKER = "line.speaker"
+
+
+class TextLine(Protocol):
+    """A decoded line as ``ingest.decode`` yields it."""
+
+    @property
+    def number(self) -> int:
+        """The 1-based physical line."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The line without its end."""
+        ...
+
+
+class Kept(NamedTuple):
+    """A line that was kept."""
+
+    number: int
+    text: str
+
+
+class _Tally:
+    """The number of lines of one signature, as something to add to."""
+
+    __slots__ = ("_counts", "_signature")
+
+    def __init__(self, counts: dict[str, int], signature: str) -> None:
+        self._counts, self._signature = counts, signature
+
+    @property
+    def count(self) -> int:
+        """Lines so far."""
+        return self._counts.get(self._signature, 0)
+
+    @count.setter
+    def count(self, number: int) -> None:
+        self._counts[self._signature] = number
+
+
+class LineScan:
+    """The state of scanning the lines of one source."""
+
+    def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
+        self.result = Observations()
+        #: Whether a parser is inside of a block.
+        self.open = False
+        #: The prefixes of this source, once its first lines are known.
+        self.profile = WrapperProfile()
+        self._prefilter = prefilter
+        self._info = info
+        self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
+        self._salient = salient.SalientLines()
+        self._numbers = measures.Numbers(series, info.path, self.result.curves)
+        self._links = measures.Links(info.path, self.result.links)
+        self._year: float | None = None
+        self._shapes = Shapes(self._outcome, lambda text: prefilter.kinds([text]).get(0))
+        # What the line at hand added, and whether the next of its kind need only be counted.
+        self._parts: list[Part] = []
+        self._matched: list[str] = []
+        self._settled = True
+        # What the lines since ``begin`` match.
+        self._seen: set[tuple[str, int]] = set()
+
+    def begin(self) -> None:
+        """Begin a batch: what it matches is known until the next one begins."""
+        self._seen.clear()
+        if self._shapes.full:
+            self._drain()
+
+    def finish(self) -> None:
+        """Read what was only counted, and close the parsers."""
+        self._drain()
+        for parser in self._parsers:
+            self._record(parser.finish())
+        self._numbers.finish()
+
+    def _drain(self) -> None:
+        """Read the last lines of those that were only counted."""
+        for number, text, kind in self._shapes.drain():
+            # Such lines open no block, and a block that is open now was not when they came.
+            self._line(Kept(number, text), kind, feed=False)
+
+    def take(self, line: TextLine, kind: Kind | None, speaks: bool = False) -> None:
+        """Scan a line that may matter, in full only where it may add something new."""
+        if self.open or line.text.startswith("{"):
+            self._line(line, kind)
+        elif kind is None or kind.signatures is None:
+            if speaks:
+                self._speaker(line)
+            if kind is not None and kind.formats is not None and self._numbers.wanted(kind.formats, line.number):
+                self._numbers.take(self._peeled(line.text), line.number, kind.formats, advances=False)
+        else:
+            found = self._shapes.find(line.text, kind)
+            if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
+                found.take(line.number, line.text, kind)
+                self._seen.update([(signature, line.number) for signature in found.signatures])
+                return
+            self._line(line, kind)
+            if isinstance(found, Place) and self._settled:
+                self._shapes.keep(found, self._parts, self._matched)
+
+    def _outcome(self, text: str, kind: Kind) -> Hashable | None:
+        """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
+        if any(opener in text for parser in self._parsers for opener in parser.OPENERS):
+            return None
+        year = self._year
+        peeled = self._peeled(text)
+        self._year = year  # the line may be a made-up one
+        if peeled.extra or "json" in peeled.wrappers:
+            return None
+        told: list[Hashable] = [peeled.context.repeated]
+        for signature, fields in match.matches(kind.signatures or (), peeled.text, text):
+            event = self._event(signature, fields, peeled, 0)
+            told.append((signature.id, event.key(signature.keep_by)))
+            if signature.id == measures.LINK:
+                told.append((self._links.key(fields, peeled.context), fields.get("channel")))
+        if kind.formats is not None:
+            process = self._numbers.outcome(peeled, kind.formats)
+            if process is None:
+                return None
+            told.append(process)
+        return tuple(told)
+
+    def _speaker(self, line: TextLine) -> None:
+        """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
+        peeled = self._peeled(line.text)
+        if peeled.context.rank is not None and peeled.text:
+            text = peeled.text[:MAX_TEXT]
+            self.result.add(Event(SPEAKER, self._info.path, line.number, text, peeled.context), ())
+
+    def _peeled(self, text: str) -> Peeled:
+        peeled = peel(text, self.profile)
+        self._complete(peeled)
+        return peeled
+
+    def _line(self, line: TextLine, kind: Kind | None, feed: bool = True) -> None:
+        """Read a line in full."""
+        self._parts, self._matched, self._settled = [], [], True
+        peeled = self._peeled(line.text)
+        if "json" in peeled.wrappers:
+            # Escapes inside JSON hide literals from the prefilter.
+            kind = self._prefilter.kinds([peeled.text]).get(0)
+        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
+        if feed:
+            self._feed(PeeledLine(self._info.path, line.number, peeled.text, peeled.context))
+        known = advances = False
+        for signature, fields in match.matches(signatures, peeled.text, line.text):
+            known = True
+            advances = advances or signature.role == "progress"
+            self._add(signature, fields, peeled, line.number)
+        if formats is not None:
+            self._numbers.take(peeled, line.number, formats, advances)
+        if not known:
+            self._unknown(peeled, line.number)
+        for extra in peeled.extra:
+            inner = Peeled(text=extra, context=peeled.context.copy())
+            follow = PeeledLine(self._info.path, line.number, extra, inner.context)
+            self._feed(follow)
+            for signature, fields in match.matches(candidates(self._prefilter, [extra]).get(0, ()), extra, extra):
+                self._add(signature, fields, inner, line.number)
+
+    def _unknown(self, peeled: Peeled, number: int) -> None:
+        """Keep a line that no signature knows when it sounds like trouble."""
+        folded = self._salient.fresh(peeled.text)
+        if folded is not None:
+            fields = {"template": folded}
+            text = peeled.text[:MAX_TEXT]
+            event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
+            self.result.add(event, ("template",))
+
+    def _feed(self, line: PeeledLine) -> None:
+        for parser in self._parsers:
+            if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
+                self._record(parser.feed(line))
+        self.open = any(parser.is_open() for parser in self._parsers)
+
+    def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
+        """Take lines that a terminal broke, as one; ``line`` is the first of them."""
+        peeled = peel(joined, self.profile)
+        self._complete(peeled)
+        for signature, fields in match.matches(signatures, peeled.text, joined):
+            own = range(line.number, line.number + MAX_PARTS)
+            if not any((signature.id, number) in self._seen for number in own):
+                self._add(signature, fields, peeled, line.number)
+
+    def _complete(self, peeled: Peeled) -> None:
+        """Fill the context from the file's name and the year seen so far."""
+        context, info = peeled.context, self._info
+        if context.rank is None and info.rank is not None:
+            context.rank = info.rank
+        if context.local_rank is None and info.local_rank is not None:
+            context.local_rank = info.local_rank
+        context.host = context.host or info.host
+        if context.pid is None and info.pid is not None:
+            context.pid = info.pid
+        if context.time is not None:
+            if times.has_year(context.time):
+                self._year = context.time
+            elif self._year is not None:
+                context.time = times.with_year_of(context.time, self._year)
+
+    def _event(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> Event:
+        context = peeled.context  # shared by the events of one line: nobody changes it after this
+        if signature.role == "progress" and context.rank is None and context.group_rank is None:
+            named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
+            if named is not None:
+                context = context.copy()
+                context.rank = named
+        return Event(
+            signature=signature.id,
+            source=self._info.path,
+            line=number,
+            text=peeled.text[:MAX_TEXT],
+            context=context,
+            role=signature.role,
+            fields=fields,
+            count=1 + context.repeated,
+        )
+
+    def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
+        if signature.id == measures.LINK:
+            before = self._links.count
+            self._links.take(fields, peeled.context, number)
+            self._parts.append(Part(self._links, self._links.count - before))
+        self._matched.append(signature.id)
+        self._seen.add((signature.id, number))
+        event = self._event(signature, fields, peeled, number)
+        bucket = self.result.add(event, signature.keep_by)
+        self._parts.append(Part(_Tally(self.result.counts, signature.id), event.count))
+        if bucket is not None:
+            self._parts.append(Part(bucket, event.count))
+            self._settled = self._settled and bucket.full
+
+    def _record(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.result.add(event, ("type",) if event.signature == "python.traceback" else ())

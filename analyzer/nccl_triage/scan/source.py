@@ -1,0 +1,142 @@
+"""Scan one source: its lines in batches, and blocks of lines that are only looked through.
+
+Blocks that span lines (tracebacks, torchelastic reports) go to stateful parsers; text that was hard-wrapped by a
+terminal is matched again joined. The result is bounded (``events.Observations``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.ingest.blocks import Block
+from nccl_triage.ingest.filtered import looks_filtered
+from nccl_triage.parsers.series import SeriesReader
+from nccl_triage.parsers.wrappers import WrapperProfile
+from nccl_triage.scan import sweeping
+from nccl_triage.scan.lines import Kept, LineScan, TextLine
+from nccl_triage.scan.prefilter import Prefilter
+from nccl_triage.scan.unwrap import joined_candidates
+
+#: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
+SNIFF_LINES = 400
+#: Lines per prefilter call, and characters after which a batch is full anyway.
+BATCH_LINES = 2000
+BATCH_CHARACTERS = 1 << 18
+#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
+SPEAKER_LINES = 40
+
+
+class SourceScan:
+    """The state of scanning one source."""
+
+    def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
+        self._prefilter = prefilter
+        self._info = info
+        self._lines = LineScan(prefilter, series, info)
+        self._news = sweeping.News()
+        self._batch: list[TextLine] = []
+        self._size = 0
+        self._begun = False
+
+    def read(self, lines: Iterable[TextLine]) -> None:
+        """Scan lines, in batches that may go on with the next ones."""
+        batch, size = self._batch, self._size
+        for line in lines:
+            batch.append(line)
+            size += len(line.text)
+            if len(batch) >= BATCH_LINES or size >= BATCH_CHARACTERS:
+                self._take(batch)
+                batch.clear()
+                size = 0
+        self._size = size
+
+    def _flush(self) -> None:
+        """Scan the lines that wait for others."""
+        if self._batch:
+            self._take(self._batch)
+            self._batch.clear()
+            self._size = 0
+
+    def sweep(self, block: Block, decode: Callable[[bytes], str]) -> None:
+        """Scan the lines of a block that hold faults or consequences, open blocks, or are news."""
+        self._flush()
+        data = block.data
+        found = self._prefilter.sweep(data)
+        lines = self._lines_at(block, sorted([*found.ends, *self._news.of(found.firsts)]), decode)
+        kinds = self._prefilter.kinds([text for _, _, text in lines])
+        self._lines.begin()
+        behind = self._go_on(block, 0, decode)
+        for index, (number, end, text) in enumerate(lines):
+            if end > behind:
+                self._lines.take(Kept(number, text), kinds.get(index))
+                behind = self._go_on(block, end, decode)
+
+    @staticmethod
+    def _lines_at(block: Block, positions: Iterable[int], decode: Callable[[bytes], str]) -> list[tuple[int, int, str]]:
+        """Return (number, position behind its end, text) of the lines in which the positions lie."""
+        data, number, counted, behind = block.data, block.first_line, 0, 0
+        found: list[tuple[int, int, str]] = []
+        for position in positions:
+            if position <= behind:
+                continue
+            start = data.rfind(b"\n", 0, position - 1) + 1
+            number += data.count(b"\n", counted, start)
+            counted = start
+            behind = data.find(b"\n", position - 1) + 1 or len(data)
+            found.append((number, behind, decode(data[start : behind - 1])))
+        return found
+
+    def _go_on(self, block: Block, start: int, decode: Callable[[bytes], str]) -> int:
+        """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
+        data = block.data
+        if not self._lines.open:
+            return start
+        number = block.first_line + data.count(b"\n", 0, start)
+        while self._lines.open and start < len(data):
+            end = data.find(b"\n", start) + 1 or len(data)
+            text = decode(data[start : end - 1])
+            self._lines.take(Kept(number, text), self._prefilter.kinds([text]).get(0))
+            start, number = end, number + 1
+        return start
+
+    def _take(self, batch: Sequence[TextLine]) -> None:
+        """Scan one batch of lines."""
+        texts = [line.text for line in batch]
+        if not self._begun:
+            self._sniff(texts[:SNIFF_LINES])
+        self._lines.begin()
+        kinds = self._prefilter.kinds(texts)
+        speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
+        records = [index for index, text in enumerate(texts) if text.startswith("{")]
+        following = iter(sorted({*kinds, *speakers, *records}))
+        index, wanted = -1, next(following, None)
+        while True:
+            # A line inside of a block matters whatever it holds.
+            index += 1
+            if not self._lines.open:
+                while wanted is not None and wanted < index:
+                    wanted = next(following, None)
+                if wanted is None:
+                    break
+                index = wanted
+            elif index >= len(batch):
+                break
+            self._lines.take(batch[index], kinds.get(index), index in speakers)
+        for first, joined, signatures in joined_candidates(texts, self._prefilter, self._lines.profile):
+            self._lines.join(batch[first], joined, signatures)
+
+    def _sniff(self, lines: Sequence[str]) -> None:
+        """Learn from the first lines what the source is."""
+        self._begun = True
+        self._lines.profile = WrapperProfile.sniff(lines)
+        # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
+        if self._info.layout != "nccl-debug-file" and looks_filtered(list(lines)):
+            self._lines.result.notes.append(f"{self._info.path} looks filtered by grep")
+
+    def finish(self) -> Observations:
+        """Close the parsers and return what was seen."""
+        self._flush()
+        self._lines.finish()
+        self._lines.result.add_source(self._info)
+        return self._lines.result

@@ -1,0 +1,137 @@
+"""A long log whose middle is only looked through: nothing that decides is missed."""
+
+from __future__ import annotations
+
+import io
+import random
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.ingest.decode import LineReader
+from nccl_triage.scan import sweeping
+from nccl_triage.scan.prefilter import LiteralPrefilter
+from nccl_triage.scan.scanner import Scanner
+from tests import bench
+
+LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
+FALLBACK = "NCCL_TRIAGE_NO_HYPERSCAN"
+
+
+@pytest.fixture(params=["hyperscan", "fallback"])
+def scanner(request: pytest.FixtureRequest, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> Scanner:
+    if request.param == "fallback":
+        monkeypatch.setenv(FALLBACK, "1")
+    else:
+        pytest.importorskip("hyperscan")
+    return Scanner(rules)
+
+
+def scan(scanner: Scanner, text: str, whole: bool = False) -> Observations:
+    """Scan a text in blocks of some kilobytes, or line by line."""
+    info = SourceInfo("log")
+    reader = LineReader(io.BytesIO(text.encode()), info, max_line=2048, block=4096)
+    return scanner.scan(reader, info) if whole else scanner.scan_blocks(reader, info)
+
+
+def exact(observations: Observations, rules: RuleSet) -> dict[str, Any]:
+    """Return what must be the same however a log is read."""
+    return {
+        name: (observations.count(name), observations.events(name))
+        for name in observations.signatures()
+        if name in rules.signatures and not rules.signatures[name].often
+    }
+
+
+def test_storms_are_counted_exactly(scanner: Scanner, rules: RuleSet) -> None:
+    text = "\n".join(islice(bench.storm(random.Random(3)), 1500)) + "\n"
+    assert exact(scan(scanner, text), rules) == exact(scan(scanner, text, whole=True), rules)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_incidents_in_the_middle_of_much_else(seed: int, scanner: Scanner, rules: RuleSet) -> None:
+    chance = random.Random(seed)
+    filler = list(islice(bench.verbose(chance), 1200))
+    path = chance.choice(sorted(LOGS.glob("*.log")))
+    incident = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    text = "\n".join([*filler[:600], *incident, *filler[600:]]) + "\n"
+    swept, whole = scan(scanner, text), scan(scanner, text, whole=True)
+    assert exact(swept, rules) == exact(whole, rules)
+    assert swept.has("training.step_loss")
+    assert diagnose_observations(swept, rules).cause == diagnose_observations(whole, rules).cause
+
+
+def test_blocks_that_span_lines_go_on_behind_a_block_of_bytes(scanner: Scanner, rules: RuleSet) -> None:
+    filler = list(islice(bench.verbose(random.Random(1)), 700))
+    frames = [f'[rank3]:   File "/opt/app/step{n}.py", line {n}, in run\n[rank3]:     run({n})' for n in range(200)]
+    block = ["[rank3]: Traceback (most recent call last):", *frames, "[rank3]: ValueError: sample 7 is bad"]
+    text = "\n".join([*filler, *block, *filler]) + "\n"
+    (event,) = scan(scanner, text).events("python.traceback")
+    assert event.line == 1102
+    assert (event.fields["type"], event.fields["message"]) == ("ValueError", "sample 7 is bad")
+
+
+def test_records_are_read_whole(scanner: Scanner, rules: RuleSet) -> None:
+    filler = list(islice(bench.quiet(random.Random(1)), 3000))
+    record = '{"log": "gpu1:7:7 [1] socket.cc:540 NCCL WARN Net \\u003a Connection closed by remote peer n1<40001>\\n"}'
+    text = "\n".join([*filler, record, *filler]) + "\n"
+    assert exact(scan(scanner, text), rules) == exact(scan(scanner, text, whole=True), rules)
+
+
+def test_redrawn_lines_are_read_whole(scanner: Scanner, rules: RuleSet) -> None:
+    filler = list(islice(bench.quiet(random.Random(1)), 3000))
+    bar = "\r".join(f"{n:3d}%|####      | {n}/100 [00:01<00:02, 3.1it/s]" for n in range(100))
+    fault = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    text = "\n".join([*filler, f"{bar}\r{fault}", *filler]) + "\n"
+    assert exact(scan(scanner, text), rules) == exact(scan(scanner, text, whole=True), rules)
+
+
+def test_progress_is_sampled_and_its_end_is_known(scanner: Scanner) -> None:
+    lines = [f"[rank{n % 4}]: step {n}/9000 loss {5 - n / 3000:.4f} lr 1e-4 900 tok/s" for n in range(5000)]
+    found = scan(scanner, "\n".join(lines) + "\n")
+    events = found.events("training.step_loss")
+    assert events[0].line == 1
+    assert events[-1].line == 5000
+    assert found.count("training.step_loss") < 2500
+    assert {event.context.rank for event in events} == {0, 1, 2, 3}
+
+
+def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
+    filler = list(islice(bench.quiet(random.Random(1)), 6000))
+    filler[3333] = "[rank5]: step 17/9000 loss 3.21"
+    assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
+
+
+def test_both_matchers_find_the_same_lines(rules: RuleSet) -> None:
+    pytest.importorskip("hyperscan")
+    fast = Scanner(rules)._prefilter
+    slow = LiteralPrefilter(rules.signatures.values())
+    for path in random.Random(2).sample(sorted(LOGS.glob("*.log")), 12):
+        data = path.read_bytes()
+        lines = data.count(b"\n")
+
+        def numbers(ends: list[int], data: bytes = data) -> set[int]:
+            return {data.count(b"\n", 0, end) for end in ends}
+
+        urgent = numbers(fast.sweep(data).ends)
+        assert numbers(slow.sweep(data).ends) <= urgent <= set(range(lines + 1))
+
+
+def test_few_blocks_of_a_long_log_are_read_whole() -> None:
+    chosen = [ordinal for ordinal in range(100_000) if sweeping.is_sample(ordinal)]
+    assert chosen[: sweeping.HEAD] == list(range(sweeping.HEAD))
+    assert len(chosen) < 50
+    assert max(b / a for a, b in pairwise(chosen[1:])) <= 2
+
+
+def test_news_are_what_the_block_before_did_not_say() -> None:
+    news = sweeping.News()
+    assert news.of({1: 10, 2: 20}) == [10, 20]
+    assert news.of({1: 10}) == [10]
+    assert news.of({1: 10, 2: 25}) == [25]
+    assert [bool(news.of({1: 10})) for _ in range(6)] == [True, False, False, False, True, False]
