@@ -83,6 +83,15 @@ def test_every_id_is_offered_without_reading_yaml(rules: RuleSet) -> None:
     assert values("rules", "show", "nccl.duplicate_g") == ["nccl.duplicate_gpu"]
 
 
+def test_topics_are_offered() -> None:
+    from nccl_triage.cli import candidates
+    from nccl_triage.knowledge import lookup
+
+    assert sorted(lookup.TOPICS) == sorted(candidates.TOPICS)
+    assert "symptoms" in values("explain", "sym")
+    assert "timeouts" in values("explain", "timeo")
+
+
 def test_ids_of_rules_of_the_user(tmp_path: Path) -> None:
     folder = tmp_path / "signatures" / "site"
     folder.mkdir(parents=True)

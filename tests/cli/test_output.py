@@ -237,3 +237,10 @@ def test_a_plan_has_text_and_json_only(report: Path, format: str) -> None:
     result = invoke("verify", report, "--dry-run", "--format", format)
     assert isinstance(result.exception, errors.UsageError)
     assert format in result.exception.message
+
+
+def test_a_plan_for_a_redacted_report_says_that_its_hosts_are_pseudonyms(report: Path, tmp_path: Path) -> None:
+    redacted = tmp_path / "redacted.json"
+    assert invoke("render", report, "--format", "json", "--redact", "--output", redacted).exit_code == 0
+    for path, told in ((redacted, True), (report, False)):
+        assert ("no host can be reached by its pseudonym" in invoke("verify", path, "--dry-run").stderr) is told

@@ -25,6 +25,9 @@ _ID = lazily(rb"""^ *- id: *["']?([^\s"'#]+)""", re.MULTILINE)
 #: The name of a number, such as ``{code: 2, name: cudaErrorMemoryAllocation, ...}``.
 _NAME = lazily(rb"\bname: *([\w-]+)")
 
+#: The pages of ``explain`` that are no entry of a file (``knowledge.lookup.TOPICS``, which takes long to import).
+TOPICS = ("codes", "symptoms", "timeouts")
+
 
 def _yaml_files(folder: Traversable) -> Iterator[Traversable]:
     if not folder.is_dir():
@@ -72,8 +75,9 @@ def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 
 def explainable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """Complete the id of a cause or a signature, or the name of a variable, an error number or a piece of advice."""
-    return _items(_ids(ctx, ("causes", "signatures", "variables", "codes", "advice")), incomplete)
+    """Complete a topic, the id of a cause or a signature, or the name of a variable, an error number or an advice."""
+    named = _ids(ctx, ("causes", "signatures", "variables", "codes", "advice"))
+    return _items(sorted({*TOPICS, *named}), incomplete)
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:

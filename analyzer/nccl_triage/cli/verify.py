@@ -78,6 +78,8 @@ def command(
 
     rules = load.load(options.all_rules(rules_dirs))
     document = read_document(paths or _written(given["collect"]), rules, model_name, wish.quiet)
+    if (document.get("redaction") or {}).get("pseudonyms") is not None:
+        wish.tell("the report is redacted: no host can be reached by its pseudonym")
     settings = launching.settings(given, wish.force)
     if dry_run:
         _show_plan(planning.plan_of(document, rules, settings), wish)
