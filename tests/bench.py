@@ -1,70 +1,48 @@
-"""Compare the speed of a diagnosis with grep and a plain read, in one run (``make bench``).
+"""Compare the speed of a whole diagnosis with public tools, in one run (``make bench``).
 
-Machines are noisy: the ratios count, not the seconds. Logs are generated, seeded, and thrown away.
+Machines are noisy: the ratios count, not the seconds. Logs come from the corpus' generator, seeded, and are thrown away.
+``--write`` puts the table into README.md and README.zh.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import gzip
+import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "analyzer")]
 
-def verbose(chance: random.Random) -> Iterator[str]:
-    """Yield a start-up heavy log: 70 % NCCL INFO, the rest training steps."""
-    step = 0
-    while True:
-        rank = chance.randrange(64)
-        if chance.random() < 0.7:
-            yield (
-                f"gpu{rank // 8:02d}:{4000 + rank}:{5000 + rank} [{rank % 8}] NCCL INFO Channel {chance.randrange(32):02d}/0 : "
-                f"{rank}[{rank % 8}] -> {(rank + 1) % 64}[{(rank + 1) % 8}] via P2P/CUMEM/read"
-            )
-        else:
-            step += 1
-            yield f"step {step}/100000 loss {chance.random() * 5:.4f} lr 1.0e-04 {chance.randrange(900, 1100)} tok/s"
+from corpus.generate.bench import PROFILES, stream  # noqa: E402
+
+#: What people write instead: one expression, line by line.
+LOOP = "import re,sys\nfind = re.compile(r'error|exception|timeout|NCCL WARN|Xid', re.I).search\n"
+LOOP += "print(sum(1 for line in open(sys.argv[1], errors='replace') if find(line)))"
+MARKS = re.compile(r"(<!-- speed: begin.*?-->\n).*?(<!-- speed: end -->)", re.S)
 
 
-def storm(chance: random.Random) -> Iterator[str]:
-    """Yield a log in which a third of the lines are errors of 512 ranks."""
-    while True:
-        rank = chance.randrange(512)
-        if chance.random() < 0.36:
-            yield (
-                f"[rank{rank}]:[E1206 18:44:12.{chance.randrange(10**9):09d} ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught "
-                f"collective operation timeout: WorkNCCL(SeqNum={chance.randrange(900, 1000)}, OpType=ALLREDUCE, NumelIn=1048576, "
-                "NumelOut=1048576, Timeout(ms)=600000) ran for 600037 milliseconds before timing out."
-            )
-        else:
-            yield f"[rank{rank}]: batch {chance.randrange(10**6)} tokens {chance.randrange(4096)} seq {chance.random():.6f}"
+@dataclass
+class Row:
+    """The medians of one log: seconds of each tool, and the peak memory of ours in MB."""
 
+    profile: str
+    megabytes: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak: float = 0.0
 
-def quiet(chance: random.Random) -> Iterator[str]:
-    """Yield an uneventful log."""
-    while True:
-        yield f"{chance.random():.6f} worker {chance.randrange(512)} fetched shard {chance.randrange(10**6)} in {chance.random():.3f} s"
-
-
-def write(path: Path, lines: Iterator[str], size: int) -> None:
-    """Write a log of about ``size`` bytes by repeating a generated megabyte."""
-    block: list[str] = []
-    length = 0
-    for line in lines:
-        block.append(line)
-        length += len(line) + 1
-        if length > 1_000_000:
-            break
-    data = ("\n".join(block) + "\n").encode()
-    with path.open("wb") as stream:
-        for _ in range(max(1, size // len(data))):
-            stream.write(data)
+    def ratio(self, tool: str, to: str) -> float:
+        """Return how fast a tool is as a share of the speed of another."""
+        return self.seconds[to] / self.seconds[tool]
 
 
 def timed(action: Callable[[], object], runs: int) -> float:
@@ -77,39 +55,95 @@ def timed(action: Callable[[], object], runs: int) -> float:
     return statistics.median(seconds)
 
 
+def run(*words: str | Path, stdin: Path | None = None) -> float:
+    """Run a command to its end and return its peak memory in MB."""
+    with Path(stdin or os.devnull).open("rb") as source:
+        process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"{words[0]} ended with {process.returncode}")
+    return usage.ru_maxrss / 1024
+
+
+def read_whole(path: Path) -> None:
+    """Read a file and do nothing with it."""
+    buffer = bytearray(1 << 18)
+    with path.open("rb", buffering=0) as source:
+        while source.readinto(buffer):
+            pass
+
+
+def measure(profile: str, megabytes: int, runs: int, folder: Path) -> Row:
+    """Measure one log."""
+    path, packed = folder / f"{profile}.log", folder / f"{profile}.log.gz"
+    with path.open("wb") as out:
+        out.writelines(stream(profile, megabytes * 1_000_000, 7))
+    with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    row = Row(profile, megabytes)
+    triage = (sys.executable, "-m", "nccl_triage")
+    row.peak = run(*triage, path)  # the first run fills the caches
+    for name, action in {
+        "read": lambda: read_whole(path),
+        "grep": lambda: run("grep", "-c", "NCCL", path),
+        "loop": lambda: run(sys.executable, "-c", LOOP, path),
+        "triage": lambda: run(*triage, path),
+        "pipe": lambda: run(*triage, stdin=path),
+        "gzip": lambda: run("gzip", "-dc", packed),
+        "packed": lambda: run(*triage, packed),
+    }.items():
+        row.seconds[name] = timed(action, runs)
+    path.unlink()
+    packed.unlink()
+    return row
+
+
+def table(rows: list[Row]) -> str:
+    """Return the results as Markdown."""
+    head = [
+        "log",
+        "of a read",
+        "of `grep -c NCCL`",
+        "of a Python loop",
+        "through a pipe",
+        "gz, of `gzip -dc`",
+        "peak memory",
+    ]
+    lines = [head, ["---"] * len(head)]
+    lines += [
+        [
+            f"{row.profile}, {row.megabytes} MB",
+            *(f"{row.ratio('triage', other):.3f}x" for other in ("read", "grep")),
+            f"{row.ratio('triage', 'loop'):.1f}x",
+            f"{row.ratio('pipe', 'grep'):.3f}x",
+            f"{row.ratio('packed', 'gzip'):.2f}x",
+            f"{row.peak:.0f} MB",
+        ]
+        for row in rows
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=20)
+    parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--profiles", nargs="*", default=["verbose", "storm", "quiet"], choices=list(PROFILES))
+    parser.add_argument("--write", action="store_true", help="put the table into the README files")
     arguments = parser.parse_args()
-    size = arguments.megabytes * 1_000_000
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
-        sys.stdout.write(
-            f"{arguments.megabytes} MB, median of {arguments.runs} runs; MB/s and the share of grep's speed\n"
-        )
-        for make in (verbose, storm, quiet):
-            path = folder / f"{make.__name__}.log"
-            write(path, make(random.Random(7)), size)
-            actual = path.stat().st_size / 1e6
-            read = timed(path.read_bytes, arguments.runs)
-            grep = timed(
-                lambda p=path: subprocess.run(["grep", "-c", "NCCL", str(p)], capture_output=True, check=False),
-                arguments.runs,
-            )
-            triage = timed(
-                lambda p=path: subprocess.run(
-                    [sys.executable, "-m", "nccl_triage", str(p)], capture_output=True, check=True
-                ),
-                arguments.runs,
-            )
-            sys.stdout.write(
-                f"{make.__name__:8} read {actual / read:8.0f}   grep -c NCCL {actual / grep:7.0f}   "
-                f"nccl-triage {actual / triage:7.1f}   ratio to grep {grep / triage:.4f}\n"
-            )
+        rows = [measure(name, arguments.megabytes, arguments.runs, folder) for name in arguments.profiles]
     finally:
         shutil.rmtree(folder)
+    made = table(rows)
+    sys.stdout.write(made)
+    for name in ("README.md", "README.zh.md") if arguments.write else ():
+        path = ROOT / name
+        path.write_text(MARKS.sub(lambda found: found[1] + made + found[2], path.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from corpus.generate.bench import stream
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations, SourceInfo
@@ -32,3 +33,9 @@ def scan_text(text: str, rules: RuleSet, path: str = "log", scanner: Scanner | N
 
 def diagnose_text(text: str, rules: RuleSet) -> Diagnosis:
     return diagnose_observations(scan_text(text, rules), rules)
+
+
+def log(profile: str, size: int, seed: int = 0) -> str:
+    """Return the beginning of a generated log of a profile, whole lines of it."""
+    text = b"".join(stream(profile, size, seed)).decode()
+    return text[: text.rindex("\n") + 1]

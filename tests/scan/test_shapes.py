@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.parsers.wrappers import peel
 from nccl_triage.scan import lines as line_scan
 from nccl_triage.scan import shapes
-from tests import bench
-from tests.scan_helpers import scan_text
+from tests.scan_helpers import log, scan_text
 
 LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
 
@@ -53,10 +51,9 @@ def other_digits(line: str, chance: random.Random) -> str:
     return "".join(chance.choice("123456789") if c.isdigit() and chance.random() < 0.3 else c for c in line)
 
 
-@pytest.mark.parametrize("profile", [bench.verbose, bench.storm, bench.quiet], ids=lambda profile: profile.__name__)
-def test_the_logs_of_the_bench(profile: Any, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\n".join(islice(profile(random.Random(5)), 6000))
-    same(text, rules, monkeypatch)
+@pytest.mark.parametrize("profile", ["verbose", "storm", "quiet"])
+def test_the_logs_of_the_bench(profile: str, rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    same(log(profile, 600_000), rules, monkeypatch)
 
 
 def repeated(lines: Sequence[str], chance: random.Random) -> Iterator[str]:
@@ -99,8 +96,7 @@ def test_particular_digits_are_not_folded(rules: RuleSet, monkeypatch: pytest.Mo
 def test_full_tables_are_put_away_and_learnt_again(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "MAX_GROUPS", 20)
     monkeypatch.setattr("nccl_triage.scan.source.BATCH_LINES", 300)
-    text = "\n".join(islice(bench.storm(random.Random(5)), 5000))
-    same(text, rules, monkeypatch)
+    same(log("storm", 800_000), rules, monkeypatch)
 
 
 def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.scan import sweeping
 from nccl_triage.scan.prefilter import LiteralPrefilter
 from nccl_triage.scan.scanner import Scanner
-from tests import bench
+from tests.scan_helpers import log
 
 LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
 FALLBACK = "NCCL_TRIAGE_NO_HYPERSCAN"
@@ -49,17 +49,17 @@ def exact(observations: Observations, rules: RuleSet) -> dict[str, Any]:
 
 
 def test_storms_are_counted_exactly(scanner: Scanner, rules: RuleSet) -> None:
-    text = "\n".join(islice(bench.storm(random.Random(3)), 1500)) + "\n"
+    text = log("storm", 250_000)
     assert exact(scan(scanner, text), rules) == exact(scan(scanner, text, whole=True), rules)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_incidents_in_the_middle_of_much_else(seed: int, scanner: Scanner, rules: RuleSet) -> None:
     chance = random.Random(seed)
-    filler = list(islice(bench.verbose(chance), 1200))
+    filler = log("verbose", 150_000, seed).splitlines()
     path = chance.choice(sorted(LOGS.glob("*.log")))
     incident = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    text = "\n".join([*filler[:600], *incident, *filler[600:]]) + "\n"
+    text = "\n".join([*filler[:500], *incident, *filler[500:]]) + "\n"
     swept, whole = scan(scanner, text), scan(scanner, text, whole=True)
     assert exact(swept, rules) == exact(whole, rules)
     assert swept.has("training.step_loss")
@@ -67,24 +67,24 @@ def test_incidents_in_the_middle_of_much_else(seed: int, scanner: Scanner, rules
 
 
 def test_blocks_that_span_lines_go_on_behind_a_block_of_bytes(scanner: Scanner, rules: RuleSet) -> None:
-    filler = list(islice(bench.verbose(random.Random(1)), 700))
+    filler = log("verbose", 100_000).splitlines()[:700]
     frames = [f'[rank3]:   File "/opt/app/step{n}.py", line {n}, in run\n[rank3]:     run({n})' for n in range(200)]
     block = ["[rank3]: Traceback (most recent call last):", *frames, "[rank3]: ValueError: sample 7 is bad"]
     text = "\n".join([*filler, *block, *filler]) + "\n"
     (event,) = scan(scanner, text).events("python.traceback")
-    assert event.line == 1102
+    assert event.line == len(filler) + 402
     assert (event.fields["type"], event.fields["message"]) == ("ValueError", "sample 7 is bad")
 
 
 def test_records_are_read_whole(scanner: Scanner, rules: RuleSet) -> None:
-    filler = list(islice(bench.quiet(random.Random(1)), 3000))
+    filler = log("quiet", 200_000).splitlines()
     record = '{"log": "gpu1:7:7 [1] socket.cc:540 NCCL WARN Net \\u003a Connection closed by remote peer n1<40001>\\n"}'
     text = "\n".join([*filler, record, *filler]) + "\n"
     assert exact(scan(scanner, text), rules) == exact(scan(scanner, text, whole=True), rules)
 
 
 def test_redrawn_lines_are_read_whole(scanner: Scanner, rules: RuleSet) -> None:
-    filler = list(islice(bench.quiet(random.Random(1)), 3000))
+    filler = log("quiet", 200_000).splitlines()
     bar = "\r".join(f"{n:3d}%|####      | {n}/100 [00:01<00:02, 3.1it/s]" for n in range(100))
     fault = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
     text = "\n".join([*filler, f"{bar}\r{fault}", *filler]) + "\n"
@@ -102,7 +102,7 @@ def test_progress_is_sampled_and_its_end_is_known(scanner: Scanner) -> None:
 
 
 def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
-    filler = list(islice(bench.quiet(random.Random(1)), 6000))
+    filler = [f"worker {n} idle, queue {n % 7}" for n in range(6000)]
     filler[3333] = "[rank5]: step 17/9000 loss 3.21"
     assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
 

@@ -71,11 +71,20 @@ class LineReader:
             yield from self._plain(block)
 
     def is_plain(self, block: Block) -> bool:
-        """Tell whether the next block is whole lines and nothing else, so that it need not be given to ``lines``.
+        """Tell whether the next block is whole lines, so that it need not be given to ``lines``.
 
         What earlier blocks left over (``rest``) comes before it.
         """
-        return not self._continues and block.data.endswith(b"\n") and b"\r" not in block.data
+        return not self._continues and block.data.endswith(b"\n")
+
+    def pieces(self, number: int, offset: int, body: bytes) -> Iterator[Line]:
+        """Yield what is worth reading of one whole line, which may hold carriage returns."""
+        body = body.rstrip(b"\r")
+        if b"\r" in body:
+            yield from starmap(Line, self._progress.pieces(number, offset, body))
+            yield from self.rest()
+        else:
+            yield Line(number, offset, self.decode(body))
 
     def rest(self) -> Iterator[Line]:
         """Yield what is left over of lines that are redrawn, where they end."""

@@ -19,6 +19,8 @@ from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
+#: How a JSON record begins; escapes inside of it hide literals.
+RECORD = ('{"', "{ ", "{\t")
 
 
 class TextLine(Protocol):
@@ -105,7 +107,7 @@ class LineScan:
 
     def take(self, line: TextLine, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
-        if self.open or line.text.startswith("{"):
+        if self.open or line.text.startswith(RECORD):
             self._line(line, kind)
         elif kind is None or kind.signatures is None:
             if speaks:

@@ -12,6 +12,7 @@ from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
+from nccl_triage.patterns import lazily
 from nccl_triage.scan import measures, sweeping
 from nccl_triage.scan.lines import TextLine
 from nccl_triage.scan.prefilter import make_prefilter
@@ -47,19 +48,15 @@ class Scanner:
 
     @staticmethod
     def _next(run: SourceScan, reader: LineReader, ordinal: int, block: Block) -> None:
-        # Escapes inside of JSON records hide literals: they are read whole.
-        if (
-            sweeping.is_sample(ordinal)
-            or not reader.is_plain(block)
-            or block.data.startswith(b"{")
-            or b"\n{" in block.data
-        ):
+        if sweeping.is_sample(ordinal) or not reader.is_plain(block) or _RECORD.search(block.data):
             run.read(reader.lines(block))
         else:
             run.read(reader.rest())
-            run.sweep(block, reader.decode)
+            run.sweep(block, reader)
 
 
+#: A JSON record (``lines.RECORD``): these are read whole.
+_RECORD = lazily(rb"(?:^|\n)\{[\" \t]")
 _last = threading.local()
 
 

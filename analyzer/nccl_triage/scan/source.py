@@ -6,15 +6,16 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.blocks import Block
+from nccl_triage.ingest.decode import Line, LineReader
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import sweeping
-from nccl_triage.scan.lines import Kept, LineScan, TextLine
+from nccl_triage.scan.lines import RECORD, LineScan, TextLine
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.unwrap import joined_candidates
 
@@ -58,36 +59,21 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
-    def sweep(self, block: Block, decode: Callable[[bytes], str]) -> None:
-        """Scan the lines of a block that hold faults or consequences, open blocks, or are news."""
+    def sweep(self, block: Block, reader: LineReader) -> None:
+        """Scan the lines of a block of whole lines that no one may miss, that open blocks, or that are news."""
         self._flush()
-        data = block.data
-        found = self._prefilter.sweep(data)
-        lines = self._lines_at(block, sorted([*found.ends, *self._news.of(found.firsts)]), decode)
-        kinds = self._prefilter.kinds([text for _, _, text in lines])
+        found = self._prefilter.sweep(block.data)
+        lines = list(_lines_at(block, sorted([*found.ends, *self._news.of(found.firsts)]), reader))
+        kinds = self._prefilter.kinds([line.text for _, line in lines])
         self._lines.begin()
-        behind = self._go_on(block, 0, decode)
-        for index, (number, end, text) in enumerate(lines):
+        behind = self._go_on(block, 0, reader)
+        for index, (end, line) in enumerate(lines):
             if end > behind:
-                self._lines.take(Kept(number, text), kinds.get(index))
-                behind = self._go_on(block, end, decode)
+                self._lines.take(line, kinds.get(index))
+                if self._lines.open:
+                    behind = self._go_on(block, end, reader)
 
-    @staticmethod
-    def _lines_at(block: Block, positions: Iterable[int], decode: Callable[[bytes], str]) -> list[tuple[int, int, str]]:
-        """Return (number, position behind its end, text) of the lines in which the positions lie."""
-        data, number, counted, behind = block.data, block.first_line, 0, 0
-        found: list[tuple[int, int, str]] = []
-        for position in positions:
-            if position <= behind:
-                continue
-            start = data.rfind(b"\n", 0, position - 1) + 1
-            number += data.count(b"\n", counted, start)
-            counted = start
-            behind = data.find(b"\n", position - 1) + 1 or len(data)
-            found.append((number, behind, decode(data[start : behind - 1])))
-        return found
-
-    def _go_on(self, block: Block, start: int, decode: Callable[[bytes], str]) -> int:
+    def _go_on(self, block: Block, start: int, reader: LineReader) -> int:
         """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
         data = block.data
         if not self._lines.open:
@@ -95,8 +81,8 @@ class SourceScan:
         number = block.first_line + data.count(b"\n", 0, start)
         while self._lines.open and start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
-            text = decode(data[start : end - 1])
-            self._lines.take(Kept(number, text), self._prefilter.kinds([text]).get(0))
+            for line in reader.pieces(number, block.offset + start, data[start : end - 1]):
+                self._lines.take(line, self._prefilter.kinds([line.text]).get(0))
             start, number = end, number + 1
         return start
 
@@ -108,7 +94,7 @@ class SourceScan:
         self._lines.begin()
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
-        records = [index for index, text in enumerate(texts) if text.startswith("{")]
+        records = [index for index, text in enumerate(texts) if text.startswith(RECORD)]
         following = iter(sorted({*kinds, *speakers, *records}))
         index, wanted = -1, next(following, None)
         while True:
@@ -140,3 +126,17 @@ class SourceScan:
         self._lines.finish()
         self._lines.result.add_source(self._info)
         return self._lines.result
+
+
+def _lines_at(block: Block, positions: Iterable[int], reader: LineReader) -> Iterator[tuple[int, Line]]:
+    """Yield the lines in which the positions lie, each with the position behind its end."""
+    data, number, counted, behind = block.data, block.first_line, 0, 0
+    for position in positions:
+        if position <= behind:
+            continue
+        start = data.rfind(b"\n", 0, position - 1) + 1
+        number += data.count(b"\n", counted, start)
+        counted = start
+        behind = data.find(b"\n", position - 1) + 1 or len(data)
+        for line in reader.pieces(number, block.offset + start, data[start : behind - 1]):
+            yield behind, line
