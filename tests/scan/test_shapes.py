@@ -112,3 +112,26 @@ def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.Monk
     found = scan_text("\n".join(lines), rules)
     assert found.count("nccl.sock_closed_by_peer") == 8000
     assert len(read) < 2000
+
+
+def test_pointers_are_numbers(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(4)
+    line = (
+        "gpu1:{pid}:7 [{rank}] NCCL INFO AllReduce: opCount 5 sendbuff 0x{a:012x} recvbuff 0x{b:012x} count 64 datatype 7 "
+        "op 0 root 0 comm 0x55aa00bb1100 [nranks=4] stream 0x55aa00bb2200"
+    )
+    high = 1 << 46
+    text = "\n".join(
+        line.format(pid=100 + n % 4, rank=n % 4, a=chance.getrandbits(46) | high, b=chance.getrandbits(46) | high)
+        for n in range(2000)
+    )
+    same(text, rules, monkeypatch)
+    read: list[str] = []
+
+    def counting(*given: Any) -> Any:
+        read.append(given[0])
+        return peel(*given)
+
+    monkeypatch.setattr(line_scan, "peel", counting)
+    assert scan_text(text, rules).count("nccl.coll_call") == 2000
+    assert len(read) < 800

@@ -1,6 +1,6 @@
 """Lines that say the same again: what a line adds is known from earlier ones that differ only where it does not matter.
 
-A shape is a line with all digits folded, and the set of its literals. After some lines of a shape were read in full, its
+A shape is a line with all digits (and what follows ``0x``) folded, and the set of its literals. After some lines of a shape were read in full, its
 numbers are tried one by one: those whose change changes what the line adds (the rank, a field that keeps events apart)
 matter, the others (times, pointers, durations) do not. Lines that agree in the numbers that matter form a group. Once
 the first events of a group's buckets are kept, its lines are only counted, and the last few are read at the end.
@@ -31,10 +31,11 @@ MAX_SHAPES, MAX_GROUPS = 8000, 12_000
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
-_NUMBER = lazily(r"[0-9]+")
+_POINTER = lazily(r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+")
+_NUMBER = lazily(r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+|[0-9]+")
 _FOLD = {ord(digit): "0" for digit in "123456789"}
 #: Another digit for each; none becomes a leading zero.
-_OTHER = str.maketrans("0123456789", "1234567898")
+_OTHER = str.maketrans("0123456789abcdefABCDEF", "1234567898bcdefaBCDEFA")
 
 
 class Counted(Protocol):
@@ -116,7 +117,7 @@ class Shapes:
         """Return the group of a line; its place when the group is not made yet; None for a line to be read in full."""
         if len(text) > MAX_TEXT:
             return None
-        key = (id(kind), text.translate(_FOLD))
+        key = (id(kind), _folded(text))
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape()
@@ -160,11 +161,18 @@ class Shapes:
             return
         matter: list[tuple[int, int]] = []
         for start, end in spans:
-            changed = text[:start] + text[start:end].translate(_OTHER) + text[end:]
+            kept = start + 2 if text.startswith("0x", start) else start
+            changed = text[:kept] + text[kept:end].translate(_OTHER) + text[end:]
             if self._kinds(changed) is not kind or self._outcome(changed, kind) != told:
                 matter.append((start, end))
         shape.slices = tuple(slice(start, end) for start, end in _joined(matter))
         shape.sensitive = tuple(one for one in kind.signatures or () if minds_digits(one.pattern.source))
+
+
+def _folded(text: str) -> str:
+    if "0x" in text:
+        text = _POINTER.sub(lambda found: "0x".ljust(len(found[0]), "0"), text)
+    return text.translate(_FOLD)
 
 
 def _told(signatures: Iterable[Signature], text: str) -> Hashable:
