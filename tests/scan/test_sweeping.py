@@ -135,3 +135,11 @@ def test_news_are_what_the_block_before_did_not_say() -> None:
     assert news.of({1: 10}) == [10]
     assert news.of({1: 10, 2: 25}) == [25]
     assert [bool(news.of({1: 10})) for _ in range(6)] == [True, False, False, False, True, False]
+
+
+def test_bad_bytes_are_counted_in_blocks_that_wait(rules: RuleSet) -> None:
+    for data in (b"a \xff b\n" * 3, b"a \xff b\n" * 9000):
+        info = SourceInfo("log")
+        Scanner(rules).scan_blocks(LineReader(io.BytesIO(data), info, max_line=2048, block=4096), info)
+        (problem,) = info.problems
+        assert "not valid UTF-8" in problem

@@ -106,14 +106,22 @@ class BlockReader:
         self._long_lines = True
         # (position in the buffer, bytes of the stream that are missing there)
         self._gaps: list[tuple[int, int]] = []
+        self._told: list[str] = []
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks in order."""
         try:
             yield from self._blocks()
         finally:
-            known = self.info.problems
-            known.extend(text for text in self.problems.texts() if text not in known)
+            self.tell()
+
+    def tell(self) -> None:
+        """Write the problems into ``info``; again when blocks were decoded after the last one was read."""
+        known = self.info.problems
+        for text in self._told:
+            known.remove(text)
+        self._told = [text for text in self.problems.texts() if text not in known]
+        known.extend(self._told)
 
     def _blocks(self) -> Iterator[Block]:
         buffer, view = self._buffer, memoryview(self._buffer)

@@ -90,6 +90,10 @@ class LineReader:
         """Yield what is left over of lines that are redrawn, where they end."""
         return starmap(Line, self._progress.flush())
 
+    def finish(self) -> None:
+        """Complete what ``info`` says, where lines were read after the last block had come."""
+        self._reader.tell()
+
     def _plain(self, block: Block) -> Iterator[Line]:
         """Yield the lines of a block without carriage returns."""
         data, number, offset = block

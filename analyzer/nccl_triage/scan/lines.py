@@ -115,14 +115,22 @@ class LineScan:
             if kind is not None and kind.formats is not None and self._numbers.wanted(kind.formats, line.number):
                 self._numbers.take(self._peeled(line.text), line.number, kind.formats, advances=False)
         else:
-            found = self._shapes.find(line.text, kind)
-            if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
-                found.take(line.number, line.text, kind)
-                self._seen.update([(signature, line.number) for signature in found.signatures])
-                return
+            self._candidate(line, kind, speaks)
+
+    def _candidate(self, line: TextLine, kind: Kind, speaks: bool) -> None:
+        """Take a line that holds literals of signatures; one that matches none may still tell who speaks."""
+        found = self._shapes.find(line.text, kind)
+        if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
+            found.take(line.number, line.text, kind)
+            matched: Sequence[str] = found.signatures
+            self._seen.update([(signature, line.number) for signature in matched])
+        else:
             self._line(line, kind)
+            matched = self._matched
             if isinstance(found, Place) and self._settled:
-                self._shapes.keep(found, self._parts, self._matched)
+                self._shapes.keep(found, self._parts, matched)
+        if speaks and not matched:
+            self._speaker(line)
 
     def _outcome(self, text: str, kind: Kind) -> Hashable | None:
         """Return what a line would add, without the numbers that only its kept events show; None: always read it."""

@@ -44,6 +44,7 @@ class Scanner:
         for _, block in waiting:
             run.read(reader.lines(block))
         run.read(reader.rest())
+        reader.finish()
         return run.finish()
 
     @staticmethod

@@ -52,10 +52,10 @@ class SourceScan:
                 size = 0
         self._size = size
 
-    def _flush(self) -> None:
-        """Scan the lines that wait for others."""
+    def _flush(self, end: bool = False) -> None:
+        """Scan the lines that wait for others; ``end``: there are no others."""
         if self._batch:
-            self._take(self._batch)
+            self._take(self._batch, end and not self._begun)
             self._batch.clear()
             self._size = 0
 
@@ -86,8 +86,8 @@ class SourceScan:
             start, number = end, number + 1
         return start
 
-    def _take(self, batch: Sequence[TextLine]) -> None:
-        """Scan one batch of lines."""
+    def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
+        """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         texts = [line.text for line in batch]
         if not self._begun:
             self._sniff(texts[:SNIFF_LINES])
@@ -109,7 +109,8 @@ class SourceScan:
             elif index >= len(batch):
                 break
             self._lines.take(batch[index], kinds.get(index), index in speakers)
-        for first, joined, signatures in joined_candidates(texts, self._prefilter, self._lines.profile):
+        pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
+        for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
 
     def _sniff(self, lines: Sequence[str]) -> None:
@@ -122,7 +123,7 @@ class SourceScan:
 
     def finish(self) -> Observations:
         """Close the parsers and return what was seen."""
-        self._flush()
+        self._flush(end=True)
         self._lines.finish()
         self._lines.result.add_source(self._info)
         return self._lines.result
