@@ -99,9 +99,8 @@ def test_full_tables_are_put_away_and_learnt_again(rules: RuleSet, monkeypatch: 
     same(log("storm", 800_000), rules, monkeypatch)
 
 
-def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "[rank{rank}]: gpu1:{pid}:7 [{rank}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{n}<{port}>"
-    lines = [line.format(rank=n % 4, pid=100 + n % 4, n=n % 10, port=n % 7 + 40_000) for n in range(8000)]
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which every line is added that is read from now on."""
     read: list[str] = []
 
     def counting(*given: Any) -> Any:
@@ -109,6 +108,13 @@ def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.Monk
         return peel(*given)
 
     monkeypatch.setattr(line_scan, "peel", counting)
+    return read
+
+
+def test_lines_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "[rank{rank}]: gpu1:{pid}:7 [{rank}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{n}<{port}>"
+    lines = [line.format(rank=n % 4, pid=100 + n % 4, n=n % 10, port=n % 7 + 40_000) for n in range(8000)]
+    read = reads(monkeypatch)
     found = scan_text("\n".join(lines), rules)
     assert found.count("nccl.sock_closed_by_peer") == 8000
     assert len(read) < 2000
@@ -126,12 +132,6 @@ def test_pointers_are_numbers(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -
         for n in range(2000)
     )
     same(text, rules, monkeypatch)
-    read: list[str] = []
-
-    def counting(*given: Any) -> Any:
-        read.append(given[0])
-        return peel(*given)
-
-    monkeypatch.setattr(line_scan, "peel", counting)
+    read = reads(monkeypatch)
     assert scan_text(text, rules).count("nccl.coll_call") == 2000
     assert len(read) < 800

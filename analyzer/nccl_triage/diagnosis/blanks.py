@@ -35,8 +35,7 @@ def values(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
 
 def _only_peer(case: Case) -> str | None:
     """Return the peer that the faults name, where all of them name the same."""
-    events = case.observations.all_events()
-    peers = {event.fields["peer"] for event in events if event.role == "root" and event.fields.get("peer")}
+    peers = {event.fields["peer"] for event in case.events if event.role == "root" and event.fields.get("peer")}
     return peers.pop() if len(peers) == 1 else None
 
 

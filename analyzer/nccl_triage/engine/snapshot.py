@@ -14,6 +14,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _PROTOCOL = 5
 
 
+@lru_cache(maxsize=1)
 def _classes() -> dict[tuple[str, str], type]:
     """Return what may be made: the data classes of rules, and the nodes of conditions, which are data as well."""
     ours = [
@@ -37,20 +39,16 @@ def _classes() -> dict[tuple[str, str], type]:
         and (is_dataclass(kind) or kind is schema.Pattern)
     ]
     nodes = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
-    named = {(kind.__module__, kind.__name__): kind for kind in (*ours, *nodes)}
     # Before Python 3.14 the nodes say that they come from the module "ast", their class from "_ast".
-    return {**named, **{("_ast", kind.__name__): kind for kind in nodes}, **{("ast", k.__name__): k for k in nodes}}
+    both = {(module, kind.__name__): kind for kind in nodes for module in ("ast", "_ast")}
+    return {**both, **{(kind.__module__, kind.__name__): kind for kind in ours}}
 
 
 class _Reader(pickle.Unpickler):
     """Makes objects of the allowed classes and of no others."""
 
-    _allowed: dict[tuple[str, str], type] = {}
-
     def find_class(self, module: str, name: str) -> Any:
-        if not self._allowed:
-            self._allowed.update(_classes())
-        found = self._allowed.get((module, name))
+        found = _classes().get((module, name))
         if found is None:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of rules")
         return found

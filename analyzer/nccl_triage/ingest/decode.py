@@ -65,7 +65,7 @@ class LineReader:
         """Yield the lines of the next block, after what the one before it left over."""
         continues, self._continues = self._continues, not block.data.endswith(b"\n")
         if continues or b"\r" in block.data:
-            yield from self._redrawn(self._progress, block, continues)
+            yield from self._redrawn(block, continues)
         else:
             yield from self.rest()
             yield from self._plain(block)
@@ -112,7 +112,7 @@ class LineReader:
             yield make(Line, (number + count, offset, line))
             offset += len(raw) + 1
 
-    def _redrawn(self, progress: ProgressFilter, block: Block, continues: bool) -> Iterator[Line]:
+    def _redrawn(self, block: Block, continues: bool) -> Iterator[Line]:
         """Yield the lines of a block in which some hold carriage returns, or that begins inside of one."""
         data, number, offset = block
         raws = data.split(b"\n")
@@ -120,12 +120,10 @@ class LineReader:
         for index, raw in enumerate(raws):
             if index == last and not raw:
                 break
-            body = raw.rstrip(b"\r")
-            whole = index < last and not (index == 0 and continues)
-            if whole and b"\r" not in body:
-                yield from starmap(Line, progress.flush())
-                yield Line(number, offset, self.decode(body))
+            if index < last and not (index == 0 and continues):
+                yield from self.rest()
+                yield from self.pieces(number, offset, raw)
             else:
-                yield from starmap(Line, progress.pieces(number, offset, body))
+                yield from starmap(Line, self._progress.pieces(number, offset, raw.rstrip(b"\r")))
             number += 1
             offset += len(raw) + 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
@@ -12,6 +13,7 @@ from nccl_triage.parsers import STATEFUL, headers, salient, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.patterns import lazily
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
 from nccl_triage.scan.shapes import Group, Part, Place, Shapes
@@ -21,6 +23,8 @@ from nccl_triage.scan.unwrap import MAX_PARTS
 SPEAKER = "line.speaker"
 #: How a JSON record begins; escapes inside of it hide literals.
 RECORD = ('{"', "{ ", "{\t")
+#: The same in a block of lines.
+RECORD_IN_BLOCK = lazily(rb"(?:^|\n)(?:" + b"|".join(re.escape(start.encode()) for start in RECORD) + rb")")
 
 
 class TextLine(Protocol):
@@ -35,13 +39,6 @@ class TextLine(Protocol):
     def text(self) -> str:
         """The line without its end."""
         ...
-
-
-class Kept(NamedTuple):
-    """A line that was kept."""
-
-    number: int
-    text: str
 
 
 class _Tally:
@@ -83,12 +80,12 @@ class LineScan:
         self._parts: list[Part] = []
         self._matched: list[str] = []
         self._settled = True
-        # What the lines since ``begin`` match.
-        self._seen: set[tuple[str, int]] = set()
+        # What the lines of a paste match; of others nobody asks.
+        self._seen: set[tuple[str, int]] | None = None
 
-    def begin(self) -> None:
-        """Begin a batch: what it matches is known until the next one begins."""
-        self._seen.clear()
+    def begin(self, paste: bool = False) -> None:
+        """Begin a batch; of a ``paste`` it is remembered what its lines match, for ``join``."""
+        self._seen = set() if paste else None
         if self._shapes.full:
             self._drain()
 
@@ -101,9 +98,9 @@ class LineScan:
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
-        for number, text, kind in self._shapes.drain():
+        for line in self._shapes.drain():
             # Such lines open no block, and a block that is open now was not when they came.
-            self._line(Kept(number, text), kind, feed=False)
+            self._line(line, line.kind, feed=False)
 
     def take(self, line: TextLine, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
@@ -123,7 +120,8 @@ class LineScan:
         if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
             found.take(line.number, line.text, kind)
             matched: Sequence[str] = found.signatures
-            self._seen.update([(signature, line.number) for signature in matched])
+            if self._seen is not None:
+                self._seen.update([(signature, line.number) for signature in matched])
         else:
             self._line(line, kind)
             matched = self._matched
@@ -209,11 +207,10 @@ class LineScan:
 
     def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
         """Take lines that a terminal broke, as one; ``line`` is the first of them."""
-        peeled = peel(joined, self.profile)
-        self._complete(peeled)
+        peeled, seen = self._peeled(joined), self._seen or ()
         for signature, fields in match.matches(signatures, peeled.text, joined):
             own = range(line.number, line.number + MAX_PARTS)
-            if not any((signature.id, number) in self._seen for number in own):
+            if not any((signature.id, number) in seen for number in own):
                 self._add(signature, fields, peeled, line.number)
 
     def _complete(self, peeled: Peeled) -> None:
@@ -256,7 +253,8 @@ class LineScan:
             self._links.take(fields, peeled.context, number)
             self._parts.append(Part(self._links, self._links.count - before))
         self._matched.append(signature.id)
-        self._seen.add((signature.id, number))
+        if self._seen is not None:
+            self._seen.add((signature.id, number))
         event = self._event(signature, fields, peeled, number)
         bucket = self.result.add(event, signature.keep_by)
         self._parts.append(Part(_Tally(self.result.counts, signature.id), event.count))

@@ -94,14 +94,27 @@ def _by_literal(
     return dict(sorted(table.items()))  # the same order in every process: the compiled database is kept by it
 
 
-class _Owners:
-    """Turns the literals found in lines into what they are literals of; few sets of literals make up nearly all lines."""
+class _Literals:
+    """What both prefilters look for, and what lines are by the literals found in them.
 
-    def __init__(self, literals: Iterable[_Literal]) -> None:
-        self._literals = list(literals)
+    Few sets of literals make up nearly all lines.
+    """
+
+    def __init__(
+        self,
+        signatures: Iterable[Signature],
+        further: Iterable[str] = (),
+        formats: Mapping[str, Iterable[str]] = NO_FORMATS,
+    ) -> None:
+        table = _by_literal(signatures, further, formats)
+        #: Each literal, and whether it is looked for in any case.
+        self._texts = list(table)
+        self._owners = list(table.values())
+        #: Whether no line that holds the literal may be missed; of the others a sample will do.
+        self._urgent = [one.further or any(not owner.often for owner in one.signatures) for one in self._owners]
         self._kinds: dict[frozenset[int], Kind] = {}
 
-    def kinds(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
+    def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
         """Return the kinds of lines by the numbers of their literals."""
         known = self._kinds
         made: dict[int, Kind] = {}
@@ -115,15 +128,8 @@ class _Owners:
             made[index] = kind
         return made
 
-    def urgent(self) -> list[bool]:
-        """Return for each literal whether no line that holds it may be missed; of the others a sample will do."""
-        return [
-            literal.further or any(not signature.often for signature in literal.signatures)
-            for literal in self._literals
-        ]
-
     def _kind(self, numbers: Iterable[int]) -> Kind:
-        literals = [self._literals[number] for number in numbers]
+        literals = [self._owners[number] for number in numbers]
         owners = {signature.id: signature for literal in literals for signature in literal.signatures}
         formats = {name for literal in literals for name in literal.formats}
         candidate = bool(owners) or any(literal.further for literal in literals)
@@ -133,18 +139,8 @@ class _Owners:
         )
 
 
-class LiteralPrefilter:
+class LiteralPrefilter(_Literals):
     """The fallback: one ``find`` loop per literal over the joined batch."""
-
-    def __init__(
-        self,
-        signatures: Iterable[Signature],
-        further: Iterable[str] = (),
-        formats: Mapping[str, Iterable[str]] = NO_FORMATS,
-    ) -> None:
-        table = _by_literal(signatures, further, formats)
-        self._texts, self._owners = list(table), _Owners(table.values())
-        self._urgent = self._owners.urgent()
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -161,7 +157,7 @@ class LiteralPrefilter:
                 found[index].add(number)
                 end = offsets[index + 1] if index + 1 < len(offsets) else len(haystack)
                 position = haystack.find(literal, end)
-        return self._owners.kinds(found)
+        return self._kinds_of(found)
 
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
@@ -181,7 +177,7 @@ class LiteralPrefilter:
         return Sweep(sorted(ends), firsts)
 
 
-class HyperscanPrefilter:
+class HyperscanPrefilter(_Literals):
     """All literals in one Hyperscan database, block mode."""
 
     def __init__(
@@ -192,12 +188,9 @@ class HyperscanPrefilter:
     ) -> None:
         import hyperscan
 
-        table = _by_literal(signatures, further, formats)
-        self._owners = _Owners(table.values())
-        self._literals = list(table)
-        self._urgent = self._owners.urgent()
+        super().__init__(signatures, further, formats)
         self._hyperscan = hyperscan
-        self._database = _database(hyperscan, self._literals)
+        self._database = _database(hyperscan, self._texts)
         self._sweeper: Any = None  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
@@ -215,12 +208,12 @@ class HyperscanPrefilter:
         found: dict[int, set[int]] = defaultdict(set)
         for position, identifier in hits:
             found[bisect_right(starts, position) - 1].add(identifier)
-        return self._owners.kinds(found)
+        return self._kinds_of(found)
 
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
         if self._sweeper is None:
-            self._sweeper = _database(self._hyperscan, self._literals, once=[not urgent for urgent in self._urgent])
+            self._sweeper = _database(self._hyperscan, self._texts, once=[not urgent for urgent in self._urgent])
         urgent = self._urgent
         ends: list[int] = []
         firsts: dict[int, int] = {}

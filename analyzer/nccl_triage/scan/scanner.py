@@ -12,9 +12,8 @@ from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.patterns import lazily
 from nccl_triage.scan import measures, sweeping
-from nccl_triage.scan.lines import TextLine
+from nccl_triage.scan.lines import RECORD_IN_BLOCK, TextLine
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.source import SourceScan
 
@@ -49,15 +48,13 @@ class Scanner:
 
     @staticmethod
     def _next(run: SourceScan, reader: LineReader, ordinal: int, block: Block) -> None:
-        if sweeping.is_sample(ordinal) or not reader.is_plain(block) or _RECORD.search(block.data):
+        if sweeping.is_sample(ordinal) or not reader.is_plain(block) or RECORD_IN_BLOCK.search(block.data):
             run.read(reader.lines(block))
         else:
             run.read(reader.rest())
             run.sweep(block, reader)
 
 
-#: A JSON record (``lines.RECORD``): these are read whole.
-_RECORD = lazily(rb"(?:^|\n)\{[\" \t]")
 _last = threading.local()
 
 

@@ -91,7 +91,7 @@ class SourceScan:
         texts = [line.text for line in batch]
         if not self._begun:
             self._sniff(texts[:SNIFF_LINES])
-        self._lines.begin()
+        self._lines.begin(paste=everything)
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
         records = [index for index, text in enumerate(texts) if text.startswith(RECORD)]
