@@ -184,6 +184,27 @@ def test_an_agent_that_was_lost_before_is_not_waited_for() -> None:
     assert result.ranks[1].error["type"] == "AgentLost"
 
 
+def test_what_a_rank_says_of_a_peer_that_was_killed_is_no_error() -> None:
+    """One host kills its rank sooner than the other, whose library then sees the connection close."""
+
+    class SecondLate(World):
+        def run(self, place: int, command: Any) -> None:
+            super().run(place, command)
+            late = self.links[0]
+
+            def stop(command: Any) -> None:
+                late.hanging.clear()
+                error = mark("error", type="RuntimeError", text="Connection closed by peer")
+                for answer in (error, leave(3)):
+                    late.say(**answer, run="r", rank=0)
+
+            late.do_stop = stop  # type: ignore[method-assign]
+
+    result = simulate(SecondLate(hosts(2), always(lambda: reach("group"))))
+    assert (result.outcome, result.stage) == ("hung", "entered")
+    assert result.ranks[0].error is None and result.ranks[0].exit_code == 3
+
+
 def test_without_the_host_of_rank_0_nothing_runs() -> None:
     result = simulate(World(hosts(2)), lose=0)
     assert (result.outcome, result.reason) == ("not-run", "the host of rank 0 gave no port")

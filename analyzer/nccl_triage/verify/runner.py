@@ -138,6 +138,9 @@ class _Execution:
             return
         trace = self.traces[answer["rank"]]
         if kind == "mark":
+            # A rank that loses its peer because that was killed first says so: of the experiment it tells nothing.
+            if trace.killed and answer["stage"] == "error":
+                return
             if note(trace, answer, time.monotonic(), self.started):
                 self._failed(trace)
         elif kind == "exit":

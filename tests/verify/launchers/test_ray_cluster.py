@@ -156,8 +156,10 @@ class TestOneSession:
         assert result.ranks[1].state == state
         assert result.seconds < 8.0
         assert result.cleaned_s < 2.0
+        assert result.ranks[1].exit_code == -signal.SIGKILL
         for trace in result.ranks.values():
-            assert trace.exit_code == -signal.SIGKILL
+            # Rank 0 may see its peer's end before its own and leave with an error.
+            assert trace.killed and trace.exit_code in (-signal.SIGKILL, 3)
             assert not alive(pid_of(trace))
         # The agents serve on.
         assert runner.execute(session, collective(session), tmp_path / "again", Deadlines()).passed
