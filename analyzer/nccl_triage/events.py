@@ -138,6 +138,11 @@ class Bucket:
             del last[0]
 
     @property
+    def keeps(self) -> bool:
+        """Whether the last occurrences are kept: here they are."""
+        return True
+
+    @property
     def full(self) -> bool:
         """Whether the first occurrences are complete."""
         return len(self.first) >= KEEP_FIRST

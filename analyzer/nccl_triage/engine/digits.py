@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import string
 import sys
 from collections.abc import Iterable
@@ -13,7 +14,10 @@ from typing import Any
 _where = "re._%s" if sys.version_info >= (3, 11) else "sre_%s"
 constants: Any = importlib.import_module(_where % "constants")
 parser: Any = importlib.import_module(_where % ("parser" if sys.version_info >= (3, 11) else "parse"))
+compiler: Any = importlib.import_module(_where % ("compiler" if sys.version_info >= (3, 11) else "compile"))
 
+#: A caret that negates no class and stands for itself nowhere.
+_CARET = re.compile(r"(?<![\[\\])\^")
 _DIGITS = frozenset(map(ord, string.digits))
 
 
@@ -68,3 +72,52 @@ def _partial(items: Iterable[tuple[Any, Any]]) -> bool:
         ):
             held |= _DIGITS
     return 0 < len(held & _DIGITS) < len(_DIGITS)
+
+
+def anchored(pattern: str) -> bool:
+    """Tell whether a pattern may ask for the beginning of a message."""
+    return _CARET.search(pattern) is not None
+
+
+@lru_cache(maxsize=4096)
+def relaxed(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern that finds whatever ``pattern`` finds, anywhere, with any digits in place of those that it minds.
+
+    None where there is no such pattern: for references to earlier groups, and for what cannot be parsed.
+    """
+    try:
+        tree = parser.parse(pattern)
+        _relax(tree)
+        compiled: re.Pattern[str] = compiler.compile(tree)
+    except Exception:
+        return None
+    return compiled
+
+
+def _relax(items: Any) -> None:
+    """Let each place of a parse tree that holds some digits hold all of them."""
+    for index in range(len(items) - 1, -1, -1):
+        op, argument = items[index]
+        if op is constants.AT:
+            del items[index]
+        elif op is constants.SUBPATTERN:
+            _relax(argument[3])
+        elif op is constants.BRANCH:
+            for branch in argument[1]:
+                _relax(branch)
+        elif not _minds(op, argument):
+            continue
+        elif op is constants.LITERAL:
+            items[index] = (constants.IN, [(constants.CATEGORY, constants.CATEGORY_DIGIT)])
+        elif op is constants.IN and argument[0][0] is not constants.NEGATE:
+            argument.append((constants.CATEGORY, constants.CATEGORY_DIGIT))
+        elif op in (constants.IN, constants.NOT_LITERAL):
+            items[index] = (constants.ANY_ALL, None)
+        elif op in (constants.MAX_REPEAT, constants.MIN_REPEAT):
+            _relax(argument[2])
+        elif op is constants.ASSERT:
+            _relax(argument[1])
+        elif op is constants.ASSERT_NOT:
+            del items[index]
+        else:
+            raise ValueError(f"{op} minds digits")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
@@ -13,18 +12,21 @@ from nccl_triage.parsers import STATEFUL, headers, salient, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
-from nccl_triage.patterns import lazily
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
-from nccl_triage.scan.shapes import Group, Part, Place, Shapes
+from nccl_triage.scan.shapes import Group, Part, Shapes
 from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
 #: How a JSON record begins; escapes inside of it hide literals.
 RECORD = ('{"', "{ ", "{\t")
-#: The same in a block of lines.
-RECORD_IN_BLOCK = lazily(rb"(?:^|\n)(?:" + b"|".join(re.escape(start.encode()) for start in RECORD) + rb")")
+_RECORD = tuple(start.encode() for start in RECORD)
+
+
+def holds_record(data: bytes) -> bool:
+    """Tell whether a line of a block begins a JSON record."""
+    return data.startswith(_RECORD) or (b"\n{" in data and any(b"\n" + start in data for start in _RECORD))
 
 
 class TextLine(Protocol):
@@ -45,6 +47,7 @@ class _Tally:
     """The number of lines of one signature, as something to add to."""
 
     __slots__ = ("_counts", "_signature")
+    keeps = False
 
     def __init__(self, counts: dict[str, int], signature: str) -> None:
         self._counts, self._signature = counts, signature
@@ -66,6 +69,10 @@ class LineScan:
         self.result = Observations()
         #: Whether a parser is inside of a block.
         self.open = False
+        #: Whether of context and progress one line of each kind will do.
+        self.brief = False
+        #: Lines so far that told something new: of a process, or of a kind; and kinds of faults so far.
+        self.gains = self.faults = 0
         #: The prefixes of this source, once its first lines are known.
         self.profile = WrapperProfile()
         self._prefilter = prefilter
@@ -75,7 +82,7 @@ class LineScan:
         self._numbers = measures.Numbers(series, info.path, self.result.curves)
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
-        self._shapes = Shapes(self._outcome, lambda text: prefilter.kinds([text]).get(0))
+        self._shapes = Shapes(self._outcome, prefilter)
         # What the line at hand added, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
         self._matched: list[str] = []
@@ -98,37 +105,61 @@ class LineScan:
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
-        for line in self._shapes.drain():
+        waiting = list(self._shapes.drain())
+        texts = [line.raw.decode("utf-8", "replace") for line in waiting]
+        kinds = self._prefilter.kinds(texts)
+        for index, (line, text) in enumerate(zip(waiting, texts, strict=True)):
             # Such lines open no block, and a block that is open now was not when they came.
-            self._line(line, line.kind, feed=False)
+            self._line(line.number, text, kinds.get(index), feed=False)
 
-    def take(self, line: TextLine, kind: Kind | None, speaks: bool = False) -> None:
+    def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
-        if self.open or line.text.startswith(RECORD):
-            self._line(line, kind)
-        elif kind is None or kind.signatures is None:
-            if speaks:
-                self._speaker(line)
-            if kind is not None and kind.formats is not None and self._numbers.wanted(kind.formats, line.number):
-                self._numbers.take(self._peeled(line.text), line.number, kind.formats, advances=False)
-        else:
-            self._candidate(line, kind, speaks)
-
-    def _candidate(self, line: TextLine, kind: Kind, speaks: bool) -> None:
-        """Take a line that holds literals of signatures; one that matches none may still tell who speaks."""
-        found = self._shapes.find(line.text, kind)
-        if isinstance(found, Group) and not (kind.formats and self._numbers.sampled(kind.formats, line.number)):
-            found.take(line.number, line.text, kind)
-            matched: Sequence[str] = found.signatures
-            if self._seen is not None:
-                self._seen.update([(signature, line.number) for signature in matched])
-        else:
-            self._line(line, kind)
-            matched = self._matched
-            if isinstance(found, Place) and self._settled:
-                self._shapes.keep(found, self._parts, matched)
+        if self.open or text.startswith(RECORD):
+            self._line(number, text, kind)
+            return
+        matched = self._candidate(number, text, kind) if kind is not None else ()
+        # A line that holds literals of signatures and matches none may still tell who speaks.
         if speaks and not matched:
-            self._speaker(line)
+            self._speaker(number, text)
+
+    def meet(self, number: int, raw: bytes, text: str) -> None:
+        """Scan a line (``text`` of ``raw``) of which no more is known than that it holds a literal."""
+        if self.open or text.startswith(RECORD):
+            self._line(number, text, self._prefilter.kinds([text]).get(0))
+        else:
+            kind = self._shapes.kind(raw, text)
+            if kind is not None:
+                self._candidate(number, text, kind)
+
+    def count(self, number: int, raw: bytes) -> Group | None:
+        """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
+        if self.open or raw.startswith(_RECORD):
+            return None
+        group = self._shapes.group(raw)
+        if group is None or (group.formats is not None and self._numbers.sampled(group.formats, number)):
+            return None
+        group.lines += 1
+        group.last.append((number, raw))
+        return group
+
+    def _candidate(self, number: int, text: str, kind: Kind) -> Sequence[str]:
+        """Take a line that holds literals; returns the signatures that it matches."""
+        raw = text.encode("utf-8", "surrogatepass")
+        group = self.count(number, raw)
+        if group is not None:
+            if self._seen is not None:
+                self._seen.update([(signature, number) for signature in group.signatures])
+            return group.signatures
+        place = self._shapes.place(raw)
+        if kind.signatures is not None:
+            self._line(number, text, kind)
+        else:
+            self._parts, self._matched, self._settled = [], [], True
+            if kind.formats is not None and self._numbers.wanted(kind.formats, number):
+                self._numbers.take(self._peeled(text), number, kind.formats, advances=False)
+        if place is not None and self._settled:
+            self._shapes.keep(place, self._parts, self._matched)
+        return self._matched
 
     def _outcome(self, text: str, kind: Kind) -> Hashable | None:
         """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
@@ -152,43 +183,42 @@ class LineScan:
             told.append(process)
         return tuple(told)
 
-    def _speaker(self, line: TextLine) -> None:
+    def _speaker(self, number: int, text: str) -> None:
         """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
-        peeled = self._peeled(line.text)
+        peeled = self._peeled(text)
         if peeled.context.rank is not None and peeled.text:
-            text = peeled.text[:MAX_TEXT]
-            self.result.add(Event(SPEAKER, self._info.path, line.number, text, peeled.context), ())
+            self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())
 
     def _peeled(self, text: str) -> Peeled:
         peeled = peel(text, self.profile)
         self._complete(peeled)
         return peeled
 
-    def _line(self, line: TextLine, kind: Kind | None, feed: bool = True) -> None:
+    def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True) -> None:
         """Read a line in full."""
         self._parts, self._matched, self._settled = [], [], True
-        peeled = self._peeled(line.text)
+        peeled = self._peeled(text)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
             kind = self._prefilter.kinds([peeled.text]).get(0)
         signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
         if feed:
-            self._feed(PeeledLine(self._info.path, line.number, peeled.text, peeled.context))
+            self._feed(PeeledLine(self._info.path, number, peeled.text, peeled.context))
         known = advances = False
-        for signature, fields in match.matches(signatures, peeled.text, line.text):
+        for signature, fields in match.matches(signatures, peeled.text, text):
             known = True
             advances = advances or signature.role == "progress"
-            self._add(signature, fields, peeled, line.number)
+            self._add(signature, fields, peeled, number)
         if formats is not None:
-            self._numbers.take(peeled, line.number, formats, advances)
+            self._numbers.take(peeled, number, formats, advances)
         if not known:
-            self._unknown(peeled, line.number)
+            self._unknown(peeled, number)
         for extra in peeled.extra:
             inner = Peeled(text=extra, context=peeled.context.copy())
-            follow = PeeledLine(self._info.path, line.number, extra, inner.context)
+            follow = PeeledLine(self._info.path, number, extra, inner.context)
             self._feed(follow)
             for signature, fields in match.matches(candidates(self._prefilter, [extra]).get(0, ()), extra, extra):
-                self._add(signature, fields, inner, line.number)
+                self._add(signature, fields, inner, number)
 
     def _unknown(self, peeled: Peeled, number: int) -> None:
         """Keep a line that no signature knows when it sounds like trouble."""
@@ -198,6 +228,7 @@ class LineScan:
             text = peeled.text[:MAX_TEXT]
             event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
             self.result.add(event, ("template",))
+            self.gains += 1
 
     def _feed(self, line: PeeledLine) -> None:
         for parser in self._parsers:
@@ -250,18 +281,21 @@ class LineScan:
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
         if signature.id == measures.LINK:
             before = self._links.count
-            self._links.take(fields, peeled.context, number)
+            self.gains += self._links.take(fields, peeled.context, number)
             self._parts.append(Part(self._links, self._links.count - before))
         self._matched.append(signature.id)
         if self._seen is not None:
             self._seen.add((signature.id, number))
         event = self._event(signature, fields, peeled, number)
+        self.faults += event.is_failure and not self.result.has(signature.id)
         bucket = self.result.add(event, signature.keep_by)
         self._parts.append(Part(_Tally(self.result.counts, signature.id), event.count))
         if bucket is not None:
             self._parts.append(Part(bucket, event.count))
-            self._settled = self._settled and bucket.full
+            self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
+            self.gains += bucket.count == event.count
 
     def _record(self, events: Iterable[Event]) -> None:
         for event in events:
             self.result.add(event, ("type",) if event.signature == "python.traceback" else ())
+            self.gains += 1

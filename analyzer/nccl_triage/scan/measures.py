@@ -149,6 +149,8 @@ def _word(value: float) -> str:
 class Links:
     """Takes the connections that one source names; their lines repeat for every channel."""
 
+    keeps = False
+
     def __init__(self, source: str, into: LinkTable) -> None:
         self._source = source
         self._table = into
@@ -172,16 +174,18 @@ class Links:
             get("transport"), get("detail"),
         )  # fmt: skip
 
-    def take(self, fields: Mapping[str, str], context: Context, line: int) -> None:
-        """Note the connection that an event of ``LINK`` names."""
+    def take(self, fields: Mapping[str, str], context: Context, line: int) -> bool:
+        """Note the connection that an event of ``LINK`` names; returns whether it is a new one."""
         key = self.key(fields, context)
         seen = self._known.get(key)
+        new = seen is None
         if seen is None:
             found = links.read(fields, context.host, context.pid)
             if found is None:
-                return
+                return False
             if len(self._known) >= links.MAX_LINKS:
                 self._known.clear()
             seen = self._known[key] = self._table.seen(found, self._source, line)
         self._table.lines += 1
         seen.channels |= links.channel_bit(fields["channel"])
+        return new

@@ -40,8 +40,8 @@ class Kind:
 class Sweep(NamedTuple):
     """Where literals end in a block of lines.
 
-    ``ends`` are those of signatures of which no line may be missed and of what opens a block, all of them, in order.
-    ``firsts`` tells of each other literal (progress, numbers) that occurs, by its number, where it ends first.
+    ``ends`` are those of faults, consequences and of what opens a block, all of them, in order. ``firsts`` tells of each
+    other literal (context, progress, numbers) that occurs, by its number, where it ends first.
     """
 
     ends: list[int]
@@ -55,8 +55,17 @@ class Prefilter(Protocol):
         """Return line index -> what its literals tell; no entry for a line without literals."""
         ...
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The literals, by their numbers."""
+        ...
+
     def sweep(self, data: bytes) -> Sweep:
         """Look through a block of whole lines for what must not be missed, without taking it apart."""
+        ...
+
+    def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
+        """Return where each of some literals ends in a block, once a line."""
         ...
 
 
@@ -111,8 +120,22 @@ class _Literals:
         self._texts = list(table)
         self._owners = list(table.values())
         #: Whether no line that holds the literal may be missed; of the others a sample will do.
-        self._urgent = [one.further or any(not owner.often for owner in one.signatures) for one in self._owners]
+        self._urgent = [
+            one.further or any(owner.role in ("root", "cascade") for owner in one.signatures) for one in self._owners
+        ]
+        self.texts = tuple(text for text, _ in table)
         self._kinds: dict[frozenset[int], Kind] = {}
+
+    def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
+        """See ``Prefilter``: one literal at a time, each as fast as memory is read."""
+        lowered: bytes | None = None
+        found: list[list[int]] = []
+        for number in literals:
+            text, caseless = self._texts[number]
+            if caseless and lowered is None:
+                lowered = data.lower()
+            found.append(_ends(data if lowered is None or not caseless else lowered, text.encode()))
+        return found
 
     def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
         """Return the kinds of lines by the numbers of their literals."""
@@ -162,19 +185,15 @@ class LiteralPrefilter(_Literals):
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
         lowered = data.lower()
-        ends: list[int] = []
         firsts: dict[int, int] = {}
-        for number, ((literal, caseless), urgent) in enumerate(zip(self._texts, self._urgent, strict=True)):
-            haystack, needle = lowered if caseless else data, literal.encode("utf-8")
-            position = haystack.find(needle)
-            if position >= 0 and not urgent:
+        for number, (literal, caseless) in enumerate(self._texts):
+            needle = literal.encode()
+            position = (lowered if caseless else data).find(needle)
+            if position >= 0:
                 firsts[number] = position + len(needle)
-            while position >= 0 and urgent:
-                ends.append(position + len(needle))
-                # One hit a line is enough.
-                position = haystack.find(b"\n", position)
-                position = haystack.find(needle, position) if position >= 0 else -1
-        return Sweep(sorted(ends), firsts)
+        urgent = [number for number in firsts if self._urgent[number]]
+        ends = sorted(end for found in self.ends(data, urgent) for end in found)
+        return Sweep(ends, {number: end for number, end in firsts.items() if not self._urgent[number]})
 
 
 class HyperscanPrefilter(_Literals):
@@ -226,6 +245,17 @@ class HyperscanPrefilter(_Literals):
 
         self._sweeper.scan(data, match_event_handler=on_match)
         return Sweep(ends, firsts)
+
+
+def _ends(data: bytes, literal: bytes) -> list[int]:
+    """Return where a literal ends first in each line that holds it."""
+    ends: list[int] = []
+    at = data.find(literal)
+    while at >= 0:
+        ends.append(at + len(literal))
+        at = data.find(b"\n", at)
+        at = data.find(literal, at) if at >= 0 else -1
+    return ends
 
 
 def _database(hyperscan: Any, literals: list[tuple[str, bool]], once: Sequence[bool] | None = None) -> Any:

@@ -13,7 +13,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measures, sweeping
-from nccl_triage.scan.lines import RECORD_IN_BLOCK, TextLine
+from nccl_triage.scan.lines import TextLine, holds_record
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.source import SourceScan
 
@@ -33,26 +33,36 @@ class Scanner:
         return run.finish()
 
     def scan_blocks(self, reader: LineReader, info: SourceInfo) -> Observations:
-        """Scan one source; of a long one, blocks in the middle are only looked through (see ``sweeping``)."""
+        """Scan one source; of a long one, blocks are only looked through (see ``sweeping``)."""
         run = SourceScan(self._prefilter, self._series, info)
-        waiting: deque[tuple[int, Block]] = deque()
-        for ordinal, block in enumerate(reader.iter_blocks()):
-            waiting.append((ordinal, block))
+        waiting: deque[Block] = deque()
+        count = 0
+        for block in reader.iter_blocks():
+            waiting.append(block)
             if len(waiting) > sweeping.TAIL:
-                self._next(run, reader, *waiting.popleft())
-        for _, block in waiting:
-            run.read(reader.lines(block))
+                self._next(run, reader, waiting.popleft(), count)
+                count += 1
+        long = count > 0
+        while waiting:
+            block = waiting.popleft()
+            # Whoever pasted a log pasted a short one: its lines are read together.
+            if long and waiting:
+                self._next(run, reader, block, count, whole=True)
+            else:
+                run.read(reader.lines(block))
+            count += 1
         run.read(reader.rest())
         reader.finish()
         return run.finish()
 
     @staticmethod
-    def _next(run: SourceScan, reader: LineReader, ordinal: int, block: Block) -> None:
-        if sweeping.is_sample(ordinal) or not reader.is_plain(block) or RECORD_IN_BLOCK.search(block.data):
+    def _next(run: SourceScan, reader: LineReader, block: Block, ordinal: int, whole: bool = False) -> None:
+        """Scan a block of a long source; the first one is read line by line to learn what the source is."""
+        if ordinal == 0 or not reader.is_plain(block) or holds_record(block.data):
             run.read(reader.lines(block))
         else:
             run.read(reader.rest())
-            run.sweep(block, reader)
+            run.sweep(block, reader, whole or sweeping.is_sample(ordinal))
 
 
 _last = threading.local()

@@ -6,11 +6,12 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.blocks import Block
-from nccl_triage.ingest.decode import Line, LineReader
+from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
@@ -26,6 +27,8 @@ BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
 #: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
 SPEAKER_LINES = 40
+#: Stands for the literals of which no line may be missed.
+_URGENT = -1
 
 
 class SourceScan:
@@ -35,7 +38,8 @@ class SourceScan:
         self._prefilter = prefilter
         self._info = info
         self._lines = LineScan(prefilter, series, info)
-        self._news = sweeping.News()
+        self._interest = sweeping.Interest()
+        self._aftermath = 0
         self._batch: list[TextLine] = []
         self._size = 0
         self._begun = False
@@ -59,19 +63,74 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
-    def sweep(self, block: Block, reader: LineReader) -> None:
-        """Scan the lines of a block of whole lines that no one may miss, that open blocks, or that are news."""
+    def sweep(self, block: Block, reader: LineReader, whole: bool = False) -> None:
+        """Scan the lines of a block of whole lines that no one may miss, and those that may be news.
+
+        ``whole``: every line that holds a literal, whatever was learnt of it.
+        """
         self._flush()
-        found = self._prefilter.sweep(block.data)
-        lines = list(_lines_at(block, sorted([*found.ends, *self._news.of(found.firsts)]), reader))
-        kinds = self._prefilter.kinds([line.text for _, line in lines])
         self._lines.begin()
+        data = block.data
+        ends, firsts = self._prefilter.sweep(data)
+        if whole:
+            self._hear(block, reader)
+        whole = whole or self._aftermath > 0
+        followed = list(firsts) if whole else self._interest.of(firsts)
+        owners = dict.fromkeys(ends, _URGENT)
+        read = dict.fromkeys(followed, 0)
+        for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
+            read[literal] = len(found)
+            for end in found:
+                owners.setdefault(end, literal)
+        if not whole:
+            glances = self._interest.glances(firsts)
+            read.update(dict.fromkeys(glances, 1))
+            for literal in glances:
+                owners.setdefault(firsts[literal], literal)
+        known = self._lines.faults
+        self._lines.brief = True
+        gains = self._walk(block, reader, owners)
+        self._lines.brief = False
+        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        self._interest.learn(read, gains)
+
+    def _hear(self, block: Block, reader: LineReader) -> None:
+        """Learn who speaks at the beginning of a block."""
+        if self._lines.open:
+            return
+        texts = [reader.decode(raw) for raw in block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]]
+        kinds = self._prefilter.kinds(texts)
+        for index, text in enumerate(texts):
+            if index not in kinds:
+                self._lines.take(block.first_line + index, text, None, speaks=True)
+
+    def _walk(self, block: Block, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
+        """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
+        data, lines = block.data, self._lines
+        redrawn = b"\r" in data
+        gains: dict[int, int] = defaultdict(int)
+        number, counted = block.first_line, 0
         behind = self._go_on(block, 0, reader)
-        for index, (end, line) in enumerate(lines):
-            if end > behind:
-                self._lines.take(line, kinds.get(index))
-                if self._lines.open:
-                    behind = self._go_on(block, end, reader)
+        for end in sorted(owners):
+            if end <= behind:
+                continue
+            start = data.rfind(b"\n", behind, end - 1) + 1 or behind
+            stop = data.find(b"\n", end - 1)
+            raw = data[start:stop]
+            number += data.count(b"\n", counted, start)
+            counted, behind = start, stop + 1
+            if redrawn:
+                raw = raw.rstrip(b"\r")
+            if lines.count(number, raw) is not None:
+                continue
+            before = lines.gains
+            for line in reader.pieces(number, block.offset + start, raw):
+                lines.meet(number, raw if b"\r" not in raw else line.text.encode(), line.text)
+            if lines.gains > before:
+                gains[owners[end]] += 1
+            if lines.open:
+                behind = self._go_on(block, behind, reader)
+        return gains
 
     def _go_on(self, block: Block, start: int, reader: LineReader) -> int:
         """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
@@ -82,7 +141,7 @@ class SourceScan:
         while self._lines.open and start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
             for line in reader.pieces(number, block.offset + start, data[start : end - 1]):
-                self._lines.take(line, self._prefilter.kinds([line.text]).get(0))
+                self._lines.take(number, line.text, self._prefilter.kinds([line.text]).get(0))
             start, number = end, number + 1
         return start
 
@@ -108,7 +167,8 @@ class SourceScan:
                 index = wanted
             elif index >= len(batch):
                 break
-            self._lines.take(batch[index], kinds.get(index), index in speakers)
+            line = batch[index]
+            self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
         pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
@@ -127,17 +187,3 @@ class SourceScan:
         self._lines.finish()
         self._lines.result.add_source(self._info)
         return self._lines.result
-
-
-def _lines_at(block: Block, positions: Iterable[int], reader: LineReader) -> Iterator[tuple[int, Line]]:
-    """Yield the lines in which the positions lie, each with the position behind its end."""
-    data, number, counted, behind = block.data, block.first_line, 0, 0
-    for position in positions:
-        if position <= behind:
-            continue
-        start = data.rfind(b"\n", 0, position - 1) + 1
-        number += data.count(b"\n", counted, start)
-        counted = start
-        behind = data.find(b"\n", position - 1) + 1 or len(data)
-        for line in reader.pieces(number, block.offset + start, data[start : behind - 1]):
-            yield behind, line

@@ -1,41 +1,66 @@
 """Which parts of a long log are read line by line, and which are only swept for what must not be missed.
 
-Faults, consequences and most context are found wherever they stand. Progress and numbers (signatures that are ``often``,
-formats of curves) are what a long log says a million times: its beginning and its end are read whole, of the middle some
-blocks, more and more seldom, and lines that say something which the block before did not.
+Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
+times: their literals are followed to every line as long as that tells something new (of another process, of another kind);
+then a glance now and then must do, until one of those finds news. The beginning and the end of a source are read whole, of
+the middle some blocks, more and more seldom, and those behind a fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 #: Blocks at either end of a source that are read whole.
 HEAD, TAIL = 4, 4
-#: Blocks of each doubling of the length that are read whole.
-PER_DOUBLING = 2
+#: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
+PATIENCE, WORTH = 64, 16
+#: Blocks behind a fault that was news in which everything is followed.
+AFTERMATH = 2
 
 
 def is_sample(ordinal: int) -> bool:
     """Tell whether a block of the middle is read whole; ``ordinal`` counts from 0 at the beginning of the source."""
-    if ordinal < HEAD:
-        return True
-    step = max(1, (1 << (ordinal.bit_length() - 1)) // PER_DOUBLING)
-    return ordinal % step == 0
+    return ordinal < HEAD or ordinal & (ordinal - 1) == 0
 
 
 class News:
-    """Which literals of progress and numbers are new, or have not been looked at for long."""
+    """Which literals are new, or have not been looked at for long."""
 
     def __init__(self) -> None:
         self._runs: dict[int, int] = {}
 
-    def of(self, firsts: Mapping[int, int]) -> list[int]:
-        """Return where the literals end that are worth a look; ``firsts`` are those of the next block."""
+    def of(self, literals: Iterable[int]) -> list[int]:
+        """Return those literals of the next block that are worth a glance."""
         runs: dict[int, int] = {}
         wanted: list[int] = []
-        for literal, end in firsts.items():
+        for literal in literals:
             run = runs[literal] = self._runs.get(literal, 0) + 1
             if run & (run - 1) == 0:  # the first block that has it, the second, fourth, eighth ..
-                wanted.append(end)
+                wanted.append(literal)
         self._runs = runs
         return wanted
+
+
+class Interest:
+    """Which literals of context, progress and numbers are worth following."""
+
+    def __init__(self) -> None:
+        self._news = News()
+        #: Lines that were read for a literal in vain.
+        self._dull: dict[int, int] = {}
+
+    def of(self, literals: Iterable[int]) -> list[int]:
+        """Return those literals of a block of which every line is wanted."""
+        dull = self._dull
+        return [literal for literal in literals if dull.get(literal, 0) < PATIENCE]
+
+    def glances(self, literals: Iterable[int]) -> list[int]:
+        """Return those of the other literals of which one line is wanted."""
+        dull = self._dull
+        return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
+
+    def learn(self, lines: Mapping[int, int], gains: Mapping[int, int]) -> None:
+        """Take what came of a block: of how many lines of each literal, how many told something new."""
+        for literal, number in lines.items():
+            dull = self._dull.get(literal, 0) if number > 1 or literal not in gains else 0
+            self._dull[literal] = max(0, dull + number - WORTH * gains.get(literal, 0))
