@@ -123,7 +123,7 @@ def test_both_matchers_find_the_same_lines(rules: RuleSet) -> None:
 
 
 def test_few_blocks_of_a_long_log_are_read_whole() -> None:
-    chosen = [ordinal for ordinal in range(100_000) if sweeping.is_sample(ordinal)]
+    chosen = [ordinal for ordinal in range(100_000) if sweeping.share(ordinal) is not sweeping.Share.NEWS]
     assert chosen[: sweeping.HEAD] == list(range(sweeping.HEAD))
     assert len(chosen) < 50
     assert max(b / a for a, b in pairwise(chosen[1:])) <= 2
@@ -131,10 +131,20 @@ def test_few_blocks_of_a_long_log_are_read_whole() -> None:
 
 def test_news_are_what_the_block_before_did_not_say() -> None:
     news = sweeping.News()
-    assert news.of({1: 10, 2: 20}) == [10, 20]
-    assert news.of({1: 10}) == [10]
-    assert news.of({1: 10, 2: 25}) == [25]
-    assert [bool(news.of({1: 10})) for _ in range(6)] == [True, False, False, False, True, False]
+    assert news.of([1, 2]) == [1, 2]
+    assert news.of([1]) == [1]
+    assert news.of([1, 2]) == [2]
+    assert [bool(news.of([1])) for _ in range(6)] == [True, False, False, False, True, False]
+
+
+def test_what_tells_nothing_new_is_followed_no_longer_until_it_does() -> None:
+    interest = sweeping.Interest()
+    assert interest.of([1, 2]) == [1, 2]
+    interest.learn({1: 2 * sweeping.PATIENCE, 2: 2 * sweeping.PATIENCE}, {2: sweeping.PATIENCE})
+    assert interest.of([1, 2]) == [2]
+    assert interest.glances([1, 2]) == [1]
+    interest.learn({1: 1}, {1: 1})
+    assert interest.of([1, 2]) == [1, 2]
 
 
 def test_bad_bytes_are_counted_in_blocks_that_wait(rules: RuleSet) -> None:

@@ -13,20 +13,13 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
-from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
+from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
 from nccl_triage.scan.shapes import Group, Part, Shapes
 from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
-#: How a JSON record begins; escapes inside of it hide literals.
-RECORD = ('{"', "{ ", "{\t")
 _RECORD = tuple(start.encode() for start in RECORD)
-
-
-def holds_record(data: bytes) -> bool:
-    """Tell whether a line of a block begins a JSON record."""
-    return data.startswith(_RECORD) or (b"\n{" in data and any(b"\n" + start in data for start in _RECORD))
 
 
 class TextLine(Protocol):

@@ -23,6 +23,12 @@ from nccl_triage.engine.schema import Signature
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
 #: Sets of literals whose kinds are remembered.
 _MAX_SETS = 10_000
+#: How a line begins that is a JSON record; escapes inside of it hide literals.
+RECORD = ('{"', "{ ", "{\t")
+_FIRST_RECORD = tuple(start.encode() for start in RECORD)
+_RECORDS = tuple(b"\n" + start for start in _FIRST_RECORD)
+#: Stands for them among the numbers of literals.
+_RECORD = 1 << 20
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 
 
@@ -41,11 +47,13 @@ class Sweep(NamedTuple):
     """Where literals end in a block of lines.
 
     ``ends`` are those of faults, consequences and of what opens a block, all of them, in order. ``firsts`` tells of each
-    other literal (context, progress, numbers) that occurs, by its number, where it ends first.
+    other literal (context, progress, numbers) that occurs, by its number, where it ends first. With ``records`` a line
+    begins a JSON record, inside of which literals may be hidden.
     """
 
     ends: list[int]
     firsts: dict[int, int]
+    records: bool
 
 
 class Prefilter(Protocol):
@@ -66,6 +74,10 @@ class Prefilter(Protocol):
 
     def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
         """Return where each of some literals ends in a block, once a line."""
+        ...
+
+    def of_numbers(self, literals: Iterable[int]) -> list[int]:
+        """Return those of some literals that lines with numbers for curves hold."""
         ...
 
 
@@ -124,6 +136,8 @@ class _Literals:
             one.further or any(owner.role in ("root", "cascade") for owner in one.signatures) for one in self._owners
         ]
         self.texts = tuple(text for text, _ in table)
+        #: The literals that a sweep looks for: wherever one of the others stands, so does one of these.
+        self._swept = _not_covered(self._texts, self._urgent)
         self._kinds: dict[frozenset[int], Kind] = {}
 
     def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
@@ -136,6 +150,10 @@ class _Literals:
                 lowered = data.lower()
             found.append(_ends(data if lowered is None or not caseless else lowered, text.encode()))
         return found
+
+    def of_numbers(self, literals: Iterable[int]) -> list[int]:
+        """See ``Prefilter``."""
+        return [number for number in literals if self._owners[number].formats]
 
     def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
         """Return the kinds of lines by the numbers of their literals."""
@@ -186,14 +204,16 @@ class LiteralPrefilter(_Literals):
         """See ``Prefilter``."""
         lowered = data.lower()
         firsts: dict[int, int] = {}
-        for number, (literal, caseless) in enumerate(self._texts):
+        for number in self._swept:
+            literal, caseless = self._texts[number]
             needle = literal.encode()
             position = (lowered if caseless else data).find(needle)
             if position >= 0:
                 firsts[number] = position + len(needle)
         urgent = [number for number in firsts if self._urgent[number]]
         ends = sorted(end for found in self.ends(data, urgent) for end in found)
-        return Sweep(ends, {number: end for number, end in firsts.items() if not self._urgent[number]})
+        records = data.startswith(_FIRST_RECORD) or any(start in data for start in _RECORDS)
+        return Sweep(ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, records)
 
 
 class HyperscanPrefilter(_Literals):
@@ -232,19 +252,38 @@ class HyperscanPrefilter(_Literals):
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
         if self._sweeper is None:
-            self._sweeper = _database(self._hyperscan, self._texts, once=[not urgent for urgent in self._urgent])
+            starts = [(start.decode(), False) for start in _RECORDS]
+            literals = [*(self._texts[number] for number in self._swept), *starts]
+            once = [*(not self._urgent[number] for number in self._swept), *(True for _ in starts)]
+            self._sweeper = _database(self._hyperscan, literals, [*self._swept, *(_RECORD for _ in starts)], once)
         urgent = self._urgent
         ends: list[int] = []
         firsts: dict[int, int] = {}
 
         def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
-            if urgent[identifier]:
+            if identifier != _RECORD and urgent[identifier]:
                 ends.append(end)
             else:
                 firsts[identifier] = end
 
         self._sweeper.scan(data, match_event_handler=on_match)
-        return Sweep(ends, firsts)
+        records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
+        return Sweep(ends, firsts, records)
+
+
+def _not_covered(texts: Sequence[tuple[str, bool]], urgent: Sequence[bool]) -> list[int]:
+    """Return the numbers of the literals that hold no (other) urgent literal."""
+    exact = "\n".join(text for text, _ in texts).encode()
+    lower = exact.lower()
+    starts = _starts(len(text.encode()) for text, _ in texts)
+    covered: set[int] = set()
+    for number, ((text, caseless), needed) in enumerate(zip(texts, urgent, strict=True)):
+        if needed:
+            found = _ends(lower if caseless else exact, text.encode())
+            holders = {bisect_right(starts, end - 1) - 1 for end in found} - {number}
+            # What is looked for in any case may stand where this one, looked for as it is, does not.
+            covered |= {other for other in holders if caseless or not texts[other][1]}
+    return [number for number in range(len(texts)) if number not in covered]
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:
@@ -258,13 +297,21 @@ def _ends(data: bytes, literal: bytes) -> list[int]:
     return ends
 
 
-def _database(hyperscan: Any, literals: list[tuple[str, bool]], once: Sequence[bool] | None = None) -> Any:
+def _database(
+    hyperscan: Any,
+    literals: list[tuple[str, bool]],
+    numbers: Sequence[int] | None = None,
+    once: Sequence[bool] | None = None,
+) -> Any:
     """Return the compiled database; compiling takes a quarter of a second, reading it back a millisecond.
 
-    A literal that is marked in ``once`` is reported where it ends first, and not again.
+    Literals are reported by their ``numbers`` (their places, without); one that is marked in ``once`` is reported where
+    it ends first, and not again.
     """
     single = once or [False] * len(literals)
-    seed = "\n".join([f"{caseless:d}{one:d}{text}" for (text, caseless), one in zip(literals, single, strict=True)])
+    ids = list(numbers or range(len(literals)))
+    told = zip(literals, ids, single, strict=True)
+    seed = "\n".join([f"{caseless:d}{one:d}{number} {text}" for (text, caseless), number, one in told])
     entry = cache.name("hyperscan", hyperscan.__version__, seed)
     data = cache.read(entry)
     if data is not None:
@@ -277,7 +324,7 @@ def _database(hyperscan: Any, literals: list[tuple[str, bool]], once: Sequence[b
     database = hyperscan.Database()
     database.compile(
         expressions=[_escaped(text) for text, _ in literals],
-        ids=list(range(len(literals))),
+        ids=ids,
         elements=len(literals),
         flags=[
             (hyperscan.HS_FLAG_CASELESS if caseless else 0) | (hyperscan.HS_FLAG_SINGLEMATCH if one else 0)

@@ -13,9 +13,10 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measures, sweeping
-from nccl_triage.scan.lines import TextLine, holds_record
+from nccl_triage.scan.lines import TextLine
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.source import SourceScan
+from nccl_triage.scan.sweeping import Share
 
 
 class Scanner:
@@ -40,14 +41,14 @@ class Scanner:
         for block in reader.iter_blocks():
             waiting.append(block)
             if len(waiting) > sweeping.TAIL:
-                self._next(run, reader, waiting.popleft(), count)
+                self._next(run, reader, waiting.popleft(), count, sweeping.share(count))
                 count += 1
         long = count > 0
         while waiting:
             block = waiting.popleft()
             # Whoever pasted a log pasted a short one: its lines are read together.
             if long and waiting:
-                self._next(run, reader, block, count, whole=True)
+                self._next(run, reader, block, count, Share.WHOLE)
             else:
                 run.read(reader.lines(block))
             count += 1
@@ -56,13 +57,13 @@ class Scanner:
         return run.finish()
 
     @staticmethod
-    def _next(run: SourceScan, reader: LineReader, block: Block, ordinal: int, whole: bool = False) -> None:
+    def _next(run: SourceScan, reader: LineReader, block: Block, ordinal: int, share: Share) -> None:
         """Scan a block of a long source; the first one is read line by line to learn what the source is."""
-        if ordinal == 0 or not reader.is_plain(block) or holds_record(block.data):
+        if ordinal == 0 or not reader.is_plain(block):
             run.read(reader.lines(block))
         else:
             run.read(reader.rest())
-            run.sweep(block, reader, whole or sweeping.is_sample(ordinal))
+            run.sweep(block, reader, share)
 
 
 _last = threading.local()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise, starmap
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import digits, match
@@ -70,6 +71,10 @@ class Waiting(NamedTuple):
 Outcome = Callable[[str, Kind], Hashable | None]
 
 
+#: Cuts some parts out of a line.
+Pick = Callable[[bytes], Hashable]
+
+
 @dataclass(slots=True)
 class Group:
     """The lines of a shape that agree in the numbers that matter."""
@@ -95,15 +100,15 @@ class Family:
 
 @dataclass(slots=True)
 class Shape:
-    """Lines that differ in digits only, not in how many there are; ``slices`` are those of the numbers that matter."""
+    """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
 
     kind: Kind | None = None
     seen: int = 0
     cold: bool = False
     family: Family | None = None
-    slices: tuple[slice, ...] = ()
-    #: The digits of literals, and the shapes that differ in them.
-    literal: tuple[slice, ...] = ()
+    values: Pick | None = None
+    #: Picks the digits of literals; and the shapes that differ in them.
+    literal: Pick | None = None
     variants: dict[Hashable, Shape] = field(default_factory=dict)
 
 
@@ -133,11 +138,12 @@ class Shapes:
     def group(self, raw: bytes) -> Group | None:
         """Return the group of a line (without its end), if it is made."""
         shape = self._shapes.get(_folded(raw) if _HEX in raw else raw.translate(_FOLD))
-        if shape is not None and shape.literal:
-            shape = shape.variants.get(_values(shape.literal, raw))
-        if shape is None or shape.family is None:
+        if shape is not None and shape.literal is not None:
+            shape = shape.variants.get(shape.literal(raw))
+        if shape is None or (family := shape.family) is None:
             return None
-        return shape.family.groups.get(_key(shape.family, shape.slices, raw))
+        values = None if shape.values is None else shape.values(raw)
+        return family.groups.get((values, _told(family, raw)) if family.sensitive else values)
 
     def kind(self, raw: bytes, text: str) -> Kind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""
@@ -159,7 +165,10 @@ class Shapes:
                 self._adopt(shape, raw)
             elif shape.seen > PATIENCE:
                 self._learn(shape, raw)
-        return None if shape.family is None else Place(shape.family, _key(shape.family, shape.slices, raw))
+        if shape.family is None:
+            return None
+        values = None if shape.values is None else shape.values(raw)
+        return Place(shape.family, (values, _told(shape.family, raw)) if shape.family.sensitive else values)
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
@@ -168,8 +177,8 @@ class Shapes:
         if shape is None:
             shape = self._shapes[folded] = Shape(literal=self._literal_digits(folded))
             self._made += 1
-        if shape.literal:
-            values = _values(shape.literal, raw)
+        if shape.literal is not None:
+            values = shape.literal(raw)
             variant = shape.variants.get(values)
             if variant is None:
                 variant = shape.variants[values] = Shape()
@@ -206,7 +215,7 @@ class Shapes:
         self._made = self._groups = 0
         return iter(sorted(waiting))
 
-    def _literal_digits(self, folded: bytes) -> tuple[slice, ...]:
+    def _literal_digits(self, folded: bytes) -> Pick | None:
         """Return the digits of a line that may belong to a literal."""
         lowered = folded.lower()
         spans: set[tuple[int, int]] = set()
@@ -215,7 +224,7 @@ class Shapes:
             while at >= 0:
                 spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
                 at = lowered.find(literal, at + 1)
-        return _slices(sorted(spans))
+        return _pick(sorted(spans))
 
     def _adopt(self, shape: Shape, raw: bytes) -> None:
         """Take over what was learnt about lines with longer or shorter numbers, where it holds for this one."""
@@ -230,7 +239,7 @@ class Shapes:
                 changed = _changed(changed, *span)
         if self._told(changed) == self._told(raw):
             shape.family = family
-            shape.slices = _slices(spans[index] for index in family.matter)
+            shape.values = _pick(spans[index] for index in family.matter)
 
     def _learn(self, shape: Shape, raw: bytes) -> None:
         """Find the numbers that matter."""
@@ -245,7 +254,7 @@ class Shapes:
             shape.cold = True  # where the message begins, only reading tells
             return
         shape.family = Family(tuple(matter), sensitive, kind.formats)
-        shape.slices = _slices(spans[index] for index in matter)
+        shape.values = _pick(spans[index] for index in matter)
         self._families.append(shape.family)
         self._first.setdefault((_NUMBER.sub(b"0", raw), kind), shape.family)
 
@@ -262,8 +271,10 @@ def _changed(raw: bytes, start: int, end: int) -> bytes:
     return raw[:kept] + raw[kept:end].translate(_OTHER) + raw[end:]
 
 
-def _slices(spans: Iterable[tuple[int, int]]) -> tuple[slice, ...]:
-    return tuple(slice(start, end) for start, end in _joined(list(spans)))
+def _pick(spans: Iterable[tuple[int, int]]) -> Pick | None:
+    """Return what cuts these parts out of a line; None for no parts."""
+    slices = [slice(start, end) for start, end in _joined(list(spans))]
+    return itemgetter(*slices) if slices else None
 
 
 def _may_mind(signature: Signature, raw: bytes) -> bool:
@@ -288,18 +299,11 @@ def _folded(raw: bytes) -> bytes:
     return raw.translate(_FOLD)
 
 
-def _values(slices: Iterable[slice], raw: bytes) -> Hashable:
-    return tuple([raw[part] for part in slices])
-
-
-def _key(family: Family, slices: Iterable[slice], raw: bytes) -> Hashable:
-    values = _values(slices, raw)
-    if not family.sensitive:
-        return values
+def _told(family: Family, raw: bytes) -> Hashable:
+    """Return which of the patterns that mind digits match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
     found = ((one, match.search(one, text)) for one in family.sensitive)
-    # Which of the patterns that mind digits match, and what keeps their events apart.
-    return values, tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in found if fields is not None])
+    return tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in found if fields is not None])
 
 
 def _joined(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -16,8 +16,9 @@ from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import sweeping
-from nccl_triage.scan.lines import RECORD, LineScan, TextLine
-from nccl_triage.scan.prefilter import Prefilter
+from nccl_triage.scan.lines import LineScan, TextLine
+from nccl_triage.scan.prefilter import RECORD, Prefilter
+from nccl_triage.scan.sweeping import Share
 from nccl_triage.scan.unwrap import joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
@@ -63,19 +64,21 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
-    def sweep(self, block: Block, reader: LineReader, whole: bool = False) -> None:
-        """Scan the lines of a block of whole lines that no one may miss, and those that may be news.
-
-        ``whole``: every line that holds a literal, whatever was learnt of it.
-        """
+    def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
+        """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
+        data = block.data
+        ends, firsts, records = self._prefilter.sweep(data)
+        if records:
+            self.read(reader.lines(block))
+            return
         self._flush()
         self._lines.begin()
-        data = block.data
-        ends, firsts = self._prefilter.sweep(data)
-        if whole:
+        if share is not Share.NEWS:
             self._hear(block, reader)
-        whole = whole or self._aftermath > 0
+        whole = share is Share.WHOLE or self._aftermath > 0
         followed = list(firsts) if whole else self._interest.of(firsts)
+        if share is Share.NUMBERS and not whole:
+            followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
         owners = dict.fromkeys(ends, _URGENT)
         read = dict.fromkeys(followed, 0)
         for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):

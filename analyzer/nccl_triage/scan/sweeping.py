@@ -2,25 +2,39 @@
 
 Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
 times: their literals are followed to every line as long as that tells something new (of another process, of another kind);
-then a glance now and then must do, until one of those finds news. The beginning and the end of a source are read whole, of
-the middle some blocks, more and more seldom, and those behind a fault.
+then a glance now and then must do, until one of those finds news. The beginning and the end of a source are read whole, so
+are the blocks behind a fault of a new kind; numbers are read in some blocks of the middle, more and more seldom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 
 #: Blocks at either end of a source that are read whole.
-HEAD, TAIL = 4, 4
+HEAD, TAIL = 2, 2
 #: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
 PATIENCE, WORTH = 64, 16
 #: Blocks behind a fault that was news in which everything is followed.
 AFTERMATH = 2
 
 
-def is_sample(ordinal: int) -> bool:
-    """Tell whether a block of the middle is read whole; ``ordinal`` counts from 0 at the beginning of the source."""
-    return ordinal < HEAD or ordinal & (ordinal - 1) == 0
+class Share(Enum):
+    """Which lines of a block are scanned, beside those that tell of faults and consequences."""
+
+    #: Those that may be news.
+    NEWS = "news"
+    #: Also all with numbers for curves.
+    NUMBERS = "numbers"
+    #: All that hold a literal.
+    WHOLE = "whole"
+
+
+def share(ordinal: int) -> Share:
+    """Return how much of a block is scanned; ``ordinal`` counts from 0 at the beginning of the source."""
+    if ordinal < HEAD:
+        return Share.WHOLE
+    return Share.NUMBERS if ordinal & (ordinal - 1) == 0 else Share.NEWS
 
 
 class News:
