@@ -20,8 +20,9 @@ from typing import Any
 from nccl_triage.diagnosis import programs
 from nccl_triage.diagnosis.case import Case, fact_names
 from nccl_triage.events import Event
+from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
-from nccl_triage.parsers.templates import template, words
+from nccl_triage.parsers.templates import words
 
 #: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
@@ -67,15 +68,21 @@ def extract(case: Case) -> Features:
 def _message(event: Event) -> str:
     if event.signature == SALIENT:
         return event.fields["template"]
-    return template(event.text)
+    return templates.template(event.text)
 
 
 def _salient(case: Case) -> list[tuple[Event, str]]:
     """Return the distinct salient lines in order, the middle of very many left out."""
     seen: set[str] = set()
+    keys: set[tuple[object, ...]] = set()
     lines: list[tuple[Event, str]] = []
     for event in case.events:
         if event.is_failure or event.signature == SALIENT:
+            if event.signature != SALIENT:
+                key = templates.key(event.text)
+                if key in keys:
+                    continue
+                keys.add(key)
             folded = _message(event)
             if folded not in seen:
                 seen.add(folded)

@@ -15,7 +15,7 @@ from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
 from nccl_triage.patterns import lazily
 
-_WORLD_FIELDS = ("world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers")
+_WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})
 _WORLD_TEXT = lazily(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
 #: World sizes above this are taken for a parsing accident.
 MAX_WORLD = 1_000_000
@@ -63,6 +63,7 @@ class Identity:
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
         self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
+        self._pid_ranks: dict[tuple[int, str | None], int | None] = {}
         self._largest_communicator = max(
             (n for event in self._events if (n := _int(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
             default=0,
@@ -129,8 +130,8 @@ class Identity:
             stated = _WORLD_TEXT.search(event.text) if event.role != "cascade" else None
             if stated is not None and 0 < int(stated["n"]) < MAX_WORLD:
                 found[int(stated["n"])] += 1
-            for name in _WORLD_FIELDS:
-                value = _int(event.fields.get(name))
+            for name in _WORLD_FIELDS.intersection(event.fields):
+                value = _int(event.fields[name])
                 if value is not None and 0 < value < MAX_WORLD:
                     found[value] += 1
         largest = max(found, default=None)
@@ -199,7 +200,10 @@ class Identity:
         context = event.context
         pid = context.pid
         if pid is not None:
-            found = self.rank_of_pid(pid, context.host)
+            key = (pid, context.host)
+            if key not in self._pid_ranks:
+                self._pid_ranks[key] = self.rank_of_pid(pid, context.host)
+            found = self._pid_ranks[key]
             if found is not None:
                 return found
         if context.local_rank is not None:

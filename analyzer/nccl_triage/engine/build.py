@@ -92,7 +92,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
         ("id", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "often", "overlaps"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -110,9 +110,6 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         if f"(?P<{name}>" not in pattern.source:
             raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
     role = part["role"].choice(ROLES)
-    often = part["often"].flag() if "often" in part else role == "progress"
-    if often and role in ("root", "cascade"):
-        raise part["often"].fail("no line of a failure may be missed")
     return Signature(
         id=_identifier(part["id"]),
         program=program,
@@ -127,7 +124,6 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
         anchors=anchors,
         keep_by=keep_by,
-        often=often,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),

@@ -51,10 +51,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One message shape: ``pattern`` searches the peeled message (or the raw line).
-
-    ``often``: a healthy log says it again and again (with each step, for each channel); of a long log a sample will do.
-    """
+    """One message shape: ``pattern`` searches the peeled message (or the raw line)."""
 
     id: str
     program: str
@@ -69,7 +66,6 @@ class Signature:
     raw_line: bool = False
     anchors: Anchors | None = None
     keep_by: tuple[str, ...] = ()
-    often: bool = False
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()

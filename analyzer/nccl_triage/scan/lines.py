@@ -7,7 +7,7 @@ from typing import Protocol
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import MAX_TEXT, Event, Observations, SourceInfo
+from nccl_triage.events import KEEP_LAST, MAX_TEXT, Event, Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL, headers, salient, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
@@ -76,10 +76,10 @@ class LineScan:
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
         self._shapes = Shapes(self._outcome, prefilter)
-        # What the line at hand added, and whether the next of its kind need only be counted.
+        # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
         self._matched: list[str] = []
-        self._settled = True
+        self._settled = self._full = True
         # What the lines of a paste match; of others nobody asks.
         self._seen: set[tuple[str, int]] | None = None
 
@@ -147,11 +147,11 @@ class LineScan:
         if kind.signatures is not None:
             self._line(number, text, kind)
         else:
-            self._parts, self._matched, self._settled = [], [], True
+            self._begin_line()
             if kind.formats is not None and self._numbers.wanted(kind.formats, number):
                 self._numbers.take(self._peeled(text), number, kind.formats, advances=False)
         if place is not None and self._settled:
-            self._shapes.keep(place, self._parts, self._matched)
+            self._shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
         return self._matched
 
     def _outcome(self, text: str, kind: Kind) -> Hashable | None:
@@ -176,6 +176,9 @@ class LineScan:
             told.append(process)
         return tuple(told)
 
+    def _begin_line(self) -> None:
+        self._parts, self._matched, self._settled, self._full = [], [], True, True
+
     def _speaker(self, number: int, text: str) -> None:
         """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
         peeled = self._peeled(text)
@@ -189,7 +192,7 @@ class LineScan:
 
     def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True) -> None:
         """Read a line in full."""
-        self._parts, self._matched, self._settled = [], [], True
+        self._begin_line()
         peeled = self._peeled(text)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
@@ -285,6 +288,7 @@ class LineScan:
         self._parts.append(Part(_Tally(self.result.counts, signature.id), event.count))
         if bucket is not None:
             self._parts.append(Part(bucket, event.count))
+            self._full = self._full and bucket.full
             self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
             self.gains += bucket.count == event.count
 

@@ -84,8 +84,8 @@ class Group:
     signatures: tuple[str, ...]
     #: Formats of curves that may read its lines.
     formats: tuple[str, ...] | None
+    last: deque[tuple[int, bytes]]
     lines: int = 0
-    last: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=KEEP_LAST))
 
 
 @dataclass(slots=True)
@@ -186,11 +186,12 @@ class Shapes:
             shape = variant
         return shape
 
-    def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str]) -> None:
-        """Make the group of a line that was read in full; from now on its lines are counted."""
+    def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str], last: int = KEEP_LAST) -> None:
+        """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats)
+            waiting = deque[tuple[int, bytes]](maxlen=last)
+            groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, waiting)
             self._groups += 1
 
     def drain(self) -> Iterator[Waiting]:
