@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from nccl_triage.errors import UsageError
+from nccl_triage.ray_access import by_value
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.launchers import ray_cluster, ray_relay
+from nccl_triage.verify.launchers import ray_relay
 from nccl_triage.verify.launchers.ray_cluster import RayLauncher
 from nccl_triage.verify.model import Deadlines, Message, RankTrace, Run, RunResult, Slot
 
@@ -319,7 +320,7 @@ def test_an_address_where_no_cluster_is_costs_seconds_only(tmp_path: Path, addre
 def test_the_actor_needs_no_nccl_triage_on_its_node() -> None:
     import ray
 
-    with ray_cluster._by_value(ray):
+    with by_value(ray, ray_relay):
         data = ray.cloudpickle.dumps(ray_relay.Relay)
     check = (
         "import pickle, sys; sys.modules['nccl_triage'] = None; print(pickle.load(sys.stdin.buffer).receive.__doc__)"
