@@ -10,7 +10,6 @@ from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.crew import Crew, Member, Reply
-from nccl_triage.execution.cluster.desk import Listing
 from nccl_triage.execution.cluster.listings import Found, shares_of
 from nccl_triage.execution.cluster.shares import Share
 from nccl_triage.execution.cluster.targets import Node
@@ -89,12 +88,7 @@ class Campaign:
         return []
 
     def _share_out(self, found: Sequence[Found]) -> None:
-        for one in found:
-            listing: Listing = one.listing
-            self._bulletin.told(one.member.node.name, listing.notes)
-        for share in shares_of(found):
-            if share.name == "":
-                self._bulletin.common([member.node.name for member in share.members])
+        for share in shares_of(found, self._bulletin):
             # As many workers a node as there are jobs, where there are files for them.
             further = min(self._jobs - 1, max(0, len(share.sources) // len(share.members) - 1))
             share.members += self._crew.hire([member.node for member in share.members for _ in range(further)])

@@ -19,6 +19,8 @@ TURN = 0.25
 _ASK, _ASKS = 0.5, 1000
 #: The most seconds of silence that one turn can add: this process, too, may have been stopped in between.
 _LOOK = 1.0
+#: Seconds at least for a worker to start: its node may be busy.
+_START = 60.0
 #: Threads of a worker: one may hang in a scan while others answer.
 _THREADS = 3
 #: Calls that answer twice: what the driver must know, and the findings, which stay where they are.
@@ -44,6 +46,7 @@ class Member:
     call: str | None = None
     gone: str | None = None
     read: int = 0
+    _started: bool = False
     _answer: Any = None
     _findings: Any = None
     _question: Any = None
@@ -94,12 +97,14 @@ class Member:
                 self.gone = reason(error)
                 return Reply(call, error=self.gone)
         self._silent += min(passed, _LOOK)
-        if self._silent <= self._patience:
+        patience = self._patience if self._started else max(_START, self._patience)
+        if self._silent <= patience:
             return None
         self.call = self._answer = self._findings = None
-        return Reply(call, error=f"no news for {self._patience:.0f} s")
+        return Reply(call, error=f"no news for {patience:.0f} s")
 
     def _learn(self, told: tuple[int, int]) -> None:
+        self._started = True
         if told != self._news:
             self._news, self.read, self._silent = told, told[0], 0.0
 

@@ -11,7 +11,7 @@ from nccl_triage.errors import UsageError
 from nccl_triage.ray_access import node_key, unique_names
 
 PREFIX = "node:"
-#: Where Ray keeps the logs of the running session on each node.
+#: Where Ray keeps the logs of a session, if a node does not say it.
 SESSION = "/tmp/ray/session_latest/logs"
 #: All nodes, each with its session's logs.
 EVERY_SESSION = f"{PREFIX}*"
@@ -19,13 +19,17 @@ EVERY_SESSION = f"{PREFIX}*"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the cluster. ``name`` is its host's, made unique; ``host`` is what the host calls itself in logs."""
+    """A node of the cluster. ``name`` is its host's, made unique; ``host`` is what the host calls itself in logs.
+
+    ``logs`` is the folder of its session's logs.
+    """
 
     id: str
     name: str
     host: str
     address: str
     alive: bool
+    logs: str = SESSION
 
     def is_called(self, pattern: str) -> bool:
         """Tell whether a name, an address, an id or a pattern of them means this node."""
@@ -39,9 +43,15 @@ def nodes_of(told: Sequence[dict[str, Any]]) -> list[Node]:
     every = [*alive, *dead]
     hosts = [_short(node_key(node)[0]) for node in every]
     return [
-        Node(node["NodeID"], name, host, node["NodeManagerAddress"], bool(node["Alive"]))
+        Node(node["NodeID"], name, host, node["NodeManagerAddress"], bool(node["Alive"]), _logs(node))
         for node, name, host in zip(every, unique_names(hosts), hosts, strict=True)
     ]
+
+
+def _logs(node: dict[str, Any]) -> str:
+    """Return where the session of a node has its logs, as the place of its raylet's socket tells."""
+    session, found, _ = str(node.get("RayletSocketName") or "").rpartition("/sockets/")
+    return f"{session}/logs" if found else SESSION
 
 
 def _short(host: str) -> str:
@@ -69,7 +79,7 @@ def by_node(arguments: Sequence[str], nodes: Sequence[Node]) -> dict[Node, list[
                 names=", ".join(node.name for node in nodes[:16]) + (", .." if len(nodes) > 16 else ""),
             )
         for node in called:
-            asked.setdefault(node, []).append(f"/{path}" if slash and path else SESSION)
+            asked.setdefault(node, []).append(f"/{path}" if slash and path else node.logs)
     return asked
 
 
