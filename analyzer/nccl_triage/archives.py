@@ -18,9 +18,9 @@ def add_text(archive: zipfile.ZipFile, name: str, text: str | bytes) -> None:
 
 
 def add_sources(archive: zipfile.ZipFile, folder: Traversable, name: str, below: bool = False) -> None:
-    """Add the Python files of a folder under ``name``; ``below``: and those of the folders in it."""
+    """Add the Python files of a folder, and their tables, under ``name``; ``below``: and those of the folders in it."""
     for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        if entry.name.endswith(".py"):
+        if entry.name.endswith((".py", ".json")):
             add_text(archive, f"{name}/{entry.name}", entry.read_bytes())
         elif below and entry.is_dir():
             add_sources(archive, entry, f"{name}/{entry.name}", below)

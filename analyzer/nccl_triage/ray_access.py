@@ -6,7 +6,9 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -34,7 +36,8 @@ class Access:
         try:
             _reach(address)
             _silence(self.ray, True)
-            self.ray.init(address=address, namespace=namespace, logging_level=logging.CRITICAL, log_to_driver=False)
+            with _own_signals():
+                self.ray.init(address=address, namespace=namespace, logging_level=logging.CRITICAL, log_to_driver=False)
         except failures(self.ray) as error:
             self.leave()
             raise UsageError(
@@ -59,7 +62,10 @@ def failures(ray: Any) -> tuple[type[Exception], ...]:
 
 
 def reason(error: Exception) -> str:
-    """Return the sentence of an error that says why; Ray's are pages long."""
+    """Return the sentence of an error that says why; Ray's are pages long and coloured."""
+    original = getattr(error, "cause", None)
+    if isinstance(original, Exception):  # what a task raised, which Ray wraps
+        return f"{type(original).__name__}: {original}"[:400]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     if any(line.startswith("Traceback") for line in lines):
         return lines[-1][:400]
@@ -104,6 +110,17 @@ def _imported() -> Any:
             remedy="run this in the environment of the job's driver, or: pip install 'nccl-triage[ray]'",
             why=error,
         ) from None
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Let SIGTERM do what it did before: Ray ends a driver at once, and with a fatal error when it waits."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _reach(address: str) -> None:

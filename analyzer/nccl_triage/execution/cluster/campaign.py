@@ -134,8 +134,9 @@ class Campaign:
     def _scanned(self, member: Member, reply: Reply) -> None:
         share, batch = self._batch.pop(member)
         if reply.error is None:
-            if reply.value:
-                share.unseen(member, [batch[at] for at in reply.value])
+            missing, member.read = reply.value
+            if missing:
+                share.unseen(member, [batch[at] for at in missing])
         elif member.gone is None:
             # Only the scan hangs: what it had read before can still be had.
             self._hung[member] = reply.error
@@ -147,7 +148,7 @@ class Campaign:
         why = self._hung.pop(member, None)
         if reply.error is None:
             for share in self._shares_of[member]:
-                share.release(member, reply.value[0] if isinstance(reply.value, tuple) else reply.value)
+                share.release(member, reply.value)
             self._keep(Part(reply.findings, (member.node.name,)))
         if reply.error is not None or why is not None:
             self._abandon(member, why or reply.error or "")

@@ -94,7 +94,7 @@ class Member:
         except failures(ray) as error:
             # "Unavailable" may be the network's mood: silence decides.
             if type(error).__name__ != "ActorUnavailableError" or self._answer in ready:
-                self.gone = reason(error)
+                self.gone, self.call = _why(error), None
                 return Reply(call, error=self.gone)
         self._silent += min(passed, _LOOK)
         patience = self._patience if self._started else max(_START, self._patience)
@@ -107,6 +107,13 @@ class Member:
         self._started = True
         if told != self._news:
             self._news, self.read, self._silent = told, told[0], 0.0
+
+
+def _why(error: Exception) -> str:
+    """Return why a worker is lost; where Ray knows no more than that, in plain words."""
+    text = reason(error)
+    plain = "died or cannot be reached"
+    return text if type(error).__name__ == "RayTaskError" or ("because" in text and "its node" not in text) else plain
 
 
 class Crew:
@@ -151,7 +158,7 @@ class Crew:
 
     def dismiss(self, member: Member, why: str) -> None:
         """End a worker."""
-        member.gone = member.gone or why
+        member.gone, member.call = member.gone or why, None
         with contextlib.suppress(*failures(self._ray)):
             self._ray.kill(member.actor, no_restart=True)
 

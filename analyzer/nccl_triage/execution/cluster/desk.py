@@ -51,8 +51,8 @@ class Desk:
             sources, notes = [], [error.cause or error.message]
         return Listing(sources, notes, _machine(), _likeness(sources))
 
-    def scan(self, sources: Sequence[Source]) -> list[int]:
-        """Scan sources; returns the numbers of those that do not exist here."""
+    def scan(self, sources: Sequence[Source]) -> tuple[list[int], int]:
+        """Scan sources; returns the numbers of those that do not exist here, and the bytes read so far."""
         if self._scanner is None:
             self._scanner = Scanner(self._rules)
         missing = []
@@ -65,7 +65,7 @@ class Desk:
                 self._found.absorb(found)
                 self._done.append(source.path)
                 self._steps += 1
-        return missing
+        return missing, self._read
 
     def progress(self) -> tuple[int, int]:
         """Return the bytes read so far, and a number that changes whenever anything gets done."""
