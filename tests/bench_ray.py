@@ -16,19 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from corpus.generate.bench import stream
+from corpus.generate.bench import PROFILES, stream
 from nccl_triage.api import diagnose
 from nccl_triage.engine import load
 from nccl_triage.execution.cluster.engine import RayEngine
 
-TIMES = 3
 
-
-def median(work: Callable[[], Any]) -> float:
-    """Return the median seconds of a piece of work, after one run that warms caches."""
-    work()
+def median(work: Callable[[], Any], times: int) -> float:
+    """Return the median seconds of a piece of work."""
     taken = []
-    for _ in range(TIMES):
+    for _ in range(times):
         started = time.perf_counter()
         work()
         taken.append(time.perf_counter() - started)
@@ -40,6 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--megabytes", type=int, default=16, help="of each file")
+    parser.add_argument("--profile", choices=list(PROFILES), default="verbose")
+    parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--raylets", type=int, nargs="*", default=[1, 2, 4])
     arguments = parser.parse_args()
     from ray.cluster_utils import Cluster
@@ -52,13 +51,15 @@ def main() -> None:
         logs.mkdir()
         for number in range(arguments.files):
             with (logs / f"job-{number}.log").open("wb") as out:
-                out.writelines(stream("verbose", arguments.megabytes * 1_000_000, number))
+                out.writelines(stream(arguments.profile, arguments.megabytes * 1_000_000, number))
         small = Path(folder, "small.log")
-        small.write_bytes(b"".join(stream("verbose", 1_000_000)))
+        small.write_bytes(b"".join(stream(arguments.profile, 1_000_000)))
+
+        diagnose(small, rules=rules, model=None)  # fills the caches
 
         def row(name: str, options: Callable[[], dict[str, Any]]) -> None:
-            large = median(lambda: diagnose(logs, rules=rules, model=None, **options()))
-            little = median(lambda: diagnose(small, rules=rules, model=None, **options()))
+            large = median(lambda: diagnose(logs, rules=rules, model=None, **options()), arguments.times)
+            little = median(lambda: diagnose(small, rules=rules, model=None, **options()), arguments.times)
             total = arguments.files * arguments.megabytes
             print(f"| {name} | {large:.1f} s | {total / large:.0f} MB/s | {little:.1f} s |", flush=True)
 

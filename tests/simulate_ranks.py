@@ -1,23 +1,24 @@
 """What a scan of thousands of nodes sends and what the driver holds: ``python -m tests.simulate_ranks --nodes 4096``.
 
-Each node's logs are written in memory (start, some steps, the end of a typical incident: one rank runs out of memory,
-the others wait in a collective until the time-out), scanned by the real scanner and packed as they would travel. Parts
-are merged in a tree as on a cluster; the last ones are given to a fresh process, whose peak memory is what the driver's
-would be.
+The logs of 16 nodes are written in memory (start, some steps, the end of a typical incident: one rank runs out of memory,
+the others wait in a collective until the time-out), scanned by the real scanner, merged, and packed as they would travel.
+The other nodes' findings are copies of theirs with other ranks and hosts. All of them are given to a fresh process, which
+takes them in and diagnoses; its peak memory is what the driver's would be.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import json
-import resource
-import statistics
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
@@ -29,11 +30,14 @@ from nccl_triage.scan.scanner import Scanner
 
 RANKS = 8
 MB = 1e6
+#: The first rank of the pattern: a number that nothing else in its logs looks like.
+FIRST = 70_000
+_RANK, _HOST = re.compile(r"70[01]\d\d"), re.compile(r"gpu(\d{4})")
 DUMP = """\
-[rank{rank}]:[E{day} 10:30:0{digit}.{rank:06d} ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, NumelIn=25165824, NumelOut=25165824, Timeout(ms)=600000) ran for 600{digit}50 milliseconds before timing out.
-[rank{rank}]:[E{day} 10:30:0{digit}.{rank:06d} ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: 4711, last enqueued NCCL work: 4712, last completed NCCL work: 4710.
-[rank{rank}]:[E{day} 10:30:0{digit}.{rank:06d} ProcessGroupNCCL.cpp:630] [Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, subsequent GPU operations might run on corrupted/incomplete data.
-[rank{rank}]:[E{day} 10:30:0{digit}.{rank:06d} ProcessGroupNCCL.cpp:636] [Rank {rank}] To avoid data inconsistency, we are taking the entire process down.
+[rank{rank}]:[E{day} 10:30:0{digit}.{digit}00000 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, NumelIn=25165824, NumelOut=25165824, Timeout(ms)=600000) ran for 600{digit}50 milliseconds before timing out.
+[rank{rank}]:[E{day} 10:30:0{digit}.{digit}00000 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: 4711, last enqueued NCCL work: 4712, last completed NCCL work: 4710.
+[rank{rank}]:[E{day} 10:30:0{digit}.{digit}00000 ProcessGroupNCCL.cpp:630] [Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, subsequent GPU operations might run on corrupted/incomplete data.
+[rank{rank}]:[E{day} 10:30:0{digit}.{digit}00000 ProcessGroupNCCL.cpp:636] [Rank {rank}] To avoid data inconsistency, we are taking the entire process down.
 """
 MEMORY = """\
 [rank{rank}]: Traceback (most recent call last):
@@ -55,7 +59,7 @@ def log_of(rank: int, world: int, host: str, culprit: int) -> str:
         f"{nccl} NCCL version 2.21.5+cuda12.4",
         f"{nccl} comm 0x{rank:x} rank {rank} nranks {world} cudaDev {local} nvmlDev {local} busId {local}1000 commId 0xabc - Init START",
         *(
-            f"{nccl} Channel {channel:02d}/0 : {rank}[{local}] -> {(rank + 1) % world}[{(local + 1) % RANKS}] via P2P/CUMEM"
+            f"{nccl} Channel {channel:02d}/0 : {rank}[{local}] -> {rank + 1}[{(local + 1) % RANKS}] via P2P/CUMEM"
             for channel in range(8)
         ),
         f"{nccl} comm 0x{rank:x} rank {rank} nranks {world} cudaDev {local} nvmlDev {local} busId {local}1000 commId 0xabc - Init COMPLETE",
@@ -66,56 +70,87 @@ def log_of(rank: int, world: int, host: str, culprit: int) -> str:
 
 
 def node(number: int, world: int, culprit: int, scanner: Scanner) -> Observations:
-    """Return what a node finds in its logs."""
+    """Return what a node of the pattern finds in its logs."""
     host, total = f"gpu{number:04d}", Observations()
-    for rank in range(number * RANKS, (number + 1) * RANKS):
+    for rank in range(FIRST + number * RANKS, FIRST + (number + 1) * RANKS):
         info = SourceInfo(f"{host}:/var/log/job/rank{rank}.log", rank=rank, host=host, layout="rank-file")
         stream = io.BytesIO(log_of(rank, world, host, culprit).encode())
         total.absorb(scanner.scan_blocks(LineReader(stream, info), info))
     return total
 
 
+def moved(item: Any, block: int) -> Any:
+    """Return a copy in which ranks and hosts of the pattern are those of the ``block``-th 16 nodes."""
+    if isinstance(item, str):
+        text = _RANK.sub(lambda found: str(int(found[0]) - FIRST + block * FAN * RANKS), item)
+        return _HOST.sub(lambda found: f"gpu{int(found[1]) + block * FAN:04d}", text)
+    if isinstance(item, int):
+        return item - FIRST + block * FAN * RANKS if FIRST <= item < FIRST + FAN * RANKS else item
+    if isinstance(item, dict):
+        return {moved(key, block): moved(value, block) for key, value in item.items()}
+    if isinstance(item, list):
+        return [moved(value, block) for value in item]
+    if isinstance(item, tuple):
+        values = [moved(value, block) for value in item]
+        return type(item)(*values) if hasattr(item, "_fields") else tuple(values)
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return type(item)(**{one.name: moved(getattr(item, one.name), block) for one in dataclasses.fields(item)})
+    return item
+
+
 def simulate(nodes: int, folder: Path) -> dict[str, object]:
-    """Scan and merge everything; the parts for the driver are written into the folder."""
-    scanner, world = Scanner(load.load()), nodes * RANKS
-    culprit = world * 2 // 3
-    parts, sizes, seconds = [], [], []
-    for number in range(nodes):
-        parts.append(parcel.pack(node(number, world, culprit, scanner)))
-        sizes.append(len(parts[-1]))
-    levels = []
-    while len(parts) > FAN:
-        merged = []
-        for start in range(0, len(parts), FAN):
-            began, total = time.perf_counter(), Observations()
-            for part in parts[start : start + FAN]:
-                total.absorb(parcel.unpack(part))
-            merged.append(parcel.pack(total))
-            seconds.append(time.perf_counter() - began)
-        levels.append(f"{len(merged)} parts of {max(map(len, merged)) / MB:.1f} MB, {max(seconds):.1f} s each")
-        parts, seconds = merged, []
-    for number, part in enumerate(parts):
-        (folder / f"{number}.part").write_bytes(part)
+    """Write the parts for the driver into the folder: findings of 16 nodes each."""
+    scanner, world, blocks = Scanner(load.load()), nodes * RANKS, nodes // FAN
+    guilty = blocks * 2 // 3
+    sound = [node(number, world, -1, scanner) for number in range(FAN)]
+    broken = [node(number, world, FIRST + 5, scanner) for number in range(FAN)]
+    sent = len(parcel.pack(sound[0]))
+    began = time.perf_counter()
+    merged = [parcel.pack(one) for one in sound]
+    total = Observations()
+    for part in merged:
+        total.absorb(parcel.unpack(part))
+    part = parcel.pack(total)
+    first = time.perf_counter() - began
+    other = Observations()
+    for one in broken:
+        other.absorb(one)
+    size = 0
+    for block in range(blocks):
+        data = parcel.pack(moved(other if block == guilty else total, block))
+        (folder / f"{block:05d}.part").write_bytes(data)
+        size += len(data)
+    began, largest = time.perf_counter(), Observations()
+    for path in sorted(folder.glob("*.part"))[:FAN]:
+        largest.absorb(parcel.unpack(path.read_bytes()))
+    second_size = len(parcel.pack(largest))
     return {
         "nodes": nodes,
         "ranks": world,
-        "culprit": culprit,
-        "a node sends (kB)": round(statistics.median(sizes) / 1e3, 1),
-        "all nodes send (MB)": round(sum(sizes) / MB, 1),
-        "merges": levels,
-        "the driver receives (MB)": round(sum(map(len, parts)) / MB, 1),
+        "the culprit": guilty * FAN * RANKS + 5,
+        "a node sends (kB)": round(sent / 1e3, 1),
+        "all nodes send (MB)": round(sent * nodes / MB, 1),
+        "a merge of 16 nodes": f"{len(part) / MB:.2f} MB, {first:.1f} s",
+        "a merge of 256 nodes": f"{second_size / MB:.2f} MB, {time.perf_counter() - began:.1f} s",
+        "the driver receives (MB)": round(second_size * max(1, blocks // FAN) / MB, 1),
     }
+
+
+def peak() -> float:
+    """Return the most memory that this process has held, in MB; of ru_maxrss a part is its parent's."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def drive(folder: Path) -> dict[str, object]:
     """Take the parts and diagnose, as the driver does."""
     rules = load.load()
-    floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    floor = peak()
     began, total = time.perf_counter(), Observations()
     for path in sorted(folder.glob("*.part")):
         total.absorb(parcel.unpack(path.read_bytes()))
     merged = time.perf_counter()
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    held = peak()
     diagnosis = diagnose_observations(total, rules)
     diagnosed = time.perf_counter()
     document = diagnosis.to_dict()
@@ -123,7 +158,7 @@ def drive(folder: Path) -> dict[str, object]:
     return {
         "before (MB)": round(floor),
         "with all observations (MB)": round(held),
-        "peak of the driver (MB)": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak of the driver (MB)": round(peak()),
         "receiving (s)": round(merged - began, 1),
         "diagnosis (s)": round(diagnosed - merged, 1),
         "document (s)": round(time.perf_counter() - diagnosed, 1),

@@ -28,15 +28,13 @@ class Share:
     held: dict[Member, list[Source]] = field(default_factory=dict)
     #: Sources that nobody could read, and why.
     lost: dict[str, list[Source]] = field(default_factory=dict)
+    #: Bytes of all sources.
+    size: int = 0
     _tries: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.size = sum(source.size or 0 for source in self.sources)
         self.waiting = sorted(self.sources, key=lambda source: (source.size or 0, source.path))
-
-    @property
-    def size(self) -> int:
-        """Bytes of all sources."""
-        return sum(source.size or 0 for source in self.sources)
 
     def batch(self, member: Member) -> list[Source]:
         """Return sources for a member to read next, the largest first."""
