@@ -74,7 +74,9 @@ def main() -> None:
             for count in arguments.raylets:
                 node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 << 20}
                 if cluster is None:
-                    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+                    # Ray's workers yield to all others (nice 15): beside anything else that runs they cannot be compared.
+                    head = {**node, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}
+                    cluster = Cluster(initialize_head=True, head_node_args=head)
                 while 1 + len(cluster.worker_nodes) < count:
                     cluster.add_node(**node)
                 address = cluster.address

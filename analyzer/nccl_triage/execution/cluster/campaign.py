@@ -150,8 +150,9 @@ class Campaign:
             for share in self._shares_of[member]:
                 share.release(member, reply.value)
             self._keep(Part(reply.findings, (member.node.name,)))
-        if reply.error is not None or why is not None:
-            self._abandon(member, why or reply.error or "")
+        left = any(share.held.get(member) for share in self._shares_of[member])
+        if reply.error is not None or why is not None or left:
+            self._abandon(member, why or reply.error or "no answer")
 
     def _keep(self, part: Part) -> None:
         """Keep findings where they are, or fetch them at once where that is no burden: their node may be lost."""
