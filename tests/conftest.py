@@ -20,3 +20,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 def rules() -> RuleSet:
     """The shipped rules, loaded once per worker."""
     return load.load()
+
+
+pytest_plugins = ["tests.raylets"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import permutations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_triage import events
 from nccl_triage.events import KEEP_FIRST, KEEP_LAST, Context, Event, Observations, SourceInfo
 
 
@@ -52,6 +57,42 @@ def test_counts_are_exact_and_space_is_bounded() -> None:
     assert len(found.events("storm")) == 3 * (KEEP_FIRST + KEEP_LAST)
     assert found.events("storm")[0].line == 1
     assert found.events("storm")[-1].line == 10_000
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that a few events reach."""
+    monkeypatch.setattr(events, "WIDE", 5)
+    monkeypatch.setattr(events, "MAX_KEYS", 8)
+
+
+def _many(source: str, ranks: range) -> Observations:
+    found = Observations()
+    for rank in ranks:
+        for line in range(1, 21):
+            found.add(_event(source, 100 * rank + line, "x", rank))
+    return found
+
+
+@pytest.mark.usefixtures("narrow")
+def test_of_many_processes_the_first_and_the_last_of_each_stay_in_whatever_order_they_are_merged() -> None:
+    parts = [_many("a", range(3)), _many("a", range(2, 5)), _many("b", range(7)), _many("c", range(1, 3))]
+    views = set()
+    for order in permutations(parts):
+        left, right = Observations(), Observations()
+        for part in order:
+            left.absorb(copy.deepcopy(part))
+        for part in order[:2]:
+            right.absorb(copy.deepcopy(part))
+        right = right.merge(copy.deepcopy(order[2]).merge(copy.deepcopy(order[3])))
+        for found in (left, right):
+            assert all(len(list(bucket.events())) == 2 for bucket in found.buckets["x"].values())
+            assert len(found.buckets["x"]) == 8
+            views.add(repr(_view(found)))
+    assert len(views) == 1
+    assert left.count("x") == 20 * (3 + 3 + 7 + 2)
+    few = Observations().merge(_many("a", range(3)))
+    assert len(few.events("x")) == 3 * (KEEP_FIRST + KEEP_LAST)
 
 
 def test_repeats_reported_by_ray_count() -> None:

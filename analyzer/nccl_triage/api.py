@@ -13,8 +13,7 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.execution import local
-from nccl_triage.ingest.sources import find_sources
+from nccl_triage.execution import engines
 
 PathLike = str | Path
 
@@ -29,22 +28,23 @@ def diagnose(
     progress: Callable[[int, int | None], None] | None = None,
     model: Model | Literal["shipped"] | None = "shipped",
     since: float | None = None,
+    engine: engines.Engine | None = None,
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
     ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
     None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
-    (seconds of the epoch) folders are searched for what was written from then on.
+    (seconds of the epoch) folders are searched for what was written from then on. ``engine`` is where the logs are read;
+    None is this machine, ``execution.cluster.RayEngine`` the nodes of a Ray cluster, which has its own ``jobs`` and ``since``.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
     started = time.monotonic()
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
-    sources, notes = find_sources([str(path) for path in given], stdin, since)
-    observations = local.scan_sources(sources, ruleset, jobs=jobs, progress=progress)
-    observations.notes.extend(note for note in notes if note not in observations.notes)
-    diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
-    diagnosis.excerpts = excerpts.collect(diagnosis, sources)
+    with engine or engines.Local(jobs, stdin, since) as place:
+        observations = place.scan([str(path) for path in given], ruleset, progress)
+        diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
+        diagnosis.excerpts = place.excerpts(excerpts.wanted(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis

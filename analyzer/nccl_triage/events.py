@@ -7,6 +7,7 @@ scanned anywhere and put together afterwards.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -19,8 +20,11 @@ Role = Literal["root", "cascade", "context", "progress"]
 #: Occurrences kept per (signature, process, distinguishing fields): the first and the last of each.
 KEEP_FIRST = 6
 KEEP_LAST = 3
-#: Distinct (process, fields) keys kept per signature; more are only counted.
-MAX_KEYS = 20_000
+#: Distinct (process, fields) keys kept per signature: all ranks of the largest jobs, since the one that lacks a line may
+#: be the culprit. More are only counted.
+MAX_KEYS = 65_536
+#: Keys above which merging keeps only the first and the last occurrence of each: of so many, none needs more.
+WIDE = 4096
 #: Characters kept of a line's text.
 MAX_TEXT = 4000
 
@@ -160,6 +164,19 @@ def _merge_buckets(one: Bucket, two: Bucket) -> Bucket:
     return Bucket(first=head, last=tail, count=one.count + two.count)
 
 
+def _outermost(bucket: Bucket) -> Bucket:
+    """Return a bucket with its first and its last occurrence only."""
+    if len(bucket.first) + len(bucket.last) <= 2:
+        return bucket
+    return Bucket(first=[bucket.first[0]], last=[(bucket.last or bucket.first)[-1]], count=bucket.count)
+
+
+def _mark(key: tuple[object, ...]) -> tuple[int, str]:
+    """Return what decides which keys stay when there are too many: something of the key alone."""
+    text = repr(key)
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")), text
+
+
 @dataclass(slots=True)
 class Observations:
     """Everything observed, bounded in size whatever the size of the input."""
@@ -233,16 +250,20 @@ class Observations:
                 self.sources[path] = replace(
                     mine, bytes=mine.bytes + info.bytes, lines=mine.lines + info.lines, problems=problems
                 )
-        self.notes.extend(note for note in other.notes if note not in self.notes)
+        if other.notes:
+            self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
         self.curves.absorb(other.curves)
         self.links.absorb(other.links)
         for signature, number in other.counts.items():
             self.counts[signature] = self.counts.get(signature, 0) + number
         for signature, by_key in other.buckets.items():
             target = self.buckets.setdefault(signature, {})
+            was_wide = len(target) > WIDE
             for key, bucket in by_key.items():
                 present = target.get(key)
-                if present is not None:
-                    target[key] = _merge_buckets(present, bucket)
-                elif len(target) < MAX_KEYS:
-                    target[key] = bucket
+                target[key] = bucket if present is None else _merge_buckets(present, bucket)
+            if len(target) > WIDE:  # it stays so: whatever the order of merging, the same is left
+                for key in by_key if was_wide else list(target):
+                    target[key] = _outermost(target[key])
+            if len(target) > MAX_KEYS:
+                self.buckets[signature] = {key: target[key] for key in sorted(target, key=_mark)[:MAX_KEYS]}

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, language, options, output
+from nccl_triage.cli import automatic, candidates, engines, language, options, output
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -28,6 +28,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 @options.language_option
 @automatic.options
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Files scanned at once.")
+@engines.options
 @output.exit_code_option
 @options.debug_option
 @click.pass_context
@@ -49,6 +50,7 @@ def command(
     PATHS are files, folders, globs, or - for standard input; compressed logs (gz, xz, zst) are read as they are.
     Exit code 4: experiments before a report contradict the diagnosis.
     """
+    paths, engine = engines.chosen(paths, given, jobs)
     if not paths:
         if sys.stdin.isatty():
             click.echo(ctx.get_help(), err=True)
@@ -65,7 +67,8 @@ def command(
             paths,
             rules_dirs=folders,
             jobs=jobs,
-            stdin=_stdin(paths),
+            stdin=None if engine is not None else _stdin(paths),
+            engine=engine,
             progress=progress.bytes,
             model=options.chosen_model(model_name),
         )

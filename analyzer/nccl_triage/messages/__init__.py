@@ -17,6 +17,8 @@ import functools
 import re
 from collections.abc import Mapping
 
+#: Values of such texts that are texts of the reader themselves; others are names.
+_SAID = frozenset({"form", "note", "other", "why"})
 TABLES = ("errors", "help", "notes", "click", "inputs")
 
 
@@ -74,5 +76,6 @@ def retold(said: str, lang: str = "zh") -> str:
     for pattern, text in _shapes():
         found = pattern.fullmatch(said)
         if found:
-            return text.format(**{name: table("inputs").get(part, part) for name, part in found.groupdict().items()})
+            parts = found.groupdict().items()
+            return text.format(**{name: retold(part) if name in _SAID else part for name, part in parts})
     return said

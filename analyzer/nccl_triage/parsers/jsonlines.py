@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
+try:
+    from orjson import loads
+except ImportError:  # a node of a cluster that has Python only
+    from json import loads  # type: ignore[assignment]
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import times
@@ -52,8 +55,8 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     if not text.rstrip().endswith("}") or len(text) > MAX_OBJECT:
         return None
     try:
-        record = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        record = loads(text)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
         return None

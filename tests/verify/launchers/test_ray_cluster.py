@@ -8,7 +8,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -18,51 +17,15 @@ from typing import Any
 import pytest
 
 from nccl_triage.errors import UsageError
+from nccl_triage.ray_access import by_value
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.launchers import ray_cluster, ray_relay
+from nccl_triage.verify.launchers import ray_relay
 from nccl_triage.verify.launchers.ray_cluster import RayLauncher
 from nccl_triage.verify.model import Deadlines, Message, RankTrace, Run, RunResult, Slot
+from tests.raylets import MARKS, NODE, alive, wait_for
 
-pytestmark = [
-    # One cluster for the whole file: with ``--dist loadgroup`` all its tests run in one worker.
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
-    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-]
-
-#: What each raylet has: room for little, and GPUs that only Ray believes in.
-NODE: dict[str, Any] = {"num_cpus": 1, "num_gpus": 2, "object_store_memory": 80 << 20}
-#: Ray notices a dead node after 3 s instead of 14.
-QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
-#: Seconds for processes to be gone after they were told to.
-GONE = 10.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two raylets, apart from the network's, the user's and any other cluster's settings."""
-    from ray.cluster_utils import Cluster as Raylets
-
-    # Not pytest's folder: the paths of Ray's sockets below it would be too long.
-    with (
-        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        pytest.MonkeyPatch.context() as environment,
-    ):
-        environment.delenv("RAY_ADDRESS", raising=False)
-        environment.setenv("RAY_AUTH_MODE", "disabled")
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        environment.setenv("RAY_TMPDIR", folder)
-        environment.setenv("TMPDIR", f"{folder}/nodes")
-        for name in ("ray", "nodes"):
-            Path(folder, name).mkdir()
-        head = {**NODE, "include_dashboard": False, "_system_config": QUICK}
-        raylets = Raylets(initialize_head=True, head_node_args=head)
-        try:
-            raylets.add_node(**NODE)
-            yield raylets
-        finally:
-            raylets.shutdown()
+pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]
 
 
 @pytest.fixture
@@ -86,19 +49,6 @@ def session(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def collective(agents: Cluster, **changes: Any) -> Run:
     slots = tuple(Slot(place, place) for place in range(len(agents.places)))
     return Run("run", slots, Message("ALLREDUCE", 1 << 12), store_address=agents.places[0].address, **changes)
-
-
-def alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-def wait_for(condition: Callable[[], bool], what: str, patience: float = GONE) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience} s: {what}"
-        time.sleep(0.05)
 
 
 def relays(agents: RayLauncher) -> list[int]:
@@ -319,7 +269,7 @@ def test_an_address_where_no_cluster_is_costs_seconds_only(tmp_path: Path, addre
 def test_the_actor_needs_no_nccl_triage_on_its_node() -> None:
     import ray
 
-    with ray_cluster._by_value(ray):
+    with by_value(ray, ray_relay):
         data = ray.cloudpickle.dumps(ray_relay.Relay)
     check = (
         "import pickle, sys; sys.modules['nccl_triage'] = None; print(pickle.load(sys.stdin.buffer).receive.__doc__)"

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
-import os
-import socket
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import UsageError
+from nccl_triage.ray_access import Access, by_value, failures, node_key, reason, unique_names
 from nccl_triage.verify import bundle
 from nccl_triage.verify.launchers import Link, ray_relay
-from nccl_triage.verify.launchers.ray_link import RayLink, end, failures, reason
+from nccl_triage.verify.launchers.ray_link import RayLink, end
 from nccl_triage.verify.model import Place
 
-#: Seconds to reach the port of the cluster's head.
-_REACH = 5.0
 #: Calls that an actor takes at once: one waits for answers, the others never wait long.
 _CALLS = 4
 #: The share of a node's own resource that reserves a place on it.
@@ -54,15 +49,15 @@ class RayLauncher:
         patience: float = 30.0,
     ) -> None:
         self.places: Sequence[Place] = ()
-        self._address = address or "auto"
+        self._address = address
         self._hosts = hosts
         self._ranks = ranks_per_host
         self._folder = folder
         self._gpus = gpus
         self._namespace = namespace
         self._patience = patience
+        self._access: Access | None = None
         self._ray: Any = None
-        self._joined = False
         self._group: Any = None
         self._links: list[RayLink] = []
 
@@ -82,41 +77,23 @@ class RayLauncher:
 
     def close(self) -> None:
         """End all agents and actors, give the nodes back, and leave the cluster if ``open`` joined it."""
-        ray, links, group = self._ray, self._links, self._group
-        self._ray, self._links, self._group = None, [], None
-        if ray is None:
+        access, ray, links, group = self._access, self._ray, self._links, self._group
+        self._access, self._ray, self._links, self._group = None, None, [], None
+        if access is None:
             return
         with contextlib.ExitStack() as last:
-            if self._joined:
-                last.callback(_leave, ray)
+            last.callback(access.leave)
             if group is not None:
                 last.callback(_give_back, ray, group)
             end(ray, links)
 
     def _join(self) -> None:
-        self._ray = _imported()
-        self._joined = not self._ray.is_initialized()
-        if not self._joined:
-            return
-        try:
-            _reach(self._address)
-            _silence(self._ray, True)
-            self._ray.init(
-                address=self._address, namespace=self._namespace, logging_level=logging.CRITICAL, log_to_driver=False
-            )
-        except failures(self._ray) as error:
-            raise UsageError(
-                "cannot join the Ray cluster at {address!r}",
-                cause="{why}",
-                why=reason(error),
-                remedy="run this on a node of the cluster with the job's Ray version and RAY_AUTH_* variables, "
-                "or give the host:port of its head",
-                address=self._address,
-            ) from None
+        self._access = Access(self._address, self._namespace)
+        self._ray = self._access.ray
 
     def _reserve(self) -> list[dict[str, Any]]:
         """Return the reserved nodes as ``ray.nodes()`` tells them, in the order of their names, each with its bundle."""
-        alive = sorted((node for node in self._ray.nodes() if node["Alive"]), key=_name)
+        alive = sorted((node for node in self._ray.nodes() if node["Alive"]), key=node_key)
         what, least = ("GPU", self._ranks) if self._gpus else ("CPU", _SHARE)
         able = [node for node in alive if node["Resources"].get(what, 0) >= least]
         count = len(able) if self._hosts is None else self._hosts
@@ -157,14 +134,14 @@ class RayLauncher:
     def _missing(self, wanted: Sequence[dict[str, Any]], what: str) -> tuple[list[str], float]:
         """Return the nodes that died meanwhile, and how much of a resource is free."""
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        died = [_name(node)[0] for node in wanted if node["NodeID"] not in alive]
+        died = [node_key(node)[0] for node in wanted if node["NodeID"] not in alive]
         return died, self._ray.available_resources().get(what, 0)
 
     def _start(self, nodes: Sequence[dict[str, Any]], worker: bytes) -> None:
         spread = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
         # An actor without GPUs, and so its agent and ranks, would be kept from seeing any (CUDA_VISIBLE_DEVICES).
         wants: dict[str, Any] = {"num_cpus": 0, **({"num_gpus": self._ranks} if self._gpus else {})}
-        with _by_value(self._ray):
+        with by_value(self._ray, ray_relay):
             actor = self._ray.remote(ray_relay.Relay)
             for node, place in zip(nodes, self.places, strict=True):
                 strategy = spread(self._group, placement_group_bundle_index=node["bundle"])
@@ -186,31 +163,12 @@ class RayLauncher:
                 ) from None
 
 
-def _imported() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise UsageError(
-            "Ray cannot be imported", cause="{why}", remedy="run this in the environment of the job's driver", why=error
-        ) from None
-
-
-def _name(node: dict[str, Any]) -> tuple[str, str, str]:
-    """Return what orders nodes: the name, then what tells those of one name apart."""
-    address = node["NodeManagerAddress"]
-    return node.get("NodeManagerHostname") or address, address, node["NodeID"]
-
-
 def _places(nodes: Sequence[dict[str, Any]], slots: int) -> list[Place]:
-    """Return a place a node; several nodes of one host are called HOST, HOST#2 and so on."""
-    seen: Counter[str] = Counter()
-    places = []
-    for node in nodes:
-        name, address, _ = _name(node)
-        seen[name] += 1
-        unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
-        places.append(Place(unique, slots=slots, address=address))
-    return places
+    """Return a place a node."""
+    names = unique_names([node_key(node)[0] for node in nodes])
+    return [
+        Place(name, slots=slots, address=node["NodeManagerAddress"]) for name, node in zip(names, nodes, strict=True)
+    ]
 
 
 def _granted(group: Any, patience: float) -> bool:
@@ -222,39 +180,6 @@ def _granted(group: Any, patience: float) -> bool:
     return True
 
 
-def _reach(address: str) -> None:
-    """Raise OSError when nobody listens at the head: Ray would try for minutes and not hear Ctrl-C."""
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", "auto")
-    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
-
-
-def _silence(ray: Any, silent: bool) -> None:
-    """Keep Ray from printing the cluster's errors to our standard output, as its own debugger does.
-
-    ``log_to_driver=False`` does not stop them: ``listen_error_messages`` of ray/_private/worker.py.
-    """
-    with contextlib.suppress(AttributeError):  # a Ray that is built otherwise
-        ray._private.worker._worker_logs_enabled = not silent
-
-
-def _leave(ray: Any) -> None:
-    ray.shutdown()
-    _silence(ray, False)
-
-
 def _give_back(ray: Any, group: Any) -> None:
     with contextlib.suppress(*failures(ray)):
         ray.util.remove_placement_group(group)
-
-
-@contextlib.contextmanager
-def _by_value(ray: Any) -> Iterator[None]:
-    """Let the actor's class travel whole: the nodes have no nccl-triage to import it from."""
-    ray.cloudpickle.register_pickle_by_value(ray_relay)
-    try:
-        yield
-    finally:
-        ray.cloudpickle.unregister_pickle_by_value(ray_relay)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nccl_triage.ray_access import failures, reason
 from nccl_triage.verify.launchers.logs import Logs
 
 #: Seconds an agent gets to kill its ranks after its input was closed, and Ray to carry the wish there and back.
@@ -129,16 +130,3 @@ def end(ray: Any, links: Sequence[RayLink]) -> None:
             link.gone = True
             with contextlib.suppress(*failures(ray)):
                 ray.kill(link.relay, no_restart=True)
-
-
-def failures(ray: Any) -> tuple[type[Exception], ...]:
-    """Return what calls of Ray raise: its own errors, a lost connection's, and those for addresses that it refuses."""
-    return (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
-
-
-def reason(error: Exception) -> str:
-    """Return the sentence of an error that says why; Ray's are pages long."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    if any(line.startswith("Traceback") for line in lines):
-        return lines[-1][:400]
-    return next((line for line in lines if "because" in line), lines[0])[:400]

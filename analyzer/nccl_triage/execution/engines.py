@@ -1,0 +1,67 @@
+"""Where logs are found, scanned and read again: on this machine, or on the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations
+from nccl_triage.execution import local
+from nccl_triage.execution.local import Progress
+from nccl_triage.ingest import windows
+from nccl_triage.ingest.sources import Source, find_sources
+
+
+class Engine(Protocol):
+    """A place where logs are read; what it started ends with the ``with`` block."""
+
+    def __enter__(self) -> Engine:
+        """Make ready; raises UsageError when that is not possible."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything that was started."""
+        ...
+
+    def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
+        """Return what the logs that the arguments name hold; raises InputError when nothing can be read."""
+        ...
+
+    def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+        """Return windows around lines of the sources that were scanned, in the order given."""
+        ...
+
+
+class Local:
+    """This machine, with one process or several."""
+
+    def __init__(self, jobs: int = 1, stdin: BinaryIO | None = None, since: float | None = None) -> None:
+        self._jobs, self._stdin, self._since = jobs, stdin, since
+        self._sources: dict[str, Source] = {}
+
+    def __enter__(self) -> Local:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
+        """See ``Engine``."""
+        sources, notes = find_sources(arguments, self._stdin, self._since)
+        self._sources = {source.path: source for source in sources}
+        found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress)
+        found.notes.extend(note for note in notes if note not in found.notes)
+        return found
+
+    def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+        """See ``Engine``."""
+        return [
+            found
+            for path, numbers in lines.items()
+            if path in self._sources
+            for found in windows.read(self._sources[path], numbers)
+        ]

@@ -1,0 +1,141 @@
+"""Join a running Ray cluster without disturbing it, name its nodes, and leave it as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from nccl_triage.errors import UsageError
+
+#: Seconds to reach the port of the cluster's head.
+_REACH = 5.0
+
+
+class Access:
+    """This process on a cluster; ``ray`` is the module. Whoever had joined before stays so after ``leave``."""
+
+    def __init__(self, address: str | None, namespace: str) -> None:
+        """Join the cluster; ``address`` as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here).
+
+        Raises UsageError when Ray is missing, or when the cluster cannot be reached or is one of another version.
+        """
+        self.ray = _imported()
+        self._joined = not self.ray.is_initialized()
+        if not self._joined:
+            return
+        address = address or "auto"
+        try:
+            _reach(address)
+            _silence(self.ray, True)
+            with _own_signals():
+                self.ray.init(address=address, namespace=namespace, logging_level=logging.CRITICAL, log_to_driver=False)
+        except failures(self.ray) as error:
+            self.leave()
+            raise UsageError(
+                "cannot join the Ray cluster at {address!r}",
+                cause="{why}",
+                why=reason(error),
+                remedy="run this on a node of the cluster with the job's Python, Ray version and RAY_AUTH_* variables, "
+                "or give the host:port of its head",
+                address=address,
+            ) from None
+
+    def leave(self) -> None:
+        """Leave the cluster if this object joined it."""
+        if self._joined:
+            self.ray.shutdown()
+            _silence(self.ray, False)
+
+
+def failures(ray: Any) -> tuple[type[Exception], ...]:
+    """Return what calls of Ray raise: its own errors, a lost connection's, and those for addresses that it refuses."""
+    return (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
+
+
+def reason(error: Exception) -> str:
+    """Return the sentence of an error that says why; Ray's are pages long and coloured."""
+    original = getattr(error, "cause", None)
+    if isinstance(original, Exception):  # what a task raised, which Ray wraps
+        return f"{type(original).__name__}: {original}"[:400]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    if any(line.startswith("Traceback") for line in lines):
+        return lines[-1][:400]
+    if lines[0].endswith(":"):  # "Version mismatch: The cluster was started with:" and a list below it
+        return " ".join(lines)[:400]
+    return next((line for line in lines if "because" in line), lines[0])[:400]
+
+
+def node_key(node: dict[str, Any]) -> tuple[str, str, str]:
+    """Return what orders nodes (as ``ray.nodes()`` tells them): the name, then what tells those of one name apart."""
+    address = node["NodeManagerAddress"]
+    return node.get("NodeManagerHostname") or address, address, node["NodeID"]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return the names with several of the same told apart: HOST, HOST#2 and so on."""
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return unique
+
+
+@contextlib.contextmanager
+def by_value(ray: Any, module: ModuleType) -> Iterator[None]:
+    """Let what a module defines travel whole: the nodes have no nccl-triage to import it from."""
+    ray.cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(module)
+
+
+def _imported() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError(
+            "Ray cannot be imported",
+            cause="{why}",
+            remedy="run this in the environment of the job's driver, or: pip install 'nccl-triage[ray]'",
+            why=error,
+        ) from None
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Let SIGTERM do what it did before: Ray ends a driver at once, and with a fatal error when it waits."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def _reach(address: str) -> None:
+    """Raise OSError when nobody listens at the head: Ray would try for minutes and not hear Ctrl-C."""
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
+
+
+def _silence(ray: Any, silent: bool) -> None:
+    """Keep Ray from printing the cluster's errors to our standard output, as its own debugger does.
+
+    ``log_to_driver=False`` does not stop them: ``listen_error_messages`` of ray/_private/worker.py.
+    """
+    with contextlib.suppress(AttributeError):  # a Ray that is built otherwise
+        ray._private.worker._worker_logs_enabled = not silent
