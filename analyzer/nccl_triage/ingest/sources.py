@@ -24,7 +24,7 @@ from nccl_triage.ingest.siblings import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
 
 STDIN = "<stdin>"
-_STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class _Finder:
 
     def argument(self, text: str) -> None:
         path = Path(text)
-        if text == "-" or (text in _STDIN_NAMES and self._stdin is not None):
+        if text == "-" or (text in STDIN_NAMES and self._stdin is not None):
             self._add_stdin()
         elif text and _is_there(path):
             # Before patterns: a name may hold brackets.

@@ -34,20 +34,47 @@ class Scanner:
 
     def scan_blocks(self, reader: LineReader, info: SourceInfo) -> Observations:
         """Scan one source; of a long one, blocks in the middle are only looked through (see ``sweeping``)."""
-        run = SourceScan(self._prefilter, self._series, info)
-        waiting: deque[tuple[int, Block]] = deque()
-        for ordinal, block in enumerate(reader.iter_blocks()):
-            waiting.append((ordinal, block))
-            if len(waiting) > sweeping.TAIL:
-                self._next(run, reader, *waiting.popleft())
-        for _, block in waiting:
-            run.read(reader.lines(block))
-        run.read(reader.rest())
-        reader.finish()
-        return run.finish()
+        scan = self.begin(reader, info)
+        for block in reader.iter_blocks():
+            scan.take(block)
+        return scan.finish()
 
-    @staticmethod
-    def _next(run: SourceScan, reader: LineReader, ordinal: int, block: Block) -> None:
+    def begin(self, reader: LineReader, info: SourceInfo) -> BlockScan:
+        """Return the scan of a source whose blocks come one by one."""
+        return BlockScan(SourceScan(self._prefilter, self._series, info), reader)
+
+
+class BlockScan:
+    """The scan of one source, block by block; the last ones wait until it is known that they are not the end."""
+
+    def __init__(self, run: SourceScan, reader: LineReader) -> None:
+        self.run = run
+        self._reader = reader
+        self._waiting: deque[tuple[int, Block]] = deque()
+        self._taken = 0
+
+    def take(self, block: Block) -> None:
+        """Take the next block."""
+        self._waiting.append((self._taken, block))
+        self._taken += 1
+        if len(self._waiting) > sweeping.TAIL:
+            self._next(*self._waiting.popleft())
+
+    def catch_up(self) -> None:
+        """Read all that has come: it is the end for now."""
+        for _, block in self._waiting:
+            self.run.read(self._reader.lines(block))
+        self._waiting.clear()
+
+    def finish(self) -> Observations:
+        """Read what is left and return what was seen."""
+        self.catch_up()
+        self.run.read(self._reader.rest())
+        self._reader.finish()
+        return self.run.finish()
+
+    def _next(self, ordinal: int, block: Block) -> None:
+        run, reader = self.run, self._reader
         if sweeping.is_sample(ordinal) or not reader.is_plain(block) or RECORD_IN_BLOCK.search(block.data):
             run.read(reader.lines(block))
         else:
