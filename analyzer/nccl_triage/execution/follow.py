@@ -63,6 +63,11 @@ class Follower:
         """Whether nothing can come any more: all were pipes, and they have ended."""
         return not self._arguments and all(log.result is not None for log in self.logs)
 
+    @property
+    def piped(self) -> bool:
+        """Whether a pipe is among the logs that has not ended."""
+        return any(log.file is None and log.result is None for log in self.logs)
+
     def poll(self) -> int:
         """Read what has come; return how many bytes that were."""
         if self._next_look <= time.monotonic():
