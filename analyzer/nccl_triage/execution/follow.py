@@ -42,14 +42,15 @@ class Follower:
         self.hearing = Hearing()
         #: Grows with everything that may change a diagnosis, and when it did so last.
         self.version, self.changed = 0, 0.0
-        #: What was said of the inputs; the error of a search that found nothing.
-        self.notes: list[str] = []
+        #: The error of a search that found nothing.
         self.missing: InputError | None = None
         self.logs: list[Log] = []
         self._scanner = scanner_for(rules)
         self._archives: dict[str, Archive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}
+        self._notes: list[str] = []
+        self._remarks: list[str] = []
         self._parts: Counter[str] = Counter()
         self._arguments = [text for text in arguments if text not in STDIN_NAMES]
         self._searches = True
@@ -93,6 +94,11 @@ class Follower:
             total.absorb(found)
         total.notes.extend(note for note in self.notes if note not in total.notes)
         return total
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the inputs."""
+        return [*self._notes, *self._remarks]
 
     def sources(self) -> list[Source]:
         """Return what excerpts can be read from."""
@@ -175,8 +181,8 @@ class Follower:
         for log in former[:-MAX_FORMER]:
             self.logs.remove(log)
             note = f"only the last {MAX_FORMER} former files of {log.origin.path} are part of this diagnosis"
-            if note not in self.notes:
-                self.notes.append(note)
+            if note not in self._remarks:
+                self._remarks.append(note)
 
     def _keys(self) -> set[tuple[int, int]]:
         return {log.file.key for log in self.logs if log.file is not None and not log.file.lost}
@@ -190,7 +196,7 @@ class Follower:
             return
         started = time.monotonic()
         try:
-            sources, self.notes = find_sources(self._arguments, None)
+            sources, self._notes = find_sources(self._arguments, None)
             self.missing = None
         except InputError as error:
             sources, self.missing = [], error
@@ -229,7 +235,7 @@ class Follower:
             else:
                 tail = FileTail(file)
         except OSError as error:
-            self.notes.append(f"cannot read {source.path}: {walk.reason(error)}")
+            self._notes.append(f"cannot read {source.path}: {walk.reason(error)}")
             return
         if isinstance(tail, PipeTail) or tail.key not in keys:
             self._begin(source, tail)

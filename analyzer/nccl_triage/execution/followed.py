@@ -101,7 +101,7 @@ class Log:
         """End, and keep what was read under a name that says that it is no longer there."""
         if self.file is not None:
             self.file.give_up()
-        self._call(f"{self.origin.path} (until {time.strftime('%H:%M:%S')})")
+        self._call(f"{self.origin.path} (part {self.part}, until {time.strftime('%H:%M:%S')})")
         self.finish()
 
     def _call(self, name: str) -> None:
