@@ -17,7 +17,6 @@ from nccl_triage.cli.output import Document, Wanted
 from nccl_triage.cli.progress import StatusLine
 from nccl_triage.diagnosis.silence_record import stamp
 from nccl_triage.diagnosis.standing import Reason
-from nccl_triage.render.words import Lang
 
 #: Formats of which one can be written behind the other.
 _STREAMS = ("text", "json", "ndjson")
@@ -32,66 +31,70 @@ class Announcer:
         self._line = line
         self._number = 0
 
-    def say(self, found: Document, reason: Reason, hang: dict[str, Any] | None) -> Document:
-        """Deliver a verdict and return its document."""
+    def say(
+        self, found: Document, reason: Reason, hang: dict[str, Any] | None, silent: float | None = None
+    ) -> Document:
+        """Deliver a verdict and return its document; ``silent``: for so many seconds a hang was suspected, wrongly."""
         self._number += 1
-        document = {
-            **found,
-            "follow": {"reason": reason, "number": self._number, "time": stamp(time.time()), "hang": hang},
-        }
-        if hang is not None:
-            from nccl_triage.render import hang as hangs
-
-            note = hangs.note(hang)
-            document["notes"] = [*found["notes"], note["en"]]
-            document["notes_zh"] = [*found["notes_zh"], note["zh"]]
+        document = self._document(found, reason, hang)
+        shown = output.redacted(document) if self._wish.redact else document
         self._line.erase()
         try:
-            self._deliver(document, reason)
+            self._deliver(document, shown, reason, silent)
         except errors.OutputError as error:
             if reason == "end":
                 raise
             for text in error.lines(self._wish.lang):
                 self._wish.say({"en": text, "zh": text})
         if self._hook is not None:
-            self._call(self._hook, document)
+            from nccl_triage.render import render
+
+            self._hook.call(render(shown, "json", lang=self._wish.lang), on_verdict.variables(shown))
         # The files are ours from now on.
         self._wish = replace(self._wish, force=True)
         return document
 
-    def resumed(self, seconds: float) -> None:
-        """Say that a job that was suspected of hanging goes on."""
-        from nccl_triage.render.incident import duration
+    def _document(self, found: Document, reason: Reason, hang: dict[str, Any] | None) -> Document:
+        from nccl_triage.redaction.secrets import mask_secrets
 
-        if self._wish.kind == "text" and self._wish.output is None:
-            span = duration(seconds, self._wish.lang)
-            self._print([self._headline(language.text("the job goes on; it was silent for {span}", span=span))])
+        follow = {"reason": reason, "number": self._number, "time": stamp(time.time()), "hang": hang}
+        document = {**found, "follow": follow}
+        if hang is not None:
+            from nccl_triage.render import hang as hangs
 
-    def _deliver(self, document: Document, reason: Reason) -> None:
+            note = hangs.note(hang)
+            document["notes"] = [*found["notes"], note["en"]]
+            document["notes_zh"] = [*found["notes_zh"], note["zh"]]
+        return mask_secrets(document)
+
+    def _deliver(self, document: Document, shown: Document, reason: Reason, silent: float | None) -> None:
         wish = self._wish if reason == "end" else replace(self._wish, quiet=True)
         if reason == "end" or wish.output is not None or wish.kind in ("json", "ndjson"):
             if wish.kind == "text" and wish.output is None:
                 self._print([self._headline(language.text("the end; the verdict on everything that was read:"))])
             output.deliver(document, wish)
             if reason != "end" and wish.output is not None:
-                self._tell_in_brief(document, reason)
+                self._tell_in_brief(shown, reason, silent)
             return
-        shown = output.redacted(document) if wish.redact else document
         page = output.report_page(shown, wish)
         output.write_report(page, wish)
         if wish.kind not in _STREAMS:
-            self._tell_in_brief(shown, reason)
+            self._tell_in_brief(shown, reason, silent)
         elif reason == "first":
             self._print([self._headline(language.text("the verdict so far:"))])
             output.deliver(document, replace(wish, report=None))
         else:
-            self._print(self._short(shown, reason, wish.lang))
+            self._print(self._short(shown, reason, silent))
 
-    def _short(self, shown: Document, reason: Reason, lang: Lang) -> list[str]:
+    def _short(self, shown: Document, reason: Reason, silent: float | None) -> list[str]:
         """Return what has changed, in a few lines."""
-        from nccl_triage.render import brief
+        from nccl_triage.render import brief, incident
         from nccl_triage.render import hang as hangs
 
+        lang = self._wish.lang
+        if silent is not None:
+            span = incident.duration(silent, lang)
+            return [self._headline(language.text("the job goes on; it was silent for {span}", span=span))]
         hang = shown["follow"]["hang"]
         if reason == "hang" and hang is not None:
             headline = self._headline(hangs.sentence(hang, lang))
@@ -101,10 +104,9 @@ class Announcer:
         headline = self._headline(language.text("the verdict has changed: {text}", text=brief.headline(shown, lang)))
         return [headline, *(f"  {line}" for line in details)]
 
-    def _tell_in_brief(self, shown: Document, reason: Reason) -> None:
+    def _tell_in_brief(self, shown: Document, reason: Reason, silent: float | None) -> None:
         """Say on stderr what stands in the file, or will stand on stdout at the end."""
-        lines = self._short(output.redacted(shown) if self._wish.redact else shown, reason, self._wish.lang)
-        for text in lines:
+        for text in self._short(shown, reason, silent):
             text = text.removeprefix("nccl-triage: ")
             self._wish.say({"en": text, "zh": text})
 
@@ -117,9 +119,3 @@ class Announcer:
         output.write(
             ("\n".join(language.harmless(line) for line in lines) + "\n").encode("utf-8", "replace"), None, False
         )
-
-    def _call(self, hook: Hook, document: Document) -> None:
-        from nccl_triage.render import render
-
-        shown = output.redacted(document) if self._wish.redact else document
-        hook.call(render(shown, "json", lang=self._wish.lang), on_verdict.variables(shown))

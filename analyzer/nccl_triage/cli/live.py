@@ -80,8 +80,9 @@ class Live:
         hearing, now = self._follower.hearing, time.time()
         if self._since is not None:
             if hearing.advanced is not None and hearing.advanced > self._since:
-                self._announcer.resumed(hearing.advanced - self._since)
-                self._since = self._hang = None
+                silent, self._since, self._hang = hearing.advanced - self._since, None, None
+                found = self._diagnose(self._follower.observations())
+                self._announcer.say(self._document(found), "update", None, silent)
             return
         if self._follower.behind or (self._found is not None and self._found.verdict != "healthy"):
             return

@@ -110,9 +110,8 @@ class Log:
         self.name, self.moved = name, True
 
     def stop(self) -> None:
-        """Read no further than to the end that the file has now."""
-        if self.file is not None:
-            self.file.stop()
+        """Read no further than to the end that the log has now."""
+        self.tail.stop()
 
     def finish(self) -> None:
         """Read the rest and close the file."""

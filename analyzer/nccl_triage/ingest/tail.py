@@ -157,8 +157,12 @@ class PipeTail(io.RawIOBase):
         self.descriptor = descriptor
         self.ended = False
         self._named = named
-        self._begun = False
+        self._begun = self._stopped = False
         _widen(descriptor)
+
+    def stop(self) -> None:
+        """Read nothing more: who writes may never stop."""
+        self.ended = self._stopped = True
 
     @classmethod
     def named(cls, path: Path) -> PipeTail:
@@ -171,7 +175,7 @@ class PipeTail(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         """Read what there is; None when nothing has come yet, 0 when the last writer has left."""
-        if not self._ready():
+        if self._stopped or not self._ready():
             return 0 if self.ended else None
         try:
             size = os.readv(self.descriptor, [buffer])
