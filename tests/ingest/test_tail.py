@@ -151,6 +151,7 @@ def test_a_bar_that_is_redrawn_for_hours_is_not_held_back() -> None:
     assert shown == ["begin", " 10%|# | 1/10 [00:01<00:09]"]
     assert [line.text for line in lines.held()] == [" 20%|## | 2/10 [00:02<00:08]"]
     assert next(blocks).data == b"", "there is no more yet"
+    assert len(lines._reader._buffer) == 0, "of thousands of logs that wait none keeps its buffer"
     os.write(writer, b"/10 [00:03<00:07]\nend\n")
     os.close(writer)
     rest = [line.text for block in blocks for line in lines.lines(block)]

@@ -165,7 +165,7 @@ def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, s
         live.step()
         if hook is not None:
             hook.poll()
-        if time.monotonic() - shown >= 1.0:
+        if line.visible and time.monotonic() - shown >= 1.0:
             line.show(live.status())
             shown = time.monotonic()
         pause = SOON if came else min(LATE, pause * 1.2)

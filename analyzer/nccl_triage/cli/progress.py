@@ -39,9 +39,14 @@ class StatusLine:
     ) -> None:
         self.erase()
 
+    @property
+    def visible(self) -> bool:
+        """Whether there is a terminal that shows it."""
+        return self._terminal and self._show
+
     def show(self, text: str) -> None:
         """Show a text, as far as there is room, on a terminal only."""
-        if self._terminal and self._show:
+        if self.visible:
             room = room_of() - 1
             while language.columns(text) > room:
                 text = text[:-1]

@@ -204,8 +204,9 @@ class Follower:
         found = {str(source.file) for source in sources}
         self._searches = any(may_grow(text) or str(Path(text)) not in found for text in self._arguments)
         keys = self._keys()
+        known = {str(log.origin.file): log for log in self.logs if not log.moved}
         for source in sources:
-            self._meet(source, keys)
+            self._meet(source, known.get(str(source.file)), keys)
         for archive in self._archives.values():
             if archive.due(end):
                 archive.scan(self._scanner)
@@ -214,11 +215,10 @@ class Follower:
         waits = self._searches or any(archive.result is None for archive in self._archives.values())
         self._next_look = now + max(LOOK, LOOK_SHARE * (now - started)) if waits else float("inf")
 
-    def _meet(self, source: Source, keys: set[tuple[int, int]]) -> None:
+    def _meet(self, source: Source, known: Log | None, keys: set[tuple[int, int]]) -> None:
         file = source.file
         if file is None or str(file) in self._archives:
             return
-        known = next((log for log in self.logs if log.origin.file == file and not log.moved), None)
         if known is not None:
             if same_writer(known.origin.info, source.info):
                 return

@@ -97,7 +97,8 @@ class BlockReader:
         self.info = info
         self.problems = Problems(max_line)
         self._max_line = max_line
-        self._buffer = bytearray(max(block, 2 * max_line + 64))
+        self._size = max(block, 2 * max_line + 64)
+        self._buffer = bytearray()
         # One system call a read: a pipe that is being written hands over what it has.
         source: Any = stream
         self._source = getattr(source, "readinto1", None) or source.readinto
@@ -125,8 +126,8 @@ class BlockReader:
         known.extend(self._told)
 
     def _blocks(self) -> Iterator[Block]:
-        buffer, view = self._buffer, memoryview(self._buffer)
         have, base = yield from self._start()
+        buffer, view = self._buffer, memoryview(self._buffer)
         fresh, waits = 0, False
         while True:
             cut = buffer.rfind(b"\n", fresh, have)
@@ -147,7 +148,12 @@ class BlockReader:
                 view[: have - cut - 1] = bytes(view[cut + 1 : have])
                 have -= cut + 1
             if waits:
-                yield Block(b"", self._line, base)
+                kept = bytes(view[:have])
+                view.release()
+                del buffer
+                yield from self._wait(base)
+                buffer, view = self._buffer, memoryview(self._buffer)
+                view[:have] = kept
             fresh = have
             size = self._read(view[have:])
             waits = size is None
@@ -159,14 +165,25 @@ class BlockReader:
             self.info.lines += 1
             self.info.tail_cut = True
 
+    def _wait(self, base: int) -> Iterator[Block]:
+        """Say that there is no more yet; of thousands of logs that wait, none keeps its buffer."""
+        self._buffer = bytearray()
+        yield Block(b"", self._line, base)
+        self._buffer = bytearray(self._size)
+
     def _start(self) -> Generator[Block, None, tuple[int, int]]:
         """Read the first bytes, decide about UTF-16; return how many are buffered and their offset."""
+        self._buffer = bytearray(self._size)
         view = memoryview(self._buffer)
         have = 0
         while encodings.needs_longer_sample(bytes(view[:have])) and (size := self._read(view[have:])) != 0:
             have += size or 0
             if size is None:
-                yield Block(b"", self._line, 0)
+                kept = bytes(view[:have])
+                view.release()
+                yield from self._wait(0)
+                view = memoryview(self._buffer)
+                view[:have] = kept
         sample = bytes(view[:have])
         wide = encodings.wide_encoding(sample)
         if wide:
