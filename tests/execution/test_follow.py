@@ -159,9 +159,13 @@ def test_a_rotated_log_has_its_new_name_and_is_read_to_its_end(run: Run) -> None
     run.log.rename(moved)
     run.write("step 5/9 loss 2.7\n")
     assert run.steps() == {again.name: ["1", "2", "3"], "train.log.1": ["4"], "train.log": ["5"]}
+    assert {Path(path).parent for path in run.follower.observations().sources} == {run.folder}
 
 
 def test_a_folder_with_rotation_is_the_same_as_read_once(tmp_path: Path, rules: RuleSet) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    tmp_path /= "link"
     run = Run(tmp_path, rules, str(tmp_path))
     moved = run.log.rename(run.log.with_name("train.log.1"))
     run.write("step 2/9 loss 3.0\nRuntimeError: CUDA error: an illegal memory access was encountered\n")

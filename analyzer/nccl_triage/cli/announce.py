@@ -101,8 +101,12 @@ class Announcer:
             return [headline, *(f"  {line}" for line in hangs.lines(hang, lang))]
         best = shown["diagnoses"][0] if shown["verdict"] == "diagnosed" and shown["diagnoses"] else None
         details = brief.lines(best, lang) if best is not None else []
-        headline = self._headline(language.text("the verdict has changed: {text}", text=brief.headline(shown, lang)))
-        return [headline, *(f"  {line}" for line in details)]
+        known = brief.headline(shown, lang)
+        if reason == "first":
+            told = f"{language.text('the verdict so far:')} {known}"
+        else:
+            told = language.text("the verdict has changed: {text}", text=known)
+        return [self._headline(told), *(f"  {line}" for line in details)]
 
     def _tell_in_brief(self, shown: Document, reason: Reason, silent: float | None) -> None:
         """Say on stderr what stands in the file, or will stand on stdout at the end."""

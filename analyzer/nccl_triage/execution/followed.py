@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -92,6 +93,9 @@ class Log:
         path = self.file.moved() if self.file is not None and not self.file.lost else None
         if self.file is None or path is None:
             return False
+        folder = (self.origin.file or path).parent
+        if path.parent == Path(os.path.realpath(folder)):
+            path = folder / path.name  # as the user calls it
         if path != self.file.path:
             self.file.go_to(path)
             self._call(display_name(path))
