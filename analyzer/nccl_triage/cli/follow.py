@@ -162,7 +162,8 @@ def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, s
             deadline = min(deadline, time.monotonic() + (_FAREWELL if follower.piped else 0.0))
             if time.monotonic() >= deadline:
                 return
-        live.step()
+        if not follower.over:  # or the end says it
+            live.step()
         if hook is not None:
             hook.poll()
         if line.visible and time.monotonic() - shown >= 1.0:

@@ -38,7 +38,7 @@ class Live:
     def step(self) -> None:
         """Look whether there is something to say."""
         follower, now = self._follower, time.monotonic()
-        if not follower.behind and self._pace.due(follower.version, follower.changed, now):
+        if not follower.starting and self._pace.due(follower.version, follower.changed, now):
             version = follower.version
             found = self._diagnose(follower.observations())
             self._pace.done(version, time.monotonic(), time.monotonic() - now)
@@ -84,7 +84,7 @@ class Live:
                 found = self._diagnose(self._follower.observations())
                 self._announcer.say(self._document(found), "update", None, silent)
             return
-        if self._follower.behind or (self._found is not None and self._found.verdict != "healthy"):
+        if self._follower.starting or (self._found is not None and self._found.verdict != "healthy"):
             return
         allowed = silence.limit(hearing, self._factor)
         if allowed is None or hearing.advanced is None or now - hearing.advanced < allowed:

@@ -65,6 +65,11 @@ class Follower:
         return not self._arguments and all(log.result is not None for log in self.logs)
 
     @property
+    def starting(self) -> bool:
+        """Whether what lay there at the beginning is still being read."""
+        return any(log.behind and not log.live and log.result is None for log in self.logs)
+
+    @property
     def piped(self) -> bool:
         """Whether a pipe is among the logs that has not ended."""
         return any(log.file is None and log.result is None for log in self.logs)
@@ -145,7 +150,7 @@ class Follower:
         self.hearing.tick(when, log.live)
         if grown:
             log.grown = time.monotonic()
-        if log.caught_up() or (grown and log.open):
+        if log.caught_up() or (grown and (log.open or (log.behind and log.live))):
             self._changed()
         return grown
 
