@@ -44,6 +44,16 @@ def refuse_without_report(mode: str, reports: bool) -> None:
         )
 
 
+def refuse_while_following(mode: str) -> None:
+    """Raise UsageError for ``--verify always`` with ``--follow``: the job has the GPUs, or has just lost them."""
+    if mode == "always":
+        raise UsageError(
+            "--verify always does not go with --follow",
+            cause="the job that is followed has the GPUs",
+            remedy="save the verdict with --format json --output report.json, and run nccl-triage verify report.json later",
+        )
+
+
 def verified(
     document: dict[str, Any], rules_dirs: tuple[Path, ...], mode: str, budget: float, say: Say, debug: bool
 ) -> dict[str, Any]:

@@ -24,7 +24,11 @@ from nccl_triage.cli.config_files import Entry, Reader, Sections
 PREFIX = "NCCL_TRIAGE_"
 NAME = ".nccl-triage.yaml"
 #: Variables that are no options.
-OTHER_VARIABLES = ("NCCL_TRIAGE_CACHE", "NCCL_TRIAGE_NO_HYPERSCAN")
+OTHER_VARIABLES = (
+    "NCCL_TRIAGE_CACHE", "NCCL_TRIAGE_NO_HYPERSCAN",
+    # What --on-verdict tells its command, which may be one of ours.
+    "NCCL_TRIAGE_VERDICT", "NCCL_TRIAGE_CAUSE", "NCCL_TRIAGE_CULPRIT", "NCCL_TRIAGE_CONFIDENCE", "NCCL_TRIAGE_REASON",
+)  # fmt: skip
 #: Larger files are none of ours.
 _MAX_SIZE = 1 << 20
 _PROJECT: tuple[tuple[str, Reader], ...] = (

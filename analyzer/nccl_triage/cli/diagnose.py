@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, engines, language, options, output
+from nccl_triage.cli import automatic, candidates, engines, follow, language, options, output
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -29,6 +29,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 @automatic.options
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Files scanned at once.")
 @engines.options
+@follow.follow_options
 @output.exit_code_option
 @options.debug_option
 @click.pass_context
@@ -41,6 +42,9 @@ def command(
     mode: str,
     budget: float,
     jobs: int,
+    following: bool,
+    hang_after: float | None,
+    on_verdict: str | None,
     want_code: bool,
     debug: bool,
     **given: Any,
@@ -49,6 +53,7 @@ def command(
 
     PATHS are files, folders, globs, or - for standard input; compressed logs (gz, xz, zst) are read as they are.
     Exit code 4: experiments before a report contradict the diagnosis.
+    With --follow Ctrl-C and SIGTERM are the usual way to end: they change no exit code.
     """
     paths, engine = engines.chosen(paths, given, jobs)
     if not paths:
@@ -59,6 +64,12 @@ def command(
     wish = output.wanted(given)
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
+    if following:
+        automatic.refuse_while_following(mode)
+        engines.refuse_while_following(engine)
+        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict)
+        ctx.exit(output.exit_code(document, want_code))
+    follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
 

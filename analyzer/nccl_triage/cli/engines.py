@@ -65,6 +65,15 @@ def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int) -> tuple[tu
     return paths, RayEngine(address, jobs, patience)
 
 
+def refuse_while_following(engine: Engine | None) -> None:
+    """Raise UsageError for a cluster: logs that grow are followed by who sees them grow."""
+    if engine is not None:
+        raise UsageError(
+            "--engine ray does not go with --follow",
+            remedy="follow the driver's log, or files that all nodes share, on this machine",
+        )
+
+
 def _refuse_nodes(paths: tuple[str, ...]) -> None:
     """Raise UsageError for files of nodes, which this machine does not have."""
     import os

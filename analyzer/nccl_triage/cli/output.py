@@ -127,7 +127,7 @@ def deliver(document: Document, wish: Wanted) -> None:
     from nccl_triage.render import brief, render
 
     shown = redacted(document) if wish.redact else document
-    page = render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
+    page = report_page(shown, wish)
     looks = wish.output is None and wish.kind == "text"
     data = render(
         shown,
@@ -137,8 +137,7 @@ def deliver(document: Document, wish: Wanted) -> None:
         width=options.width_of() if looks else None,
         verbose=wish.verbose,
     )
-    if wish.report is not None:
-        options.write_file(wish.report, page, wish.force)
+    write_report(page, wish)
     if wish.kind == "github":
         _add_summary(shown, wish)
     write(data, wish.output, wish.force)
@@ -148,6 +147,19 @@ def deliver(document: Document, wish: Wanted) -> None:
     if wish.report is not None:
         told = _verification(document, wish.lang)
         wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
+
+
+def report_page(shown: Document, wish: Wanted) -> bytes:
+    """Return the HTML report of a document, nothing where none is wanted."""
+    from nccl_triage.render import render
+
+    return render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
+
+
+def write_report(page: bytes, wish: Wanted) -> None:
+    """Write the HTML report to its file."""
+    if wish.report is not None:
+        options.write_file(wish.report, page, wish.force)
 
 
 def write(data: bytes, path: Path | None, force: bool) -> None:

@@ -6,8 +6,12 @@ import os
 import sys
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from nccl_triage.cli import base, language
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Seconds before the bar appears, and between two states of it.
 DELAY, REFRESH = 1.0, 0.1
@@ -19,38 +23,39 @@ _TELLING = 0.02
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
-class Progress:
-    """Shows how far the reading is and removes it at the end."""
+class StatusLine:
+    """A line of the terminal that is redrawn, and removed at the end."""
 
     def __init__(self, quiet: bool) -> None:
         self._show = not quiet and bool(base.remembered("progress", True)) and sys.stderr is not None
         self._terminal = self._show and sys.stderr.isatty()
-        self._started = time.monotonic()
-        self._next = self._started + (DELAY if self._terminal else INTERVAL)
         self._width = 0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.erase()
+
+    @property
+    def visible(self) -> bool:
+        """Whether there is a terminal that shows it."""
+        return self._terminal and self._show
+
+    def show(self, text: str) -> None:
+        """Show a text, as far as there is room, on a terminal only."""
+        if self.visible:
+            room = room_of() - 1
+            while language.columns(text) > room:
+                text = text[:-1]
+            self._draw(text)
+
+    def erase(self) -> None:
+        """Make room for other output."""
         if self._width:
             self._draw("")
-
-    def bytes(self, done: int, total: int | None) -> None:
-        """Report the bytes read so far, and those that there are if that is known."""
-        if not self._show:
-            return
-        now = time.monotonic()
-        if now < self._next:
-            return
-        if self._terminal:
-            self._next = now + REFRESH
-            self._draw(state(done, total, now - self._started, _room()))
-        else:
-            self._next = now + INTERVAL
-            language.say(state(done, total, now - self._started, None))
 
     def _draw(self, text: str) -> None:
         """Put a line in place of the one before, without escape sequences, which not every terminal knows."""
@@ -61,6 +66,29 @@ class Progress:
         except OSError:
             self._show = False
         self._width = width
+
+
+class Progress(StatusLine):
+    """Shows how far the reading is."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet)
+        self._started = time.monotonic()
+        self._next = self._started + (DELAY if self._terminal else INTERVAL)
+
+    def bytes(self, done: int, total: int | None) -> None:
+        """Report the bytes read so far, and those that there are if that is known."""
+        if not self._show:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            return
+        if self._terminal:
+            self._next = now + REFRESH
+            self._draw(state(done, total, now - self._started, room_of()))
+        else:
+            self._next = now + INTERVAL
+            language.say(state(done, total, now - self._started, None))
 
 
 def state(done: int, total: int | None, seconds: float, room: int | None) -> str:
@@ -88,7 +116,8 @@ def state(done: int, total: int | None, seconds: float, room: int | None) -> str
     return f"{int(100 * share)} %"
 
 
-def _room() -> int:
+def room_of() -> int:
+    """Return the columns of the terminal on stderr."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):

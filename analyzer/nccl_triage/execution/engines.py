@@ -41,7 +41,7 @@ class Local:
 
     def __init__(self, jobs: int = 1, stdin: BinaryIO | None = None, since: float | None = None) -> None:
         self._jobs, self._stdin, self._since = jobs, stdin, since
-        self._sources: dict[str, Source] = {}
+        self._sources: list[Source] = []
 
     def __enter__(self) -> Local:
         return self
@@ -52,16 +52,11 @@ class Local:
     def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
         """See ``Engine``."""
         sources, notes = find_sources(arguments, self._stdin, self._since)
-        self._sources = {source.path: source for source in sources}
+        self._sources = sources
         found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress)
         found.notes.extend(note for note in notes if note not in found.notes)
         return found
 
     def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
         """See ``Engine``."""
-        return [
-            found
-            for path, numbers in lines.items()
-            if path in self._sources
-            for found in windows.read(self._sources[path], numbers)
-        ]
+        return windows.read_all(self._sources, lines)

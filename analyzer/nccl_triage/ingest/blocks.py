@@ -8,7 +8,7 @@ within ``max_line`` bytes loses its middle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from nccl_triage.events import SourceInfo
@@ -87,7 +87,8 @@ def _shorten(line: bytes, limit: int) -> bytes:
 class BlockReader:
     """Iterate the blocks of a stream once and fill ``bytes``, ``lines`` and ``tail_cut`` of ``info``.
 
-    Errors of reading (``OSError``) end the stream and are told in ``info.problems``.
+    Errors of reading (``OSError``) end the stream and are told in ``info.problems``. A stream may say with None, as
+    raw streams do, that it has no more yet: then comes an empty block, and the next one may bring more.
     """
 
     def __init__(self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK) -> None:
@@ -96,7 +97,8 @@ class BlockReader:
         self.info = info
         self.problems = Problems(max_line)
         self._max_line = max_line
-        self._buffer = bytearray(max(block, 2 * max_line + 64))
+        self._size = max(block, 2 * max_line + 64)
+        self._buffer = bytearray()
         # One system call a read: a pipe that is being written hands over what it has.
         source: Any = stream
         self._source = getattr(source, "readinto1", None) or source.readinto
@@ -124,11 +126,14 @@ class BlockReader:
         known.extend(self._told)
 
     def _blocks(self) -> Iterator[Block]:
+        have, base = yield from self._start()
         buffer, view = self._buffer, memoryview(self._buffer)
-        have, base = self._start()
-        fresh = 0
+        fresh, waits = 0, False
         while True:
             cut = buffer.rfind(b"\n", fresh, have)
+            if cut < 0 and waits and have:
+                # Progress bars may be redrawn for hours before their line ends.
+                cut = buffer.rfind(b"\r", 0, have - 1)
             if cut < 0 and have == len(buffer):
                 # Not the last byte, which may be the first half of "\r\n".
                 cut = buffer.rfind(b"\r", 0, have - 1)
@@ -142,22 +147,43 @@ class BlockReader:
                 self._gaps = [(at - cut - 1, size) for at, size in self._gaps[len(gaps) :]]
                 view[: have - cut - 1] = bytes(view[cut + 1 : have])
                 have -= cut + 1
+            if waits:
+                kept = bytes(view[:have])
+                view.release()
+                del buffer
+                yield from self._wait(base)
+                buffer, view = self._buffer, memoryview(self._buffer)
+                view[:have] = kept
             fresh = have
             size = self._read(view[have:])
-            if not size:
+            waits = size is None
+            if size == 0:
                 break
-            have += self._drop_nuls(have, size)
+            have += self._drop_nuls(have, size or 0)
         if have:
             yield from self._split(bytes(view[:have]), base, self._gaps)
             self.info.lines += 1
             self.info.tail_cut = True
 
-    def _start(self) -> tuple[int, int]:
+    def _wait(self, base: int) -> Iterator[Block]:
+        """Say that there is no more yet; of thousands of logs that wait, none keeps its buffer."""
+        self._buffer = bytearray()
+        yield Block(b"", self._line, base)
+        self._buffer = bytearray(self._size)
+
+    def _start(self) -> Generator[Block, None, tuple[int, int]]:
         """Read the first bytes, decide about UTF-16; return how many are buffered and their offset."""
+        self._buffer = bytearray(self._size)
         view = memoryview(self._buffer)
         have = 0
-        while encodings.needs_longer_sample(bytes(view[:have])) and (size := self._read(view[have:])):
-            have += size
+        while encodings.needs_longer_sample(bytes(view[:have])) and (size := self._read(view[have:])) != 0:
+            have += size or 0
+            if size is None:
+                kept = bytes(view[:have])
+                view.release()
+                yield from self._wait(0)
+                view = memoryview(self._buffer)
+                view[:have] = kept
         sample = bytes(view[:have])
         wide = encodings.wide_encoding(sample)
         if wide:
@@ -171,14 +197,14 @@ class BlockReader:
             view[: have - start] = sample[start:]
         return self._drop_nuls(0, have - start), start
 
-    def _read(self, into: memoryview) -> int:
+    def _read(self, into: memoryview) -> int | None:
         try:
-            size = int(self._source(into) or 0)
+            size: int | None = self._source(into)
         except OSError as error:
             self.problems.failure = f"reading stopped: {error.strerror or error}"
             size = 0
         if self._wide is None:
-            self.info.bytes += size
+            self.info.bytes += size or 0
         else:
             self.info.bytes = self._wide.consumed
             self.problems.bad_characters = self._wide.replaced

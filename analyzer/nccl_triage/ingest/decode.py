@@ -90,6 +90,10 @@ class LineReader:
         """Yield what is left over of lines that are redrawn, where they end."""
         return starmap(Line, self._progress.flush())
 
+    def held(self) -> list[Line]:
+        """Return how the lines stand that are redrawn at the moment."""
+        return list(starmap(Line, self._progress.held()))
+
     def finish(self) -> None:
         """Complete what ``info`` says, where lines were read after the last block had come."""
         self._reader.tell()

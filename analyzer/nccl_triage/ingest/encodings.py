@@ -112,11 +112,13 @@ class Transcoded(io.RawIOBase):
         self.replaced += text.count("\ufffd")
         return text.encode("utf-8", "replace")
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with UTF-8; 0 at the end."""
+    def readinto(self, buffer: Any) -> int | None:
+        """Fill the buffer with UTF-8; 0 at the end, None where a log that grows has no more yet."""
         while not self._pending and not self._ended:
             block = bytearray(_READ)
             size = self._rest(memoryview(block))
+            if size is None:
+                return None
             self.consumed += size
             self._ended = not size
             self._pending = memoryview(self._convert(bytes(block[:size]), self._ended))

@@ -70,13 +70,16 @@ class ProgressFilter:
             offset += len(raw) + 1
 
     def flush(self) -> Iterator[Piece]:
-        """Yield the last states of the bars of the current run."""
-        held = sorted(state for state in self._last.values() if state is not None)
+        """Yield the last states of the bars of the current run, which ends."""
+        held = self.held()
         self._last.clear()
         self._known.clear()
-        for offset, raw in held:
-            prefix, rest = self._parts(self._decode(raw))
-            yield self._number, offset, prefix + rest
+        yield from held
+
+    def held(self) -> list[Piece]:
+        """Return the last states of the bars of the current run."""
+        states = sorted(state for state in self._last.values() if state is not None)
+        return [(self._number, offset, "".join(self._parts(self._decode(raw)))) for offset, raw in states]
 
     def _parts(self, text: str) -> tuple[str, str]:
         """Return the prefix that says who printed this, its own or that of the line, and the rest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.events import SourceInfo
@@ -16,6 +16,12 @@ AROUND = 4
 MAX_CHARACTERS = 600
 
 Window = tuple[int, int, list[int]]
+
+
+def read_all(sources: Iterable[Source], lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+    """Return the excerpts around lines of the sources, by their paths."""
+    by_path = {source.path: source for source in sources}
+    return [found for path, numbers in lines.items() if path in by_path for found in read(by_path[path], numbers)]
 
 
 def read(source: Source, lines: Sequence[int]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
@@ -58,8 +59,10 @@ class _Tally:
 class LineScan:
     """The state of scanning the lines of one source."""
 
-    def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
-        self.result = Observations()
+    def __init__(
+        self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo, result: Observations | None = None
+    ) -> None:
+        self.result = result if result is not None else Observations()
         #: Whether a parser is inside of a block.
         self.open = False
         #: Whether of context and progress one line of each kind will do.
@@ -69,7 +72,9 @@ class LineScan:
         #: The prefixes of this source, once its first lines are known.
         self.profile = WrapperProfile()
         self._prefilter = prefilter
+        self._series = series
         self._info = info
+        self._counts = True
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
         self._salient = salient.SalientLines()
         self._numbers = measures.Numbers(series, info.path, self.result.curves)
@@ -91,10 +96,27 @@ class LineScan:
 
     def finish(self) -> None:
         """Read what was only counted, and close the parsers."""
-        self._drain()
+        self.settle()
         for parser in self._parsers:
             self._record(parser.finish())
+
+    def settle(self) -> None:
+        """Read what was only counted, so that the result holds every line so far but those of open blocks."""
+        self._drain()
         self._numbers.finish()
+
+    def ahead(self, result: Observations) -> LineScan:
+        """Return a scan that goes on from here into another result, and reads every line in full."""
+        other = LineScan(self._prefilter, self._series, self._info, result)
+        other.open, other.profile, other._year, other._counts = self.open, self.profile, self._year, False
+        other._parsers, other._salient = copy.deepcopy(self._parsers), copy.deepcopy(self._salient)
+        return other
+
+    def unfinished(self) -> Observations:
+        """Return what the blocks that are open would tell if nothing came any more; they stay open."""
+        other = self.ahead(Observations())
+        other.finish()
+        return other.result
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
@@ -126,7 +148,7 @@ class LineScan:
 
     def count(self, number: int, raw: bytes) -> Group | None:
         """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
-        if self.open or raw.startswith(_RECORD):
+        if self.open or not self._counts or raw.startswith(_RECORD):
             return None
         group = self._shapes.group(raw)
         if group is None or (group.formats is not None and self._numbers.sampled(group.formats, number)):
@@ -143,7 +165,7 @@ class LineScan:
             if self._seen is not None:
                 self._seen.update([(signature, number) for signature in group.signatures])
             return group.signatures
-        place = self._shapes.place(raw)
+        place = self._shapes.place(raw) if self._counts else None
         if kind.signatures is not None:
             self._line(number, text, kind)
         else:

@@ -35,35 +35,63 @@ class Scanner:
 
     def scan_blocks(self, reader: LineReader, info: SourceInfo) -> Observations:
         """Scan one source; of a long one, blocks are only looked through (see ``sweeping``)."""
-        run = SourceScan(self._prefilter, self._series, info)
-        waiting: deque[Block] = deque()
-        count = 0
+        scan = self.begin(reader, info)
         for block in reader.iter_blocks():
-            waiting.append(block)
-            if len(waiting) > sweeping.TAIL:
-                self._next(run, reader, waiting.popleft(), count, sweeping.share(count))
-                count += 1
-        long = count > 0
-        while waiting:
-            block = waiting.popleft()
-            # Whoever pasted a log pasted a short one: its lines are read together.
-            if long and waiting:
-                self._next(run, reader, block, count, Share.WHOLE)
-            else:
-                run.read(reader.lines(block))
-            count += 1
-        run.read(reader.rest())
-        reader.finish()
-        return run.finish()
+            scan.take(block)
+        return scan.finish()
 
-    @staticmethod
-    def _next(run: SourceScan, reader: LineReader, block: Block, ordinal: int, share: Share) -> None:
-        """Scan a block of a long source; the first one is read line by line to learn what the source is."""
-        if ordinal == 0 or not reader.is_plain(block):
-            run.read(reader.lines(block))
-        else:
-            run.read(reader.rest())
-            run.sweep(block, reader, share)
+    def begin(self, reader: LineReader, info: SourceInfo) -> BlockScan:
+        """Return the scan of a source whose blocks come one by one."""
+        return BlockScan(SourceScan(self._prefilter, self._series, info), reader)
+
+
+class BlockScan:
+    """The scan of one source, block by block; the last ones wait until it is known that they are not the end."""
+
+    def __init__(self, run: SourceScan, reader: LineReader) -> None:
+        self.run = run
+        self._reader = reader
+        self._waiting: deque[Block] = deque()
+        self._done = 0
+        self._swept = False
+
+    def take(self, block: Block) -> None:
+        """Take the next block."""
+        self._waiting.append(block)
+        if len(self._waiting) > sweeping.TAIL:
+            self._next(sweeping.share(self._done))
+
+    def catch_up(self) -> None:
+        """Read all that has come: it is the end for now."""
+        while self._waiting:
+            self._read()
+
+    def finish(self) -> Observations:
+        """Read what is left and return what was seen."""
+        # Whoever pasted a log pasted a short one: its lines are read together.
+        while self._swept and len(self._waiting) > 1:
+            self._next(Share.WHOLE)
+        self.catch_up()
+        self.run.read(self._reader.rest())
+        self._reader.finish()
+        return self.run.finish()
+
+    def _next(self, share: Share) -> None:
+        """Scan the next block; the first one is read line by line to learn what the source is."""
+        block = self._waiting[0]
+        if self._done == 0 or not self._reader.is_plain(block):
+            self._read()
+            return
+        self._waiting.popleft()
+        self.run.read(self._reader.rest())
+        self.run.sweep(block, self._reader, share)
+        self._swept = True
+        self._done += 1
+
+    def _read(self) -> None:
+        """Read the next block line by line."""
+        self.run.read(self._reader.lines(self._waiting.popleft()))
+        self._done += 1
 
 
 _last = threading.local()

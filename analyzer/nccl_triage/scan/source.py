@@ -7,7 +7,7 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.blocks import Block
@@ -16,6 +16,7 @@ from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import sweeping
+from nccl_triage.scan.ahead import Ahead, Note
 from nccl_triage.scan.lines import LineScan, TextLine
 from nccl_triage.scan.prefilter import RECORD, Prefilter
 from nccl_triage.scan.sweeping import Share
@@ -36,6 +37,8 @@ class SourceScan:
     """The state of scanning one source."""
 
     def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
+        #: Reads what waits while the source still grows, if somebody wants to know.
+        self.ahead: Ahead | None = None
         self._prefilter = prefilter
         self._info = info
         self._lines = LineScan(prefilter, series, info)
@@ -64,6 +67,30 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
+    def listen(self, note: Note) -> Ahead:
+        """Let ``note`` hear of events before their batch is full."""
+        self.ahead = Ahead(self._prefilter, note)
+        return self.ahead
+
+    def hear(self, waiting: Sequence[TextLine] | None = None) -> None:
+        """Read the lines that wait for their batch ahead of it, where somebody listens."""
+        if self.ahead is not None:
+            batch = self._batch if waiting is None else waiting
+            texts = [line.text for line in batch[:SNIFF_LINES]]
+            sniff = None if self._begun else lambda scan: _sniff(texts, self._info, scan)
+            self.ahead.take(self._lines, batch, sniff)
+
+    def so_far(self) -> Iterator[Observations]:
+        """Yield what was seen, in parts to be merged, and go on."""
+        self._lines.settle()
+        yield self._lines.result
+        if self.ahead is not None:
+            yield from self.ahead.observations()
+
+    def _drop(self) -> None:
+        if self.ahead is not None:
+            self.ahead.drop()
+
     def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         data = block.data
@@ -72,6 +99,7 @@ class SourceScan:
             self.read(reader.lines(block))
             return
         self._flush()
+        self._drop()
         self._lines.begin()
         if share is not Share.NEWS:
             self._hear(block, reader)
@@ -91,7 +119,7 @@ class SourceScan:
             for literal in glances:
                 owners.setdefault(firsts[literal], literal)
         known = self._lines.faults
-        self._lines.brief = True
+        self._lines.brief = share is not Share.WHOLE
         gains = self._walk(block, reader, owners)
         self._lines.brief = False
         self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
@@ -151,8 +179,11 @@ class SourceScan:
     def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         texts = [line.text for line in batch]
+        self.hear(batch)
+        self._drop()
         if not self._begun:
-            self._sniff(texts[:SNIFF_LINES])
+            self._begun = True
+            _sniff(texts, self._info, self._lines)
         self._lines.begin(paste=everything)
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
@@ -176,17 +207,18 @@ class SourceScan:
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
 
-    def _sniff(self, lines: Sequence[str]) -> None:
-        """Learn from the first lines what the source is."""
-        self._begun = True
-        self._lines.profile = WrapperProfile.sniff(lines)
-        # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
-        if self._info.layout != "nccl-debug-file" and looks_filtered(list(lines)):
-            self._lines.result.notes.append(f"{self._info.path} looks filtered by grep")
-
     def finish(self) -> Observations:
         """Close the parsers and return what was seen."""
         self._flush(end=True)
         self._lines.finish()
         self._lines.result.add_source(self._info)
         return self._lines.result
+
+
+def _sniff(lines: Sequence[str], info: SourceInfo, scan: LineScan) -> None:
+    """Learn from the first lines what a source is."""
+    first = list(lines[:SNIFF_LINES])
+    scan.profile = WrapperProfile.sniff(first)
+    # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
+    if info.layout != "nccl-debug-file" and looks_filtered(first):
+        scan.result.notes.append(f"{info.path} looks filtered by grep")

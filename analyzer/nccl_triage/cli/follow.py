@@ -1,0 +1,176 @@
+"""``--follow``: read the logs of a job while it runs, until Ctrl-C or the end of the pipe."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from nccl_triage import errors
+from nccl_triage.cli import options
+from nccl_triage.cli.output import Document, Wanted
+
+if TYPE_CHECKING:
+    from nccl_triage.cli.live import Live
+    from nccl_triage.cli.on_verdict import Hook
+    from nccl_triage.cli.progress import StatusLine
+    from nccl_triage.execution.follow import Follower
+
+#: How many usual steps without progress are suspicious.
+HANG_AFTER = 10.0
+#: Seconds between two looks at the logs: while they grow, and when they have been quiet for long.
+SOON, LATE = 0.2, 2.0
+#: Bytes after which the next look is taken at once: a pipe that is full stops the job.
+_BUSY = 32 << 10
+#: Seconds after Ctrl-C in which what a pipe's writer still says is waited for.
+_FAREWELL = 5.0
+
+
+def follow_options(function: Any) -> Any:
+    """Add ``--follow``, ``--hang-after`` and ``--on-verdict``."""
+    for option in (
+        click.option(
+            "--on-verdict",
+            metavar="CMD",
+            help="With --follow: run this command, without a shell, on every verdict; its standard input is the JSON "
+            "document. See docs/following.md.",
+        ),
+        click.option(
+            "--hang-after",
+            type=click.FloatRange(2, 10_000),
+            metavar="N",
+            help="With --follow: suspect a hang after N times the usual step without progress, and not before a "
+            "minute (default: 10).",
+        ),
+        click.option(
+            "--follow",
+            "following",
+            is_flag=True,
+            help="Read on while the job runs, say a verdict as soon as it stands and when it changes; Ctrl-C ends it "
+            "with the last verdict.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def refuse_alone(ctx: click.Context) -> None:
+    """Raise UsageError where the command line has options that mean nothing without ``--follow``."""
+    for key, name in (("hang_after", "--hang-after"), ("on_verdict", "--on-verdict")):
+        if ctx.get_parameter_source(key) is click.core.ParameterSource.COMMANDLINE:
+            raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or leave it out")
+
+
+class _Stop:
+    """Ctrl-C and its kin: the first ends the following, the second ends everything at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        os.write(self._writer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not once the end was asked for."""
+        select.select([self._reader], [], [], seconds)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the signals that ask for the end, those that are not ignored."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.getsignal(number) for number in numbers}
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._reader)
+            os.close(self._writer)
+
+
+def run(
+    paths: tuple[str, ...],
+    stdin: BinaryIO | None,
+    wish: Wanted,
+    folders: tuple[Path, ...],
+    model_name: str | None,
+    hang_after: float | None,
+    command: str | None,
+) -> Document:
+    """Follow the logs to the end and return the last document."""
+    from nccl_triage.classifier import model as models
+    from nccl_triage.cli import on_verdict
+    from nccl_triage.cli.announce import Announcer
+    from nccl_triage.cli.live import Live
+    from nccl_triage.cli.progress import StatusLine
+    from nccl_triage.engine import load
+    from nccl_triage.execution.follow import Follower
+
+    hook = on_verdict.Hook(on_verdict.command_words(command), wish.tell) if command is not None else None
+    stop = _Stop()
+    rules, model = load.load(folders), options.chosen_model(model_name)
+    with stop.listening(), StatusLine(wish.quiet) as line:
+        try:
+            follower = Follower(paths, stdin, rules)
+            announcer = Announcer(wish, hook, line)
+            live = Live(
+                follower, rules, models.shipped() if model == "shipped" else model, announcer, hang_after or HANG_AFTER
+            )
+            _begin(follower, wish)
+            _loop(follower, live, hook, line, stop)
+            document = live.finish()
+            if hook is not None:
+                hook.finish()
+            return document
+        finally:
+            if hook is not None:
+                hook.kill()
+
+
+def _begin(follower: Follower, wish: Wanted) -> None:
+    if len(follower.logs) == 1:
+        wish.tell("following {path}; Ctrl-C ends it with the last verdict", path=follower.logs[0].name)
+    elif follower.logs:
+        wish.tell("following {count} logs; Ctrl-C ends it with the last verdict", count=len(follower.logs))
+    elif follower.missing is not None:
+        wish.tell("there is nothing to read yet; waiting (Ctrl-C ends it)")
+        for text in follower.missing.lines(wish.lang)[1:2]:
+            wish.say({"en": text, "zh": text})
+
+
+def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop) -> None:
+    pause, deadline, shown = SOON, float("inf"), 0.0
+    while not follower.over:
+        came = follower.poll()
+        if stop.asked:
+            # Who writes into a pipe that we close is killed: it may still say why it ends.
+            deadline = min(deadline, time.monotonic() + (_FAREWELL if follower.piped else 0.0))
+            if time.monotonic() >= deadline:
+                return
+        if not follower.over:  # or the end says it
+            live.step()
+        if hook is not None:
+            hook.poll()
+        if line.visible and time.monotonic() - shown >= 1.0:
+            line.show(live.status())
+            shown = time.monotonic()
+        pause = SOON if came else min(LATE, pause * 1.2)
+        if stop.asked:
+            time.sleep(SOON)
+        elif not (follower.behind or came > _BUSY):
+            stop.wait(min(pause, SOON) if follower.piped else pause)

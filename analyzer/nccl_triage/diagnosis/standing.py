@@ -1,0 +1,62 @@
+"""When a verdict about a job that runs stands, and when it has changed so much that it must be said again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nccl_triage.diagnosis.model import Findings, Status, Verdict
+
+#: Why a verdict is said: it stands for the first time, it has changed, a hang is suspected, the job is no longer followed.
+Reason = Literal["first", "update", "hang", "end"]
+#: Seconds without news about a failure after which a verdict stands, and those after which it is said anyway.
+SETTLE, PATIENCE = 2.0, 15.0
+#: How many times as long as a diagnosis took nothing is diagnosed.
+REST = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What matters of a verdict: another cause, another word for how sure it is, or another culprit is news."""
+
+    verdict: Verdict
+    cause: str | None
+    status: Status | None
+    culprits: frozenset[tuple[int | None, str | None, str | None, int | None]]
+
+    @classmethod
+    def of(cls, found: Findings) -> Standing:
+        """Return what matters of a diagnosis."""
+        if found.verdict != "diagnosed" or not found.candidates:
+            return cls(found.verdict, None, None, frozenset())
+        best = found.candidates[0]
+        culprits = frozenset((one.rank, one.host, one.address, one.gpu) for one in best.culprits)
+        return cls(found.verdict, best.id, best.status, culprits)
+
+
+@dataclass(slots=True)
+class Pace:
+    """When the next diagnosis is due: soon after news has come and no more comes, and seldom where it takes long."""
+
+    _known: int = 0
+    _since: float | None = None
+    _rested: float = 0.0
+
+    def due(self, version: int, changed: float, now: float) -> bool:
+        """Tell whether to diagnose now; ``version`` grows with the news, the last of which came at ``changed``."""
+        if version == self._known:
+            return False
+        if self._since is None:
+            self._since = now
+        return now >= self._rested and (now - changed >= SETTLE or now - self._since >= PATIENCE)
+
+    def done(self, version: int, now: float, took: float) -> None:
+        """Note that a diagnosis of this version has just been made."""
+        self._known, self._since, self._rested = version, None, now + REST * took
+
+
+def reason(found: Standing, said: Standing | None) -> Reason | None:
+    """Return why a verdict is to be said, None when there is nothing new to say."""
+    if said is None:
+        return "first" if found.verdict != "healthy" else None
+    return "update" if found != said else None

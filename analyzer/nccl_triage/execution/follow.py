@@ -1,0 +1,259 @@
+"""Follow the logs of a job that runs: read what is added, find what is new, and keep what was observed.
+
+A log that is rotated is read on under its new name until it is quiet; one that is truncated, or replaced by another
+file, begins anew, and what it said before is kept. At the end everything was read once, as if it had lain there.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from nccl_triage.diagnosis.hearing import Hearing
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import InputError
+from nccl_triage.events import Event, Observations
+from nccl_triage.execution.followed import Archive, Log, is_archive, may_grow, same_writer
+from nccl_triage.execution.local import scan_source
+from nccl_triage.ingest import walk
+from nccl_triage.ingest.siblings import strip_compression
+from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
+from nccl_triage.ingest.tail import FileTail, PipeTail
+from nccl_triage.scan.scanner import scanner_for
+
+#: Seconds between two looks for new files, at least; and how many times as long as a look takes.
+LOOK, LOOK_SHARE = 3.0, 20.0
+#: Seconds without growth after which a log that was rotated away is finished.
+RETIRED = 60.0
+#: Seconds after which a log that is nowhere is given up: file servers lose sight of files for moments.
+GONE = 10.0
+#: Former files of one name that are kept.
+MAX_FORMER = 8
+
+
+class Follower:
+    """The logs that the arguments name, now and later. Raises InputError for what can never be read."""
+
+    def __init__(self, arguments: Sequence[str], stdin: BinaryIO | None, rules: RuleSet) -> None:
+        self.hearing = Hearing()
+        #: Grows with everything that may change a diagnosis, and when it did so last.
+        self.version, self.changed = 0, 0.0
+        #: The error of a search that found nothing.
+        self.missing: InputError | None = None
+        self.logs: list[Log] = []
+        self._scanner = scanner_for(rules)
+        self._archives: dict[str, Archive] = {}
+        self._read: list[Observations] = []
+        self._order: dict[str, int] = {}
+        self._notes: list[str] = []
+        self._remarks: list[str] = []
+        self._parts: Counter[str] = Counter()
+        self._arguments = [text for text in arguments if text not in STDIN_NAMES]
+        self._searches = True
+        self._next_look = 0.0
+        if len(self._arguments) < len(arguments) and stdin is not None:
+            self._take_stdin(stdin)
+        self._search()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can come any more: all were pipes, and they have ended."""
+        return not self._arguments and all(log.result is not None for log in self.logs)
+
+    @property
+    def starting(self) -> bool:
+        """Whether what lay there at the beginning is still being read."""
+        return any(log.behind and not log.live and log.result is None for log in self.logs)
+
+    @property
+    def piped(self) -> bool:
+        """Whether a pipe is among the logs that has not ended."""
+        return any(log.file is None and log.result is None for log in self.logs)
+
+    def poll(self) -> int:
+        """Read what has come; return how many bytes that were."""
+        if self._next_look <= time.monotonic():
+            self._search()
+        return sum([self._step(log) for log in list(self.logs) if log.result is None])
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to read at once."""
+        return any(log.behind and log.result is None for log in self.logs)
+
+    def observations(self) -> Observations:
+        """Return what was seen so far; to be looked at before the next ``poll``."""
+        total = Observations()
+        kept: list[tuple[tuple[int, int], Observations]] = [((-1, 0), found) for found in self._read]
+        kept += [((self._place(log.origin), at), log.observations()) for at, log in enumerate(self.logs)]
+        kept += [
+            ((self._place(archive.origin), 0), archive.result)
+            for archive in self._archives.values()
+            if archive.result is not None
+        ]
+        for _, found in sorted(kept, key=lambda entry: entry[0]):
+            total.absorb(found)
+        total.notes.extend(note for note in self.notes if note not in total.notes)
+        return total
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the inputs."""
+        return [*self._notes, *self._remarks]
+
+    def sources(self) -> list[Source]:
+        """Return what excerpts can be read from."""
+        found = [source for log in self.logs if (source := log.source()) is not None]
+        return [*found, *(archive.origin for archive in self._archives.values())]
+
+    def finish(self) -> Observations:
+        """Read all that has come and return what was seen. Raises InputError when there was nothing at all."""
+        self._search(end=True)
+        for log in list(self.logs):
+            if log.result is None:
+                self._step(log)  # it may have been rotated just now
+        for log in self.logs:
+            log.stop()
+        for log in self.logs:
+            log.finish()
+        if self.missing is not None and not (self.logs or self._archives or self._read):
+            raise self.missing
+        return self.observations()
+
+    # -- one log ------------------------------------------------------------------------------------------------
+
+    def _step(self, log: Log) -> int:
+        change = log.look()
+        if change == "grown":
+            return self._advance(log)
+        now = time.monotonic()
+        log.gone = (log.gone or now) if change == "gone" else None
+        if change in ("replaced", "gone") and log.trace():  # it lies elsewhere, and may still grow there
+            for other in self.logs:
+                if other.moved and other is not log:
+                    other.trace()
+            self._again(log)
+        elif change in ("replaced", "cut") or (log.gone is not None and now - log.gone > GONE):
+            log.leave()
+            self._again(log)
+        elif log.moved and now - log.grown > RETIRED:
+            log.finish()
+        return 0
+
+    def _advance(self, log: Log) -> int:
+        when = log.came
+        grown = log.advance()
+        self.hearing.tick(when, log.live)
+        if grown:
+            log.grown = time.monotonic()
+        if log.caught_up() or (grown and (log.open or (log.behind and log.live))):
+            self._changed()
+        return grown
+
+    def _heard(self, log: Log, event: Event) -> None:
+        self.hearing.note(event, log.came, log.part)
+        if event.is_failure:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.changed = time.monotonic()
+
+    def _again(self, log: Log) -> None:
+        """Read the file that has the log's name now, if it is not one that we know under another name."""
+        file = log.origin.file
+        if file is None or any(other.origin.file == file and not other.moved for other in self.logs):
+            return
+        try:
+            tail = FileTail(file)
+        except OSError:
+            self._searches, self._next_look = True, 0.0  # it may come back
+            return
+        if tail.key not in self._keys():
+            self._begin(log.origin, tail)
+            self._forget(file)
+
+    def _begin(self, source: Source, tail: FileTail | PipeTail) -> None:
+        self._parts[str(source.file)] += 1
+        self.logs.append(Log(source, tail, self._scanner, self._heard, self._parts[str(source.file)]))
+
+    def _forget(self, file: Path) -> None:
+        former = [log for log in self.logs if log.origin.file == file and log.result is not None]
+        for log in former[:-MAX_FORMER]:
+            self.logs.remove(log)
+            note = f"only the last {MAX_FORMER} former files of {log.origin.path} are part of this diagnosis"
+            if note not in self._remarks:
+                self._remarks.append(note)
+
+    def _keys(self) -> set[tuple[int, int]]:
+        return {log.file.key for log in self.logs if log.file is not None and not log.file.lost}
+
+    # -- all of them --------------------------------------------------------------------------------------------
+
+    def _search(self, end: bool = False) -> None:
+        """Look for files that are new, and for what is now known of those that are not."""
+        if not self._arguments or not (self._searches or end or not self._next_look):
+            self._next_look = float("inf")
+            return
+        started = time.monotonic()
+        try:
+            sources, self._notes = find_sources(self._arguments, None)
+            self.missing = None
+        except InputError as error:
+            sources, self.missing = [], error
+        self._order.update({str(source.file): at for at, source in enumerate(sources)})
+        found = {str(source.file) for source in sources}
+        self._searches = any(may_grow(text) or str(Path(text)) not in found for text in self._arguments)
+        keys = self._keys()
+        known = {str(log.origin.file): log for log in self.logs if not log.moved}
+        for source in sources:
+            self._meet(source, known.get(str(source.file)), keys)
+        for archive in self._archives.values():
+            if archive.due(end):
+                archive.scan(self._scanner)
+                self._changed()
+        now = time.monotonic()
+        waits = self._searches or any(archive.result is None for archive in self._archives.values())
+        self._next_look = now + max(LOOK, LOOK_SHARE * (now - started)) if waits else float("inf")
+
+    def _meet(self, source: Source, known: Log | None, keys: set[tuple[int, int]]) -> None:
+        file = source.file
+        if file is None or str(file) in self._archives:
+            return
+        if known is not None:
+            if same_writer(known.origin.info, source.info):
+                return
+            self.hearing.forget(source.path)
+            self.logs.remove(known)  # its neighbours tell now whose log it is: read it again as theirs
+            keys = self._keys()
+        try:
+            if source.size is None:
+                tail: FileTail | PipeTail = PipeTail.named(file)
+            elif is_archive(file):
+                if not any(log.moved and log.name == strip_compression(source.path) for log in self.logs):
+                    self._archives[str(file)] = Archive(source)
+                return
+            else:
+                tail = FileTail(file)
+        except OSError as error:
+            self._notes.append(f"cannot read {source.path}: {walk.reason(error)}")
+            return
+        if isinstance(tail, PipeTail) or tail.key not in keys:
+            self._begin(source, tail)
+
+    def _take_stdin(self, stdin: BinaryIO) -> None:
+        source = find_sources(["-"], stdin)[0][0]
+        try:
+            descriptor = stdin.fileno()
+        except (OSError, io.UnsupportedOperation):  # no real file: all of it is there
+            self._read.append(scan_source(source, self._scanner))
+            self._changed()
+            return
+        self._begin(source, PipeTail(descriptor))
+
+    def _place(self, source: Source) -> int:
+        return self._order.get(str(source.file), -1)

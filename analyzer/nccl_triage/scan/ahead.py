@@ -1,0 +1,77 @@
+"""What a source that grows has said so far: the lines that wait for their batch are read at once, and heard one by one.
+
+A scan takes lines in batches, which makes its result independent of when they came. What waits is read a second time,
+ahead of its batch, into observations that are thrown away as soon as the scan itself has come that far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from nccl_triage.events import Bucket, Event, Observations
+from nccl_triage.scan.lines import LineScan, TextLine
+from nccl_triage.scan.prefilter import Prefilter
+
+#: Is told every event as soon as its line has come; of lines that are known to no signature, who printed them.
+Note = Callable[[Event], None]
+
+
+class _Noted(Observations):
+    """Observations that tell of each event."""
+
+    __slots__ = ("_note",)
+
+    def __init__(self, note: Note) -> None:
+        super().__init__()
+        self._note = note
+
+    def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
+        self._note(event)
+        return super().add(event, keep_by)
+
+
+class Ahead:
+    """The scan of what waits; ``note`` may hear of an event twice."""
+
+    def __init__(self, prefilter: Prefilter, note: Note) -> None:
+        #: Whether it is worth while: not while the end of a long log is still far.
+        self.active = False
+        self._prefilter = prefilter
+        self._note = note
+        self._scan: LineScan | None = None
+        self._read = 0
+
+    def take(self, scan: LineScan, waiting: Sequence[TextLine], sniff: Callable[[LineScan], None] | None) -> None:
+        """Read what is new of the lines that wait; ``sniff`` learns what the source is while that is not known."""
+        if not self.active or (self._scan is not None and len(waiting) == self._read):
+            return
+        if self._scan is None or sniff is not None:
+            self._scan, self._read = scan.ahead(_Noted(self._note)), 0
+            if sniff is not None:
+                sniff(self._scan)
+        self.glance(waiting[self._read :])
+        self._read = len(waiting)
+
+    def glance(self, lines: Sequence[TextLine]) -> None:
+        """Read lines that the scan may never get in this form: how a line stands that is still redrawn."""
+        if self._scan is None:
+            return
+        kinds = self._prefilter.kinds([line.text for line in lines])
+        for index, line in enumerate(lines):
+            self._scan.take(line.number, line.text, kinds.get(index), speaks=True)
+
+    def drop(self) -> None:
+        """Forget what was read: the scan has read it."""
+        self._scan, self._read = None, 0
+
+    @property
+    def open(self) -> bool:
+        """Whether a block is open, such as a traceback of which the last line may not have come."""
+        return self._scan is not None and self._scan.open
+
+    def observations(self) -> Iterator[Observations]:
+        """Yield what was read, and what open blocks tell so far."""
+        if self._scan is not None:
+            self._scan.settle()
+            yield self._scan.result
+            yield self._scan.unfinished()
