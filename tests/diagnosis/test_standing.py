@@ -34,6 +34,9 @@ def test_what_is_news(rules: RuleSet) -> None:
     failed = Standing.of(diagnose_text(f"step 1/9 loss 3.1\n{OOM}", rules))
     assert (healthy.verdict, failed.cause) == ("healthy", "gpu-out-of-memory")
     assert reason(healthy, None) is None
+    begun = diagnose_text("loading the configuration\n", rules)
+    assert begun.verdict == "unknown"
+    assert reason(Standing.of(begun), None) is None
     assert reason(failed, None) == "first"
     assert reason(failed, failed) is None
     assert reason(healthy, failed) == "update"

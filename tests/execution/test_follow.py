@@ -16,7 +16,7 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
-from nccl_triage.execution import follow
+from nccl_triage.execution import follow, followed
 from nccl_triage.execution.follow import Follower
 from nccl_triage.execution.local import scan_sources
 from nccl_triage.ingest.sources import find_sources
@@ -287,3 +287,25 @@ def test_a_long_log_in_the_middle_of_its_growth_has_the_same_verdict(tmp_path: P
     assert once["diagnoses"][0]["cause"] == "gpu-out-of-memory"
     for key in ("verdict", "headline", "diagnoses", "symptoms", "inputs"):
         assert found[key] == once[key], key
+
+
+def test_a_writer_that_is_always_ahead_of_us_is_diagnosed_nevertheless(
+    tmp_path: Path, rules: RuleSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "BLOCKS", 1)
+    text = "".join(f"fetched shard {number} of the corpus from the cache\n" for number in range(12_000))
+    path = tmp_path / "a.log"
+    path.write_text(text)
+    follower = Follower([str(path)], None, rules)
+    follower.poll()
+    assert follower.starting
+    assert follower.version == 0, "a verdict on the beginning of what lies there would be premature"
+    while follower.starting:
+        follower.poll()
+    assert follower.version == 1
+    with path.open("a") as stream:
+        stream.write(text)
+    follower.poll()
+    assert follower.behind
+    assert not follower.starting
+    assert follower.version == 2

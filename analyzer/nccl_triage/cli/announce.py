@@ -69,7 +69,9 @@ class Announcer:
 
     def _deliver(self, document: Document, shown: Document, reason: Reason, silent: float | None) -> None:
         wish = self._wish if reason == "end" else replace(self._wish, quiet=True)
-        if reason == "end" or wish.output is not None or wish.kind in ("json", "ndjson"):
+        # A step's summary only grows: it gets the last verdict alone.
+        rewritten = wish.output is not None and wish.kind != "github"
+        if reason == "end" or rewritten or wish.kind in ("json", "ndjson"):
             if wish.kind == "text" and wish.output is None:
                 self._print([self._headline(language.text("the end; the verdict on everything that was read:"))])
             output.deliver(document, wish)

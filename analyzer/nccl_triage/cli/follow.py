@@ -132,7 +132,7 @@ def run(
                 follower, rules, models.shipped() if model == "shipped" else model, announcer, hang_after or HANG_AFTER
             )
             _begin(follower, wish)
-            _loop(follower, live, hook, line, stop)
+            _loop(follower, live, hook, line, stop, wish)
             document = live.finish()
             if hook is not None:
                 hook.finish()
@@ -153,12 +153,17 @@ def _begin(follower: Follower, wish: Wanted) -> None:
             wish.say({"en": text, "zh": text})
 
 
-def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop) -> None:
+def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop, wish: Wanted) -> None:
     pause, deadline, shown = SOON, float("inf"), 0.0
     while not follower.over:
         came = follower.poll()
         if stop.asked:
             # Who writes into a pipe that we close is killed: it may still say why it ends.
+            if follower.piped and deadline == float("inf"):
+                wish.tell(
+                    "waiting for the end of the pipe, {seconds:g} s at most; Ctrl-C again ends at once",
+                    seconds=_FAREWELL,
+                )
             deadline = min(deadline, time.monotonic() + (_FAREWELL if follower.piped else 0.0))
             if time.monotonic() >= deadline:
                 return

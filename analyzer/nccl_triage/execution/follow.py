@@ -17,7 +17,7 @@ from nccl_triage.diagnosis.hearing import Hearing
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.events import Event, Observations
-from nccl_triage.execution.followed import Archive, Log, is_archive, may_grow, same_writer
+from nccl_triage.execution.followed import Archive, Log, may_grow, open_tail, same_writer
 from nccl_triage.execution.local import scan_source
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.siblings import strip_compression
@@ -90,11 +90,8 @@ class Follower:
         total = Observations()
         kept: list[tuple[tuple[int, int], Observations]] = [((-1, 0), found) for found in self._read]
         kept += [((self._place(log.origin), at), log.observations()) for at, log in enumerate(self.logs)]
-        kept += [
-            ((self._place(archive.origin), 0), archive.result)
-            for archive in self._archives.values()
-            if archive.result is not None
-        ]
+        read = [archive for archive in self._archives.values() if archive.result is not None]
+        kept += [((self._place(archive.origin), 0), archive.result or Observations()) for archive in read]
         for _, found in sorted(kept, key=lambda entry: entry[0]):
             total.absorb(found)
         total.notes.extend(note for note in self.notes if note not in total.notes)
@@ -123,8 +120,6 @@ class Follower:
         if self.missing is not None and not (self.logs or self._archives or self._read):
             raise self.missing
         return self.observations()
-
-    # -- one log ------------------------------------------------------------------------------------------------
 
     def _step(self, log: Log) -> int:
         change = log.look()
@@ -192,8 +187,6 @@ class Follower:
     def _keys(self) -> set[tuple[int, int]]:
         return {log.file.key for log in self.logs if log.file is not None and not log.file.lost}
 
-    # -- all of them --------------------------------------------------------------------------------------------
-
     def _search(self, end: bool = False) -> None:
         """Look for files that are new, and for what is now known of those that are not."""
         if not self._arguments or not (self._searches or end or not self._next_look):
@@ -231,18 +224,14 @@ class Follower:
             self.logs.remove(known)  # its neighbours tell now whose log it is: read it again as theirs
             keys = self._keys()
         try:
-            if source.size is None:
-                tail: FileTail | PipeTail = PipeTail.named(file)
-            elif is_archive(file):
-                if not any(log.moved and log.name == strip_compression(source.path) for log in self.logs):
-                    self._archives[str(file)] = Archive(source)
-                return
-            else:
-                tail = FileTail(file)
+            tail = open_tail(source)
         except OSError as error:
             self._notes.append(f"cannot read {source.path}: {walk.reason(error)}")
             return
-        if isinstance(tail, PipeTail) or tail.key not in keys:
+        if tail is None:
+            if not any(log.moved and log.name == strip_compression(source.path) for log in self.logs):
+                self._archives[str(file)] = Archive(source)
+        elif isinstance(tail, PipeTail) or tail.key not in keys:
             self._begin(source, tail)
 
     def _take_stdin(self, stdin: BinaryIO) -> None:

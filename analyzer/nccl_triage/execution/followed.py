@@ -174,8 +174,15 @@ def may_grow(argument: str) -> bool:
     return path.is_dir() or walk.has_magic(argument) or not path.exists()
 
 
-def is_archive(file: Path) -> bool:
-    """Tell whether a file is read as a whole."""
+def open_tail(source: Source) -> FileTail | PipeTail | None:
+    """Return what reads a source on, None for one that is read as a whole; raises OSError."""
+    file = source.file or Path()
+    if source.size is None:
+        return PipeTail.named(file)
+    return None if _is_archive(file) else FileTail(file)
+
+
+def _is_archive(file: Path) -> bool:
     if torch_error.is_error_file(file.name):
         return True
     with file.open("rb", buffering=0) as stream:
