@@ -64,7 +64,7 @@ def main() -> None:
             print(f"| {name} | {large:.1f} s | {total / large:.0f} MB/s | {little:.1f} s |", flush=True)
 
         print(
-            f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {arguments.files} x {arguments.megabytes} MB\n"
+            f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {arguments.files} x {arguments.megabytes} MB {arguments.profile}\n"
         )
         print("| engine | all logs | speed | a log of 1 MB |\n|---|---|---|---|")
         row("local, 1 process", dict)

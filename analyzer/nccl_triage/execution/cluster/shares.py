@@ -10,7 +10,7 @@ from nccl_triage.execution.cluster.crew import Member
 from nccl_triage.ingest.sources import Source
 
 #: Bytes of a call at least, where several workers share; calls a worker gets about then; sources of a call at most.
-_LEAST, _CALLS, _MOST = 32 << 20, 4, 500
+_LEAST, _CALLS, _MOST = 1 << 20, 8, 500
 #: How often a source may be lost with its worker before nobody tries again: it may be the reason.
 _TRIES = 2
 
