@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from nccl_triage import errors
+from nccl_triage import errors, interrupts
 from nccl_triage._version import __version__
 from nccl_triage.cli import base, complaints, configuration, language
 from nccl_triage.cli.help_page import Translated
@@ -236,9 +236,11 @@ def main(args: list[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(errors.EXIT_CLOSED_PIPE)
-    except (KeyboardInterrupt, click.Abort):
-        _complain([language.text("interrupted")])
-        _leave(errors.EXIT_INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        interrupts.ignore()
+        name = interrupts.name_of(error)
+        _complain([language.text("ended by {signal}", signal=name) if name else language.text("interrupted")])
+        _leave(interrupts.code_of(error))
     except Exception as error:
         if _debug():
             raise

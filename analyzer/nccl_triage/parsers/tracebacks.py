@@ -24,7 +24,7 @@ _EXCEPTION = lazily(
     r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
 )
 _CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
-_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
+_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d{1,18}), ip=(?P<ip>[^,)\s]+)")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")

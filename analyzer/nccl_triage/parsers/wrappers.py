@@ -40,7 +40,7 @@ class Peeled:
     extra: list[str] = field(default_factory=list)
 
 
-_DEDUP = lazily(r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
+_DEDUP = lazily(r"\s*\[repeated (?P<n>\d{1,9})x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
 
 # Prefixes that look like ordinary text: believed only when most lines of the source carry them.
 _SRUN = lazily(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
