@@ -76,7 +76,8 @@ def in_worker() -> None:
 
 def _leave(number: int, frame: object) -> None:
     with contextlib.suppress(OSError):  # nobody listens
-        os.write(2, b"interrupted\n")
+        word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        os.write(2, f"{word}\n".encode())
     os._exit(_BASE + number)
 
 

@@ -15,12 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 #: Bytes of an input at most: what is found is to stay small.
-LONGEST = 4096
-
-
-def folders(target: str) -> list[Path]:
-    """Return the folders of kept inputs of a target."""
-    return [folder for folder in (HERE / "seeds" / target, HERE / "found" / target) if folder.is_dir()]
+LONGEST = 8192
 
 
 def _fuzz(target: str, arguments: list[str]) -> None:
@@ -34,10 +29,14 @@ def _fuzz(target: str, arguments: list[str]) -> None:
 
 def _run(target: str, seconds: int) -> int:
     kept = HERE / "found" / target
+    from tests.fuzz import seeds
+
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as corpus:
+        for number, data in enumerate(seeds.of(target)):
+            Path(corpus, f"seed-{number}").write_bytes(data[:LONGEST])
         options = [f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=20", f"-artifact_prefix={kept}/"]
-        words = [sys.executable, "-m", "tests.fuzz", "--one", target, *options, corpus, *map(str, folders(target))]
+        words = [sys.executable, "-m", "tests.fuzz", "--one", target, *options, corpus, str(kept)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["analyzer", "."])}
         return subprocess.run(words, cwd=HERE.parents[1], env=environment, check=False).returncode
 

@@ -146,7 +146,7 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             "vllm-process",
             "(",
             r"\((?P<proc>EngineCore(?:_(?:DP)?\d+)?|DPEngineCoreActor\w*|VllmWorkerProcess|VllmWorker(?:-\d+)?"
-            r"(?: rank=\d+| TP\d+[\w ]*)?|Worker(?:_\w+)?|RayWorkerProc\w*|APIServer|ApiServer_\d+|DPCoordinator"
+            r"(?: rank=\d+| TP\d{1,7}[\w ]{0,80})?|Worker(?:_\w+)?|RayWorkerProc\w*|APIServer|ApiServer_\d+|DPCoordinator"
             r"|Process-\d+|SpawnProcess-\d+|MainProcess) pid=(?P<pid>\d{1,18})\) ?",
             _vllm_process,
         ),

@@ -167,7 +167,8 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
                 break
         else:
             break
-    repeated = _DEDUP.search(text) if text.endswith((")", "]")) or "repeated" in text[-400:] else None
+    # It stands at the end, if anywhere.
+    repeated = _DEDUP.search(text, max(0, len(text) - 400)) if "repeated" in text[-400:] else None
     if repeated is not None:
         context.repeated = int(repeated["n"])
         text = text[: repeated.start()]
