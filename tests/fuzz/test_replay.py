@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS
 
 FOUND = [path for path in sorted((Path(__file__).parent / "found").rglob("*")) if path.is_file()]
 #: How many spoilt inputs each target gets: those that make a whole report are slow.
-EXAMPLES = {"diagnosis": 12, "report": 8}
+EXAMPLES = {"diagnosis": 6, "report": 4}
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
@@ -25,7 +25,7 @@ def test_what_was_found_stays_mended(path: Path) -> None:
 def test_seeds_are_no_defects(name: str) -> None:
     tried = 0
     for data in seeds.of(name):
-        if name != "diagnosis" or tried < 12:
+        if name != "diagnosis" or tried < 6:
             TARGETS[name](data)
         tried += 1
     assert tried > 2
@@ -35,12 +35,12 @@ def test_seeds_are_no_defects(name: str) -> None:
 def test_spoilt_inputs_are_no_defects(name: str) -> None:
     texts = tuple(data.decode("utf-8", "replace") for data in seeds.of(name))
 
-    @settings(max_examples=EXAMPLES.get(name, 40), deadline=None)
+    @settings(max_examples=EXAMPLES.get(name, 20), deadline=None)
     @given(seeds.spoilt(texts))
     def holds(data: bytes) -> None:
         TARGETS[name](data)
 
-    @settings(max_examples=EXAMPLES.get(name, 40), deadline=None)
+    @settings(max_examples=EXAMPLES.get(name, 20), deadline=None)
     @given(st.binary(max_size=300))
     def holds_for_any(data: bytes) -> None:
         TARGETS[name](data)
