@@ -82,6 +82,10 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _raise(number: int, frame: object) -> None:
+    # orjson crashes when what it imports at its own start raises; nothing is open yet then.
+    start = getattr(sys.modules.get("orjson"), "__spec__", None)
+    if getattr(start, "_initializing", False):
+        _leave(number, frame)
     raise Ended(number)
 
 
