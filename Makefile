@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults bench docs man reports dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -67,6 +67,13 @@ evaluate: setup  ## Score the labelled cases, beside two naive baselines
 
 verify-faults: $(VENV)/.with-torch  ## Prove the verifier on faulty worlds made for real (root for namespaces; half an hour), WHAT='--only late'
 	$(BIN)/python -m corpus.verifier --write docs/verifier.md $(WHAT)
+
+hostile: setup  ## Try the inputs that are far too large, whole (an hour), WHAT='one-line'
+	PYTHONPATH=analyzer:. $(BIN)/python -m tests.hostile $(WHAT)
+
+fuzz: setup  ## Fuzz with atheris a minute for each target, WHAT='rules --seconds 600'
+	$(BIN)/pip install --quiet atheris
+	PYTHONPATH=analyzer:. $(BIN)/python -m tests.fuzz $(WHAT)
 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from nccl_triage._version import __version__
 
+# Not that of typing: Ctrl-C while it is imported would show a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from nccl_triage.api import diagnose
     from nccl_triage.diagnosis.verdict import Diagnosis
 

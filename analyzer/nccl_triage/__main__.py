@@ -1,6 +1,18 @@
-"""``python -m nccl_triage``."""
+"""``python -m nccl_triage`` and the console script: signals are answered before the command line is even imported."""
 
-from nccl_triage.cli import main
+from __future__ import annotations
+
+from nccl_triage import interrupts
+
+
+def run() -> None:
+    """Run the command line and exit."""
+    interrupts.listen()
+    from nccl_triage.cli import main
+
+    interrupts.take_over()
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

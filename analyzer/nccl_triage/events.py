@@ -7,6 +7,7 @@ scanned anywhere and put together afterwards.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -92,14 +93,15 @@ class Event:
         return self.end_line if self.end_line is not None else self.line
 
     def number(self, name: str) -> float | None:
-        """Return a named field as a number, or None."""
+        """Return a named field as a finite number, or None."""
         value = self.fields.get(name)
         if value is None:
             return None
         try:
-            return float(value)
+            number = float(value)
         except ValueError:
             return None
+        return number if math.isfinite(number) else None
 
 
 @dataclass(slots=True)

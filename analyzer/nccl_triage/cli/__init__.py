@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from nccl_triage import errors
+from nccl_triage import errors, interrupts
 from nccl_triage._version import __version__
 from nccl_triage.cli import base, complaints, configuration, language
 from nccl_triage.cli.help_page import Translated
@@ -144,6 +145,8 @@ def _refuse_mistyped(word: str) -> None:
         )
 
 
+#: What a disk says that takes no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: Set by the completion scripts (``completion.VARIABLE``, which is not imported for nothing).
 _COMPLETE = "_NCCL_TRIAGE_COMPLETE"
 EPILOG = """\b
@@ -192,8 +195,21 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = errors.EXIT_CLOSED_PIPE
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
+    except OSError as error:
+        code = errors.EXIT_USAGE
+        _forget_output()
+        _complain(_no_room(error).lines(language.current()))
     sys.exit(code)
+
+
+def _forget_output() -> None:
+    """Let what is still to be printed go nowhere: there is nobody, or no room, to take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _no_room(error: OSError) -> errors.OutputError:
+    return errors.OutputError("cannot write the result", cause="{why}", why=error.strerror or error)
 
 
 def _open_closed_streams() -> None:
@@ -234,12 +250,18 @@ def main(args: list[str] | None = None) -> NoReturn:
         _complain(error.lines(language.current()))
         _leave(error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         sys.exit(errors.EXIT_CLOSED_PIPE)
-    except (KeyboardInterrupt, click.Abort):
-        _complain([language.text("interrupted")])
-        _leave(errors.EXIT_INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        interrupts.ignore()
+        name = interrupts.name_of(error)
+        _complain([language.text("ended by {signal}", signal=name) if name else language.text("interrupted")])
+        _leave(interrupts.code_of(error))
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _forget_output()
+            _complain(_no_room(error).lines(language.current()))
+            _leave(errors.EXIT_USAGE)
         if _debug():
             raise
         _complain(_bug(error).lines(language.current()))

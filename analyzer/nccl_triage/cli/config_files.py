@@ -14,7 +14,7 @@ from nccl_triage.patterns import lazily
 #: The words of a command, () for all commands -> key -> entry.
 Sections = dict[tuple[str, ...], dict[str, "Entry"]]
 Reader = Callable[[Path, str], Sections]
-_HEADER = lazily(r"\s*\[\s*([^\[\]]+?)\s*\]")
+_HEADER = lazily(r"\s*\[([^\[\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _line(text: str, words: tuple[str, ...]) -> int:
     for number, line in enumerate(text.splitlines(), 1):
         header = _HEADER.match(line)
         if header:
-            section = tuple(part.strip(" \"'") for part in header[1].split("."))
+            section = tuple(part.strip(" \t\"'") for part in header[1].split("."))
             if section == words[: len(section)]:
                 nearest = number
         elif section == words[:-1] and wanted.match(line):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,16 +89,6 @@ def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any],
         return function
 
     return add
-
-
-def end_gently() -> None:
-    """Let SIGTERM and SIGHUP end the session as Ctrl-C does: with everything cleaned up."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
 
 
 def settings(given: dict[str, Any], force: bool) -> Any:

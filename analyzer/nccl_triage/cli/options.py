@@ -109,20 +109,36 @@ def width_of(stream: Any = None) -> int | None:
 def refuse_existing(paths: Iterable[Path | None], force: bool) -> None:
     """Raise UsageError for an existing output before any work is done; ``write_file`` checks again when it writes."""
     for path in paths:
-        if path is not None and path.exists() and not force:
+        if path is not None and not force and path.exists() and not _is_sink(path):
             raise UsageError("{path} exists already", remedy="add --force to overwrite it", path=path)
 
 
 def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
     """Write a result atomically, readable by its owner alone unless ``mode`` says more; an existing file needs ``--force``."""
-    if path.exists() and not force:
-        raise OutputError("{path} exists already", remedy="add --force to overwrite it", path=path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        if _is_sink(path):
+            path.write_bytes(data)
+            return
+        if path.exists() and not force:
+            raise OutputError("{path} exists already", remedy="add --force to overwrite it", path=path)
+        _replace(path, data, mode)
+    except OSError as error:
+        raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
+
+
+def _is_sink(path: Path) -> bool:
+    """Tell whether a path names a pipe or a device, which is written to and not replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    """Put a file in place of another at once; whatever comes between leaves the old one and nothing half written."""
+    temporary = path.with_name(f".nccl-triage-{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
         temporary.replace(path)
-    except OSError as error:
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
+        raise

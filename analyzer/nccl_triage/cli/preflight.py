@@ -53,7 +53,6 @@ def command(
     from nccl_triage.engine import load
     from nccl_triage.verify import preflight
 
-    launching.end_gently()
     document = preflight.preflight(launching.settings(given, force), load.load(()), say=teller(quiet))
     if chosen == "json":
         import orjson

@@ -94,7 +94,6 @@ def command(
     else:
         from nccl_triage.verify import api
 
-        launching.end_gently()
         changed, _ = api.verify(document, rules, settings, say=wish.say)
     output.deliver(changed, wish)
     from nccl_triage.verify.feedback import contradicted

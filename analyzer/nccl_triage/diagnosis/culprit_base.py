@@ -10,6 +10,7 @@ from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.events import Event
+from nccl_triage.numbers import whole
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ def of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
 
 def dead_rank(case: Case, event: Event) -> int | None:
     """Return the rank of the process that the line is about (a pid in its text), not of the one that printed it."""
-    pid = event.fields.get("pid", "")
-    return case.identity.rank_of_pid(int(pid), case.host(event)) if pid.isdigit() else None
+    pid = whole(event.fields.get("pid"))
+    return case.identity.rank_of_pid(pid, case.host(event)) if pid is not None else None
 
 
 def _sole_failing_rank(case: Case) -> int | None:

@@ -9,6 +9,7 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.numbers import whole
 
 #: Lines in which Ray names the process of an actor or task that died.
 DEAD_ACTOR = (
@@ -33,11 +34,8 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     for event in strongest(weighed):
         text = event.fields.get("ranks")
         if text:
-            ranks = [
-                int(part)
-                for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split()
-                if part.isdigit()
-            ]
+            parts = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+            ranks = [rank for rank in map(whole, parts) if rank is not None]
             if ranks:
                 return [of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
     return []
@@ -121,7 +119,7 @@ def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
 def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     """The Ray actor that Ray reports dead, by its pid."""
     for event in case.of(*DEAD_ACTOR):
-        pid = re.search(r"\bpid[:=] ?(\d+)|PID: (\d+)", event.text)
+        pid = re.search(r"\bpid[:=] ?(\d{1,18})|PID: (\d{1,18})", event.text)
         if pid is None:
             continue
         number = int(pid[1] or pid[2])

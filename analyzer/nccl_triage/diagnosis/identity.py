@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
+from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
 
 _WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})
@@ -43,12 +44,6 @@ class RankInfo:
         return self.addresses.most_common(1)[0][0] if self.addresses else None
 
 
-def _int(value: str | None) -> int | None:
-    if value is None or not value.lstrip("-").isdigit():
-        return None
-    return int(value)
-
-
 class Identity:
     """Joins built once from all events."""
 
@@ -65,7 +60,7 @@ class Identity:
         self._group_differs = False
         self._pid_ranks: dict[tuple[int, str | None], int | None] = {}
         self._largest_communicator = max(
-            (n for event in self._events if (n := _int(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
+            (n for event in self._events if (n := whole(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
             default=0,
         )
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
@@ -83,10 +78,10 @@ class Identity:
         if event.context.rank is not None:
             return event.context.rank
         if event.signature in _STATES_RANK:
-            nranks = _int(event.fields.get("nranks"))
+            nranks = whole(event.fields.get("nranks"))
             if nranks is not None and nranks < self._largest_communicator:
                 return None  # a rank in a sub-communicator
-            return _int(event.fields.get("rank"))
+            return whole(event.fields.get("rank"))
         return None
 
     def _collect_samples(self) -> None:
@@ -94,7 +89,7 @@ class Identity:
             context = event.context
             rank = self._explicit_rank(event)
             pid = context.pid
-            field_pid = _int(event.fields.get("pid"))
+            field_pid = whole(event.fields.get("pid"))
             if event.signature in _STATES_RANK and field_pid is not None:
                 pid = field_pid
             if rank is not None and pid is not None:
@@ -102,7 +97,7 @@ class Identity:
                 self._by_pid[(None, pid)][rank] += 1
             local = context.local_rank
             if local is None and event.signature in _STATES_RANK:
-                local = _int(event.fields.get("local_rank"))
+                local = whole(event.fields.get("local_rank"))
             if rank is not None and local is not None:
                 self._by_local[(context.host, local)][rank] += 1
             if rank is not None and event.source in self._folders:
@@ -131,7 +126,7 @@ class Identity:
             if stated is not None and 0 < int(stated["n"]) < MAX_WORLD:
                 found[int(stated["n"])] += 1
             for name in _WORLD_FIELDS.intersection(event.fields):
-                value = _int(event.fields[name])
+                value = whole(event.fields[name])
                 if value is not None and 0 < value < MAX_WORLD:
                     found[value] += 1
         largest = max(found, default=None)
@@ -147,7 +142,7 @@ class Identity:
         """
         highest = max(self.ranks, default=-1)
         for event in self._events:
-            taken, given = _int(event.fields.get("numel_in")), _int(event.fields.get("numel_out"))
+            taken, given = whole(event.fields.get("numel_in")), whole(event.fields.get("numel_out"))
             if "ALLGATHER" in (event.fields.get("op") or "") and taken and given and given % taken == 0:
                 size = given // taken
                 if 8 <= size < MAX_WORLD and highest < size and 4 * len(self.ranks) >= 3 * size:

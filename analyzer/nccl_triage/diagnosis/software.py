@@ -31,7 +31,7 @@ _INLINE = (
     ("vLLM ", re.compile(r"\bvLLM (?:API server )?version[: ]{1,2}v?(\d+\.\d+\.\d+[\w.]*)"), "vllm"),
     ("engine (", re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
-_DRIVER_CUDA = lazily(r"cudaDriverVersion (\d+)")
+_DRIVER_CUDA = lazily(r"cudaDriverVersion (\d{1,9})")
 #: Words before an assignment that make it advice of a message ("consider passing CUDA_LAUNCH_BLOCKING=1"), not a setting.
 _ADVISED = lazily(
     r"(?i)\b(?:consider|passing|try|please|recommend\w*|suggest\w*|(?:can|may|should) (?:set|use|try)|by setting)\b"
@@ -104,4 +104,4 @@ def collect_environment(case: Case) -> Found:
 
 def version_key(text: str) -> tuple[int, ...]:
     """Return a version as comparable numbers (``2.21.5+cuda12.4`` -> (2, 21, 5))."""
-    return tuple(int(part) for part in re.findall(r"\d+", text.split("+")[0])[:4])
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", text.split("+")[0])[:4])

@@ -8,7 +8,7 @@ from typing import Any
 from nccl_triage.engine.schema import Signature
 
 #: Characters of a line that patterns see; longer lines are cut before.
-MAX_MATCH = 16_384
+MAX_MATCH = 8192
 #: Seconds that one user-written pattern may spend on one line.
 USER_TIMEOUT = 0.05
 

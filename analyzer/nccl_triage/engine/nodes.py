@@ -6,7 +6,7 @@ can run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,8 @@ from nccl_triage.errors import RuleError
 if TYPE_CHECKING:
     import yaml
 
-#: Rule files larger than this are refused.
-MAX_FILE = 4 << 20
+#: Rule files larger than this are refused, and those with more values: aliases make few lines stand for billions.
+MAX_FILE, MAX_VALUES = 4 << 20, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +102,25 @@ def _kind(value: object) -> dict[str, str]:
     return {"en": "a list", "zh": "列表"} if isinstance(value, list) else {"en": "text", "zh": "文本"}
 
 
-def _build(node: yaml.Node, path: str, depth: int = 0) -> Node:
+def _build(node: yaml.Node, path: str, left: Iterator[int], depth: int = 0) -> Node:
+    """Return the nodes of YAML's; ``left`` runs out after as many values as a file may have."""
     import yaml
 
     line = node.start_mark.line + 1
     if depth > 24:
         raise RuleError("nested too deeply", where=f"{path}:{line}")
+    if next(left, None) is None:
+        raise RuleError("the file holds too many values", where=f"{path}:{line}")
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Node] = {}
         for key, value in node.value:
             name = str(key.value)
             if name in found:
                 raise RuleError("the key {name!r} stands twice", where=f"{path}:{key.start_mark.line + 1}", name=name)
-            found[name] = _build(value, path, depth + 1)
+            found[name] = _build(value, path, left, depth + 1)
         return Node(found, path, line)
     if isinstance(node, yaml.SequenceNode):
-        return Node([_build(item, path, depth + 1) for item in node.value], path, line)
+        return Node([_build(item, path, left, depth + 1) for item in node.value], path, line)
     if node.tag == "tag:yaml.org,2002:null":
         return Node(None, path, line)
     return Node(str(node.value), path, line)
@@ -139,7 +142,7 @@ def parse(text: str, path: str) -> Node:
         raise RuleError("not valid YAML: {problem}", where=where, problem=problem) from None
     if root is None:
         return Node({}, path, 1)
-    return _build(root, path)
+    return _build(root, path, iter(range(MAX_VALUES)))
 
 
 def packed(node: Node) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from nccl_triage.ingest.decode import LineReader
@@ -62,6 +63,7 @@ _counter: Synchronized[int] | None = None
 
 def _start(rules: RuleSet, counter: Any) -> None:
     global _scanner, _counter
+    interrupts.in_worker()
     _scanner, _counter = scanner_for(rules), counter
 
 
@@ -89,10 +91,14 @@ def _parallel(
     with ProcessPoolExecutor(max_workers=workers, initializer=_start, initargs=(rules, counter)) as pool:
         parts = [pool.submit(_work, source) for source in sources]
         waiting = set(parts)
-        while waiting:
-            waiting = wait(waiting, None if counter is None else _GLANCE, FIRST_COMPLETED).not_done
-            if progress is not None and counter is not None:
-                progress(counter.value, everything)
+        try:
+            while waiting:
+                waiting = wait(waiting, None if counter is None else _GLANCE, FIRST_COMPLETED).not_done
+                if progress is not None and counter is not None:
+                    progress(counter.value, everything)
+        except BaseException:
+            interrupts.stop_workers()  # or leaving the pool would wait for results that nobody wants
+            raise
         for part in parts:  # in the order of the sources: the result does not depend on who was first
             total.absorb(part.result())
     return total

@@ -13,7 +13,9 @@ TOKENS = (
 #: Fewer lines share a word by chance.
 MIN_LINES = 3
 # A traceback frame, its source line, a C++ frame: lines that belong to the one above and never hold its word.
-_CONTINUATION = lazily(r"^(?:\[rank\d+\]: ?|\(.*?pid=\d+.*?\) ?)?(?:\s{2,}\S|frame #\d+|Traceback \(most recent)")
+_CONTINUATION = lazily(
+    r"^(?:\[rank\d+\]: ?|\([^)\n]{0,200}?pid=\d{1,18}[^)\n]{0,200}\) ?)?(?:\s{2,}\S|frame #\d+|Traceback \(most recent)"
+)
 
 
 def looks_filtered(sample_lines: list[str]) -> bool:

@@ -13,7 +13,7 @@ from nccl_triage.patterns import lazily
 
 _NAME = b"nccl-triage:"
 #: The name of the headline; colours may stand before it.
-_HEADLINE = lazily(rb"(?:\x1b\[[\d;]*m)*" + _NAME)
+_HEADLINE = lazily(rb"(?:\x1b\[[\d;]{0,20}m){0,8}" + _NAME)
 #: What every other line of a verdict begins with.
 _INDENT = b"  "
 

@@ -17,8 +17,8 @@ from nccl_triage.patterns import lazily
 
 _FIELD = lazily(r"^\s{0,6}(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
 _INDEX = lazily(r"^\s{0,4}\[\d+\]:\s*$")
-_RANK = lazily(r"(?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
-_EXIT = lazily(r"(?P<code>-?\d+)\s*\(pid: (?P<pid>\d+)\)(?:\s+\((?P<signal>SIG\w+)\))?")
+_RANK = lazily(r"(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
+_EXIT = lazily(r"(?P<code>-?\d{1,9})\s*\(pid: (?P<pid>\d{1,18})\)(?:\s+\((?P<signal>SIG\w+)\))?")
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
 
 _NCCL = lazily(
-    r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?P<host>[A-Za-z0-9_.%-]*):(?P<pid>\d+):(?P<tid>\d+)"
-    r" (?:\[(?P<dev>-?\d+)\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
+    r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?P<host>[A-Za-z0-9_.%-]{0,255}):(?P<pid>\d{1,18}):(?P<tid>\d{1,18})"
+    r" (?:\[(?P<dev>-?\d{1,7})\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
 )
 _C10 = lazily(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] ")
 _C10_OLD = lazily(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
 _EMBEDDED_RANK = lazily(r"\[rank(?P<rank>\d{1,6})\]:")
-_GROUP = lazily(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d+)\]")
-_WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d+)\] ")
+_GROUP = lazily(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d{1,7})\]")
+_WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d{1,7})\] ")
 _PLAIN_RANK = lazily(
     r"(?:^|[\s,(])(?:global[ _])?rank[ =:]{1,2}(?P<rank>\d{1,6})\b(?!\s*(?:successfully|is running|[./]\d))",
     re.IGNORECASE,

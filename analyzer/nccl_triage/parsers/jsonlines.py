@@ -10,6 +10,7 @@ except ImportError:  # a node of a cluster that has Python only
     from json import loads  # type: ignore[assignment]
 
 from nccl_triage.events import Context
+from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
 
 _MESSAGE = ("msg", "message", "log", "MESSAGE", "text", "event")
@@ -32,9 +33,7 @@ def _integer(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return value
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    return None
+    return whole(value) if isinstance(value, str) else None
 
 
 def _time(value: object) -> float | None:

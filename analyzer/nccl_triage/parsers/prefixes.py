@@ -34,7 +34,7 @@ def _ray(match: re.Match[str], context: Context) -> None:
     if match["ip"]:
         context.address = match["ip"]
     context.program = context.program or "ray"
-    rank = re.search(r"rank=(\d+)", match["name"] or "")
+    rank = re.search(r"rank=(\d{1,7})(?!\d)", match["name"] or "")
     if rank:
         context.rank = int(rank[1])
 
@@ -50,7 +50,7 @@ def _vllm_process(match: re.Match[str], context: Context) -> None:
     context.actor = match["proc"].split(" ")[0]
     context.pid = int(match["pid"])
     context.program = "vllm"
-    rank = re.search(r"rank=(\d+)", match["proc"])
+    rank = re.search(r"rank=(\d{1,7})(?!\d)", match["proc"])
     if rank:
         context.rank = int(rank[1])
 
@@ -129,7 +129,7 @@ def _cri(match: re.Match[str], context: Context) -> None:
 def _sglang(match: re.Match[str], context: Context) -> None:
     _set_time(context, times.from_stamp(match["ts"]))
     context.program = "sglang"
-    rank = re.search(r"\bTP(\d+)", match["ranks"] or "")
+    rank = re.search(r"\bTP(\d{1,7})(?!\d)", match["ranks"] or "")
     if rank:
         context.group_rank = int(rank[1])
 
@@ -146,14 +146,14 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             "vllm-process",
             "(",
             r"\((?P<proc>EngineCore(?:_(?:DP)?\d+)?|DPEngineCoreActor\w*|VllmWorkerProcess|VllmWorker(?:-\d+)?"
-            r"(?: rank=\d+| TP\d+[\w ]*)?|Worker(?:_\w+)?|RayWorkerProc\w*|APIServer|ApiServer_\d+|DPCoordinator"
-            r"|Process-\d+|SpawnProcess-\d+|MainProcess) pid=(?P<pid>\d+)\) ?",
+            r"(?: rank=\d+| TP\d{1,7}[\w ]{0,80})?|Worker(?:_\w+)?|RayWorkerProc\w*|APIServer|ApiServer_\d+|DPCoordinator"
+            r"|Process-\d+|SpawnProcess-\d+|MainProcess) pid=(?P<pid>\d{1,18})\) ?",
             _vllm_process,
         ),
         (
             "ray",
             "(",
-            r"\((?:(?P<name>[^\s()][^()]{0,120}?(?:\([^()]{0,80}\))?) )?pid=(?P<pid>\d+)(?:, ip=(?P<ip>"
+            r"\((?:(?P<name>[^\s()][^()]{0,120}?(?:\([^()]{0,80}\))?) )?pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>"
             + _ADDRESS
             + r"))?\) ?",
             _ray,
@@ -167,35 +167,35 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         ),
         ("monarch", "[", r"\[(?P<n>[1-9]\d{0,5}) similar log lines\] ", _similar),
         ("torch-rank", "[", r"\[rank(?P<rank>\d{1,6})\](?:: ?| )", _rank),
-        ("rank-of-world", "[", r"\[(?i:rank)[ :=]{1,2}(?P<rank>\d{1,6})(?:/(?P<world>\d+))?\]:? ?", _rank),
+        ("rank-of-world", "[", r"\[(?i:rank)[ :=]{1,2}(?P<rank>\d{1,6})(?:/(?P<world>\d{1,7}))?\]:? ?", _rank),
         ("torchelastic-tee", "[", r"\[(?!rank)(?P<role>[A-Za-z_][A-Za-z_-]{0,40})(?P<local>\d{1,4})\]:", _tee),
         (
             "mpi-tag",
             "[",
             # Open MPI: [job,rank]<stream>:  Horovod: [rank]<stream>:
-            r"\[(?:(?:[\w.@-]*@)?\d+,)?(?P<rank>\d+)\]<(?P<stream>stdout|stderr|stddiag)>: ?",
+            r"\[(?:(?:[\w.@-]*@)?\d+,)?(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr|stddiag)>: ?",
             _mpi_tag,
         ),
         (
             # horovodrun --prefix-output-with-timestamp
             "horovod-timed",
             "MTWFS",
-            r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[(?P<rank>\d+)\]<(?P<stream>stdout|stderr)>: ?",
+            r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr)>: ?",
             _mpi_tag,
         ),
-        ("mpi-host", "[", r"\[(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d+)\] (?=\S)", _mpi_host),
+        ("mpi-host", "[", r"\[(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d{1,18})\] (?=\S)", _mpi_host),
         ("kubectl", "[", r"\[pod/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)\] ", _container),
         (
             "metaflow",
             "[",
-            r"\[\d+/\w+/\d+ \(pid (?P<pid>\d+)\)\] (?:\[[0-9a-f-]{36}\] )?",
+            r"\[\d+/\w+/\d+ \(pid (?P<pid>\d{1,18})\)\] (?:\[[0-9a-f-]{36}\] )?",
             _log,
         ),
         (
             "deepspeed",
             "[",
             r"\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] \[(?P<level>[A-Z]+)\] "
-            r"\[(?P<file>[\w.]+):\d+(?::[\w<>]+)?\] (?:\[Rank (?P<rank>-?\d+)\] )?",
+            r"\[(?P<file>[\w.]+):\d+(?::[\w<>]+)?\] (?:\[Rank (?P<rank>-?\d{1,7})\] )?",
             _log,
         ),
         (
@@ -207,7 +207,7 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         (
             "ray-cpp",
             "[",
-            r"\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (?P<level>[DIWEC]) (?P<pid>\d+) \d+\](?: \(\w+\))? "
+            r"\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (?P<level>[DIWEC]) (?P<pid>\d{1,18}) \d+\](?: \(\w+\))? "
             r"(?P<file>[\w./]+):\d+: ",
             _log,
         ),
@@ -260,7 +260,7 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
             "syslog-iso",
             "0123456789",
             r"(?P<ts>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?P<host>[A-Za-z][\w.-]*) "
-            r"(?P<prog>[A-Za-z][\w./-]*)(?:\[(?P<pid>\d+)\])?: ",
+            r"(?P<prog>[A-Za-z][\w./-]*)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
         (
@@ -303,13 +303,13 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>\S+) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?: ",
+            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>\S+) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
         (
             "syslog-5424",
             "<",
-            r"<\d{1,3}>1 (?P<ts>\S+) (?P<host>\S+) (?P<prog>\S+) (?:(?P<pid>\d+)|\S+) \S+ (?:-|\[[^\]]*\]) ?",
+            r"<\d{1,3}>1 (?P<ts>\S+) (?P<host>\S+) (?P<prog>\S+) (?:(?P<pid>\d{1,18})|\S+) \S+ (?:-|\[[^\]]*\]) ?",
             _syslog,
         ),
         (
@@ -328,7 +328,7 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         (
             "glog",
             "CDEFIVW",
-            r"(?P<level>[CEWIVDF])(?P<mmdd>\d{4}) (?P<time>\d\d:\d\d:\d\d\.\d+)\s+(?P<pid>\d+) (?P<file>[\w./-]+):\d+\]"
+            r"(?P<level>[CEWIVDF])(?P<mmdd>\d{4}) (?P<time>\d\d:\d\d:\d\d\.\d+)\s+(?P<pid>\d{1,18}) (?P<file>[\w./-]+):\d+\]"
             r"(?: \[\d+/\d+\])? ",
             _log,
         ),

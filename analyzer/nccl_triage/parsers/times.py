@@ -30,7 +30,7 @@ def seconds(
     year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str | None = None
 ) -> float | None:
     """Return seconds since the epoch of the given wall time read as UTC, or None when it is no valid time."""
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
+    if not (year > 0 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
         return None
     base = float(calendar.timegm((year, month, day, hour, minute, second)))
     return base + float(f"0.{fraction}") if fraction else base

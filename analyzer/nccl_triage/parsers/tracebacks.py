@@ -16,15 +16,15 @@ from nccl_triage.events import Context, Event
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
-_START = lazily(r"(?P<glued>.*?)\s*(?:\(most recent call last\):|Original Traceback)")
-_FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$')
+_STARTS = ("(most recent call last):", "Original Traceback")
+_FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>\S.{0,200}?))?\s*$')
 _EXCEPTION = lazily(
     r"(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
-    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w*|Invalid\w*))"
+    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w{0,60}|Invalid\w{0,60}))"
     r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
 )
 _CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
-_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]+)\(\) \(pid=(?P<pid>\d+), ip=(?P<ip>[^,)\s]+)")
+_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]{1,300})\(\) \(pid=(?P<pid>\d{1,18}), ip=(?P<ip>[^,)\s]{1,80})")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
@@ -120,7 +120,7 @@ class TracebackParser:
         if "Exception raised from" in text:
             return False  # a C++ stack: folded by the caller
         if "Traceback (most" in text or text.startswith("Original Traceback"):
-            return bool(_START.match(text))
+            return any(start in text for start in _STARTS)
         return text.lstrip().startswith(("ray::", "ray.exceptions.")) and bool(_RAY_HEADER.search(text))
 
     def _begin(self, line: PeeledLine, key: StreamKey, events: list[Event]) -> _Block:

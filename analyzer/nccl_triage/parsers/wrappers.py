@@ -40,7 +40,7 @@ class Peeled:
     extra: list[str] = field(default_factory=list)
 
 
-_DEDUP = lazily(r"\s*\[repeated (?P<n>\d+)x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
+_DEDUP = lazily(r"\s*\[repeated (?P<n>\d{1,9})x across cluster\](?: \(Ray deduplicates logs by default\.[^\n]*\))?\s*$")
 
 # Prefixes that look like ordinary text: believed only when most lines of the source carry them.
 _SRUN = lazily(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
@@ -167,7 +167,8 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
                 break
         else:
             break
-    repeated = _DEDUP.search(text) if text.endswith((")", "]")) or "repeated" in text[-400:] else None
+    # It stands at the end, if anywhere.
+    repeated = _DEDUP.search(text, max(0, len(text) - 400)) if "repeated" in text[-400:] else None
     if repeated is not None:
         context.repeated = int(repeated["n"])
         text = text[: repeated.start()]

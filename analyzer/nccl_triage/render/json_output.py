@@ -6,10 +6,13 @@ from typing import Any
 
 import orjson
 
+from nccl_triage.patterns import lazily
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
+#: What a terminal obeys or shows in another order, besides what JSON escapes anyway: here it only stands in strings.
+_ACTING = lazily(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
 def _clean(value: Any) -> Any:
@@ -35,9 +38,10 @@ def dump(document: Document, option: int = 0) -> bytes:
     """Return the document as JSON with sorted keys and a newline at the end; ``option`` is orjson's."""
     option |= orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     try:
-        return orjson.dumps(document, option=option)
+        data = orjson.dumps(document, option=option)
     except TypeError:
-        return orjson.dumps(_clean(dict(document)), option=option)
+        data = orjson.dumps(_clean(dict(document)), option=option)
+    return _ACTING.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
 def render(document: Document) -> bytes:

@@ -7,6 +7,7 @@ import re
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
 from nccl_triage.events import Event
+from nccl_triage.numbers import whole
 
 #: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
 ABSENT = (
@@ -19,7 +20,7 @@ def _named(event: Event) -> list[int]:
     """Return the ranks that a witness of absence names."""
     text = event.fields.get("ranks")
     if text:
-        return [int(part) for part in re.findall(r"\d+", text)]
+        return [rank for part in re.findall(r"\d+", text) if (rank := whole(part)) is not None]
     number = event.number("peer_rank")
     if number is None:
         number = event.number("rank")

@@ -32,7 +32,7 @@ OBSERVED = (
     "torch.received_global_timeout_23",
 )
 ID_WAIT = ("torch.uniqueid_get_failed",)
-_MILLISECONDS = lazily(r"after (\d+) ?ms")
+_MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
 #: Lines that only ZeRO-3 and FSDP print.

@@ -18,7 +18,7 @@ _LONG_BAR = lazily(
     r"eval|valid|predict|inference|generat|shard|merge|init",
     re.IGNORECASE,
 )
-_CLOCK = lazily(r"^(?:(?:(?P<d>\d+)d,? ?)?(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)$")
+_CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?P<s>\d{1,9})$")
 
 
 def _first_complaint(case: Case) -> dict[int | None, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.numbers import whole
 
 REPORT = "torchelastic.report"
 EXITS = (
@@ -49,8 +50,8 @@ def signal_number(text: str | None) -> int | None:
     """Return the number of a signal given by name or number."""
     if not text:
         return None
-    if text.isdigit():
-        return int(text)
+    if (stated := whole(text)) is not None:
+        return stated
     for words, number in _BY_TEXT.items():
         if text.lower().startswith(words):
             return number

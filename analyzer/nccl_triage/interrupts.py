@@ -1,0 +1,96 @@
+"""Signals that end the program: one sentence, the exit code that a shell gives, and nothing left half written.
+
+``listen`` answers from the first moment on, while nothing is open yet; ``take_over`` makes them raise, so that what is
+open is closed and what is half written is removed. A signal that our caller ignores stays ignored.
+Imported before all else, so this imports nothing that costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+#: Ctrl-C, the end of a scheduler's patience, the end of a terminal.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: As shells do: the exit code of a process that signal N ended is 128 + N.
+_BASE = 128
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asks us to end; whatever cleans up behind Ctrl-C cleans up behind all of them."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__()
+        self.number = number
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code of an interrupt."""
+    return _BASE + (error.number if isinstance(error, Ended) else signal.SIGINT)
+
+
+def name_of(error: BaseException) -> str | None:
+    """Return the name of the signal, None for Ctrl-C."""
+    number = code_of(error) - _BASE
+    return None if number == signal.SIGINT else signal.Signals(number).name
+
+
+def _set(handler: object) -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+def listen() -> None:
+    """Let the signals end the process at once, with a sentence."""
+    _set(_leave)
+
+
+def take_over() -> None:
+    """Let the signals raise ``Ended`` from here on."""
+    sys.unraisablehook = _unraisable
+    _set(_raise)
+
+
+def ignore() -> None:
+    """We are ending already: nothing may come between. Where nothing was taken over, nothing changes."""
+    if signal.getsignal(signal.SIGTERM) is _raise:
+        _set(signal.SIG_IGN)
+
+
+def stop_workers() -> None:
+    """End the processes of ``multiprocessing`` that this one has started: their results are not wanted any more."""
+    pools = sys.modules.get("multiprocessing")
+    for child in pools.active_children() if pools is not None else ():
+        child.terminate()
+
+
+def in_worker() -> None:
+    """In such a process: Ctrl-C reaches it with its parent, which ends it; nothing is to be said twice."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _leave(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):  # nobody listens
+        word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        os.write(2, f"{word}\n".encode())
+    os._exit(_BASE + number)
+
+
+def _raise(number: int, frame: object) -> None:
+    # orjson crashes when what it imports at its own start raises; nothing is open yet then.
+    start = getattr(sys.modules.get("orjson"), "__spec__", None)
+    if getattr(start, "_initializing", False):
+        _leave(number, frame)
+    raise Ended(number)
+
+
+def _unraisable(problem: sys.UnraisableHookArgs) -> None:
+    """End where an interrupt came in a place that cannot raise: Python would print a traceback and go on."""
+    if isinstance(problem.exc_value, Ended):
+        _leave(problem.exc_value.number, None)
+    sys.__unraisablehook__(problem)

@@ -1,0 +1,98 @@
+"""Ctrl-C, SIGTERM and SIGHUP at any call of a run: a sentence, 128 + N, nothing half written, no process left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.trials import environment, failing
+
+#: Sends the process itself a signal at its n-th call, counted from where signals are ours.
+PROGRAM = """
+import os, sys
+at, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+count = 0
+def profile(frame, event, argument):
+    global count
+    if not count:
+        count = int(event == "return" and frame.f_code.co_name == "listen")
+    elif event == "call":
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), number)
+sys.setprofile(profile)
+from nccl_triage.__main__ import run
+run()
+"""
+SENTENCES = {"SIGINT": "interrupted\n", "SIGTERM": "ended by SIGTERM\n", "SIGHUP": "ended by SIGHUP\n"}
+
+
+def interrupted(at: int, number: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(at), str(number), *words],
+        capture_output=True, text=True, env=environment(), timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs") / "job.log"
+    path.write_bytes(b"".join(failing(3)))
+    return path
+
+
+# Imports, the command line, rules, the scan, the diagnosis, the report.
+@pytest.mark.parametrize(
+    ("at", "name"), [(2, "SIGTERM"), (3_000, "SIGINT"), (25_500, "SIGINT"), (60_000, "SIGHUP"), (150_000, "SIGTERM")]
+)
+def test_a_signal_at_any_call(at: int, name: str, log: Path, tmp_path: Path) -> None:
+    number = signal.Signals[name]
+    ended = interrupted(
+        at, number, str(log), "--report", str(tmp_path / "report.html"), "--output", str(tmp_path / "result.json")
+    )
+    assert (ended.returncode, ended.stderr) == (128 + number, SENTENCES[name])
+    assert not ended.stdout
+    for path in tmp_path.iterdir():  # the report may have been written before
+        assert path.name in ("report.html", "result.json")
+        if path.suffix == ".json":
+            json.loads(path.read_bytes())
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ended = interrupted(3_000, signal.SIGHUP, "timeouts", "--parameters", "70B")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ended.returncode == 0
+    assert ended.stdout
+
+
+def test_processes_of_a_scan_end_with_it(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        os.mkfifo(tmp_path / name)
+    with subprocess.Popen(
+        [sys.executable, "-m", "nccl_triage", "--jobs", "2", str(tmp_path / "a.log"), str(tmp_path / "b.log")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True,
+    ) as process:  # fmt: skip
+        # Opening waits for the readers: both of them run then, and get nothing.
+        pipes = [os.open(tmp_path / name, os.O_WRONLY) for name in ("a.log", "b.log")]
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        for pipe in pipes:
+            os.close(pipe)
+    assert (process.returncode, err) == (130, b"interrupted\n")
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a process of the scan is left")
