@@ -503,7 +503,7 @@ def test_torchrun_with_a_rank_that_raises(temporary: Path, tmp_path: Path) -> No
     job = tmp_path / "job.py"
     job.write_text(
         "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
-        "print('rank', dist.get_rank(), 'is up', flush=True)\n"
+        "print(f'rank {dist.get_rank()} is up', flush=True)\n"
         "if dist.get_rank() == 1:\n    raise ValueError('bad sample 17')\ndist.barrier()\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(job)]

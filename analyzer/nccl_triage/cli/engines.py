@@ -50,7 +50,6 @@ def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int) -> tuple[tu
     if engine == "local" and not session:
         _refuse_nodes(paths)
         return paths, None
-    from nccl_triage.cli import launching
     from nccl_triage.execution.cluster import targets
     from nccl_triage.execution.cluster.engine import RayEngine
 
@@ -61,7 +60,6 @@ def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int) -> tuple[tu
             "there is nothing to read on the cluster",
             remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
         )
-    launching.end_gently()
     return paths, RayEngine(address, jobs, patience)
 
 
