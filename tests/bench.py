@@ -1,7 +1,7 @@
 """Compare the speed of a whole diagnosis with public tools, in one run (``make bench``).
 
 Machines are noisy: the ratios count, not the seconds. Logs come from the corpus' generator, seeded, and are thrown away.
-``--write`` puts the table into README.md and README.zh.md.
+``--write`` puts the tables into docs/performance.md, README.md and README.zh.md.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import platform
 import re
 import shutil
 import statistics
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,21 +30,35 @@ from corpus.generate.bench import PROFILES, stream  # noqa: E402
 #: What people write instead: one expression, line by line.
 LOOP = "import re,sys\nfind = re.compile(r'error|exception|timeout|NCCL WARN|Xid', re.I).search\n"
 LOOP += "print(sum(1 for line in open(sys.argv[1], errors='replace') if find(line)))"
-MARKS = re.compile(r"(<!-- speed: begin.*?-->\n).*?(<!-- speed: end -->)", re.S)
+DRAIN = "import logging,sys\nlogging.disable()\nfrom drain3 import TemplateMiner\nminer = TemplateMiner()\n"
+DRAIN += "for line in open(sys.argv[1], errors='replace'): miner.add_log_message(line.rstrip())\n"
+#: Megabytes of a log that slow tools are given; their speed does not depend on its length.
+SLOW = 5
+#: What ripgrep's expressions lack.
+LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!]|P=)|\\[1-9]")
+MARKS = "(<!-- {name}: begin.*?-->\n).*?(<!-- {name}: end -->)"
+TRIAGE = (sys.executable, "-m", "nccl_triage")
 
 
 @dataclass
 class Row:
-    """The medians of one log: seconds of each tool, and the peak memory of ours in MB."""
+    """The medians of one log: MB a second of each tool, and the peak memory of one of our processes in MB."""
 
-    profile: str
-    megabytes: int
-    seconds: dict[str, float] = field(default_factory=dict)
+    name: str
+    speeds: dict[str, float] = field(default_factory=dict)
     peak: float = 0.0
 
-    def ratio(self, tool: str, to: str) -> float:
-        """Return how fast a tool is as a share of the speed of another."""
-        return self.seconds[to] / self.seconds[tool]
+    def share(self, tool: str, of: str) -> str:
+        """Return how fast a tool is as a share of the speed of another, in percent."""
+        if tool not in self.speeds or of not in self.speeds:
+            return "not measured"
+        return percent(self.speeds[tool] / self.speeds[of])
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio in percent, two digits of it."""
+    value = 100 * ratio
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 
 def timed(action: Callable[[], object], runs: int) -> float:
@@ -56,7 +72,7 @@ def timed(action: Callable[[], object], runs: int) -> float:
 
 
 def run(*words: str | Path, stdin: Path | None = None) -> float:
-    """Run a command to its end and return its peak memory in MB."""
+    """Run a command to its end and return the peak memory in MB of it, or of the largest process that it started."""
     # A file, not /dev/null: for that one grep stops at the first line that it finds.
     with Path(stdin or os.devnull).open("rb") as source, tempfile.TemporaryFile() as out:
         process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=out)
@@ -75,81 +91,185 @@ def read_whole(path: Path) -> None:
             pass
 
 
-def measure(profile: str, megabytes: int, runs: int, folder: Path) -> Row:
-    """Measure one log."""
-    path, packed = folder / f"{profile}.log", folder / f"{profile}.log.gz"
+def write(path: Path, chunks: Iterable[bytes]) -> Path:
+    """Write a log."""
     with path.open("wb") as out:
-        out.writelines(stream(profile, megabytes * 1_000_000, 7))
+        out.writelines(chunks)
+    return path
+
+
+def pack(path: Path) -> list[Path]:
+    """Return the log as gz and, where there is a tool for it, zst."""
+    packed = path.with_name(f"{path.name}.gz")
     with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
         shutil.copyfileobj(source, target, 1 << 20)
-    row = Row(profile, megabytes)
-    triage = (sys.executable, "-m", "nccl_triage")
-    row.peak = run(*triage, path)  # the first run fills the caches
-    for name, action in {
+    if shutil.which("zstd") is None:
+        return [packed]
+    subprocess.run(["zstd", "-q", "-f", "-1", str(path)], check=True)
+    return [packed, path.with_name(f"{path.name}.zst")]
+
+
+def expressions(folder: Path) -> tuple[Path, Path]:
+    """Return files with the literals of the signatures, and with those expressions that ripgrep can read."""
+    from nccl_triage.engine import load
+
+    signatures = load.load().signatures.values()
+    texts = sorted({text for one in signatures if one.anchors is not None for text in one.anchors.texts})
+    sources = [one.pattern.source for one in signatures if not LOOK_AROUND.search(one.pattern.source)]
+    literals, patterns = folder / "literals", folder / "patterns"
+    literals.write_text("\n".join(texts))
+    patterns.write_text("\n".join(sources))
+    return literals, patterns
+
+
+def ripgrep() -> str | None:
+    """Return ripgrep, from Debian's packages where it is absent; None where it cannot be had."""
+    if shutil.which("rg") is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "-q", "ripgrep"], stdout=subprocess.DEVNULL, check=False)
+    return shutil.which("rg")
+
+
+def measure(profile: str, megabytes: int, runs: int, folder: Path, others: bool) -> Row:
+    """Measure one log; ``others``: with the slow tools, too."""
+    path = write(folder / f"{profile}.log", stream(profile, megabytes * 1_000_000, 7))
+    packed = pack(path)
+    row = Row(f"{profile}, {megabytes} MB")
+    row.peak = run(*TRIAGE, path)  # the first run fills the caches
+    actions: dict[str, Callable[[], object]] = {
         "read": lambda: read_whole(path),
         "grep": lambda: run("grep", "-c", "NCCL", path),
-        "loop": lambda: run(sys.executable, "-c", LOOP, path),
-        "triage": lambda: run(*triage, path),
-        "pipe": lambda: run(*triage, stdin=path),
-        "gzip": lambda: run("gzip", "-dc", packed),
-        "packed": lambda: run(*triage, packed),
-    }.items():
-        row.seconds[name] = timed(action, runs)
-    path.unlink()
-    packed.unlink()
+        "triage": lambda: run(*TRIAGE, "--jobs", "1", path),
+        "two": lambda: run(*TRIAGE, "--jobs", "2", path),
+        "pipe": lambda: run(*TRIAGE, stdin=path),
+    }
+    for one in packed:
+        decoder = "gzip" if one.suffix == ".gz" else "zstd"
+        actions[decoder] = lambda one=one, decoder=decoder: run(decoder, "-qdc", one)
+        actions[one.suffix] = lambda one=one: run(*TRIAGE, one)
+    for name, action in actions.items():
+        row.speeds[name] = megabytes / timed(action, runs)
+    if others:
+        row.speeds.update(slow_tools(profile, runs, folder, path, megabytes))
+    for one in (path, *packed):
+        one.unlink()
     return row
 
 
-def table(rows: list[Row]) -> str:
+def slow_tools(profile: str, runs: int, folder: Path, path: Path, megabytes: int) -> dict[str, float]:
+    """Return the speeds of what people might use instead, as far as it can be had here."""
+    small = write(folder / f"{profile}-small.log", stream(profile, SLOW * 1_000_000, 7))
+    literals, patterns = expressions(folder)
+    speeds = {"loop": SLOW / timed(lambda: run(sys.executable, "-c", LOOP, small), runs)}
+    rg = ripgrep()
+    if rg is not None:
+        words = (rg, "-j1", "-c", "--no-config")
+        speeds["rg-literals"] = megabytes / timed(lambda: run(*words, "-F", "-f", literals, path), runs)
+        wide = ("--no-unicode", "--dfa-size-limit", "2G", "--regex-size-limit", "2G")
+        speeds["rg-patterns"] = SLOW / timed(lambda: run(*words, *wide, "-f", patterns, small), 1)
+    if find_spec("drain3") is not None:
+        speeds["drain3"] = SLOW / timed(lambda: run(sys.executable, "-c", DRAIN, small), 1)
+    small.unlink()
+    return speeds
+
+
+COLUMNS = {
+    "read": ("triage", "read"),
+    "`grep -c NCCL`": ("triage", "grep"),
+    "`rg -F -f` literals": ("triage", "rg-literals"),
+    "`rg -f` patterns": ("triage", "rg-patterns"),
+    "Drain3": ("triage", "drain3"),
+    "Python loop, one regex": ("triage", "loop"),
+    "2 processes: of 1": ("two", "triage"),
+    "pipe: of a file": ("pipe", "triage"),
+    "gz: `gzip -dc`": (".gz", "gzip"),
+    "zst: `zstd -dc`": (".zst", "zstd"),
+}
+#: What the README shows.
+SHORT = ("`grep -c NCCL`", "Python loop, one regex", "2 processes: of 1", "gz: `gzip -dc`")
+
+
+def table(rows: Sequence[Row], names: Iterable[str]) -> str:
     """Return the results as Markdown: our speed as a share of that of each tool."""
-    head = [
-        "log",
-        "`grep -c NCCL`",
-        "Python loop, one regex",
-        "through a pipe: `grep`",
-        "gz: `gzip -dc`",
-        "peak memory",
-    ]
-    lines = [head, ["---"] * len(head)]
-    lines += [
-        [
-            f"{row.profile}, {row.megabytes} MB",
-            share(row.ratio("triage", "grep")),
-            share(row.ratio("triage", "loop")),
-            share(row.ratio("pipe", "grep")),
-            share(row.ratio("packed", "gzip")),
-            f"{row.peak:.0f} MB",
+    names = list(names)
+    lines = [["log", *names, "peak memory"]]
+    lines += [[row.name, *(row.share(*COLUMNS[name]) for name in names), f"{row.peak:.0f} MB"] for row in rows]
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]]) + "\n"
+
+
+def growth(folder: Path, sizes: Sequence[int], ranks: Sequence[int], profile: str) -> str:
+    """Return how the cost grows with the size of a log and with its ranks, as multiples of the first."""
+    lines = [["log", "ranks", "time", "of `python -c pass`", "peak memory"]]
+    nothing = timed(lambda: run(sys.executable, "-c", "pass"), 5)
+    cases = [(size, None) for size in sizes] + [(sizes[min(2, len(sizes) - 1)], count) for count in ranks]
+    first = 0.0
+    for size, count in cases:
+        path = write(folder / "growing.log", stream(profile, size * 1_000_000, 7, count))
+        peak = run(*TRIAGE, "--jobs", "1", path)
+        seconds = timed(lambda: run(*TRIAGE, "--jobs", "1", path), 3 if size <= 10 else 1)  # noqa: B023
+        first = first or seconds
+        world = str(count or PROFILES[profile].world_size)
+        line = [
+            f"{profile}, {size} MB",
+            world,
+            f"{seconds / first:.1f} x",
+            f"{seconds / nothing:.0f} x",
+            f"{peak:.0f} MB",
         ]
-        for row in rows
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        lines.append(line)
+        path.unlink()
+    return markdown(lines)
 
 
-def share(ratio: float) -> str:
-    """Return a ratio in percent, two digits of it."""
-    percent = 100 * ratio
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
+def machine() -> str:
+    """Return a line about this machine."""
+    cpu = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*: (.+)", cpu.read_text()) if cpu.exists() else None
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} processors ({model[1] if model else platform.machine()}), {platform.system()}, {python}\n"
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Put a text between two marks of a file."""
+    marks = re.compile(MARKS.format(name=name), re.S)
+    path.write_text(marks.sub(lambda found: found[1] + text + found[2], path.read_text("utf-8")), "utf-8")
 
 
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--megabytes", type=int, nargs="*", default=[100, 1000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--profiles", nargs="*", default=["verbose", "storm", "quiet"], choices=list(PROFILES))
-    parser.add_argument("--write", action="store_true", help="put the table into the README files")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[1, 10, 100, 1000], help="of the growing log, in MB")
+    parser.add_argument("--ranks", type=int, nargs="*", default=[8, 64, 512, 4096, 16384], help="of the growing log")
+    parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
     arguments = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
-        rows = [measure(name, arguments.megabytes, arguments.runs, folder) for name in arguments.profiles]
+        rows = [
+            measure(name, size, arguments.runs if size <= 200 else 1, folder, others=size == min(arguments.megabytes))
+            for size in arguments.megabytes
+            for name in arguments.profiles
+        ]
+        sys.stdout.write(long := table(rows, COLUMNS))
+        sys.stdout.flush()
+        growing = growth(folder, arguments.sizes, arguments.ranks, "verbose")
     finally:
         shutil.rmtree(folder)
-    made = table(rows)
-    sys.stdout.write(made)
-    for name in ("README.md", "README.zh.md") if arguments.write else ():
-        path = ROOT / name
-        path.write_text(MARKS.sub(lambda found: found[1] + made + found[2], path.read_text("utf-8")), "utf-8")
+    sys.stdout.write(growing)
+    if arguments.write:
+        for name in ("README.md", "README.zh.md"):
+            put(ROOT / name, "speed", table(rows, SHORT))
+        page = ROOT / "docs" / "performance.md"
+        put(page, "speed", long)
+        put(page, "growth", growing)
+        put(page, "machine", machine())
 
 
 if __name__ == "__main__":

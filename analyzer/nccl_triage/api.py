@@ -23,7 +23,7 @@ def diagnose(
     *,
     rules: RuleSet | None = None,
     rules_dirs: Sequence[Path] = (),
-    jobs: int = 1,
+    jobs: int | None = 1,
     stdin: BinaryIO | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     model: Model | Literal["shipped"] | None = "shipped",
@@ -32,7 +32,7 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
-    ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
+    ``jobs`` is the number of processes that scan; None starts as many as pay. ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
     None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
     (seconds of the epoch) folders are searched for what was written from then on. ``engine`` is where the logs are read;
     None is this machine, ``execution.cluster.RayEngine`` the nodes of a Ray cluster, which has its own ``jobs`` and ``since``.

@@ -250,7 +250,11 @@ class Observations:
             else:
                 problems = [*mine.problems, *(p for p in info.problems if p not in mine.problems)]
                 self.sources[path] = replace(
-                    mine, bytes=mine.bytes + info.bytes, lines=mine.lines + info.lines, problems=problems
+                    mine,
+                    bytes=mine.bytes + info.bytes,
+                    lines=mine.lines + info.lines,
+                    problems=problems,
+                    tail_cut=mine.tail_cut or info.tail_cut,
                 )
         if other.notes:
             self.notes = list(dict.fromkeys([*self.notes, *other.notes]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from corpus.generate import cascade, cast, variants
@@ -89,11 +89,11 @@ def _error_lines(job: Job, chance: Random) -> list[bytes]:
     return found
 
 
-def stream(profile: str, size: int, seed: int = 0) -> Iterator[bytes]:
-    """Yield a log of a profile in chunks, exactly ``size`` bytes (the last line may be cut)."""
+def stream(profile: str, size: int, seed: int = 0, ranks: int | None = None) -> Iterator[bytes]:
+    """Yield a log of a profile in chunks, exactly ``size`` bytes (the last line may be cut); ``ranks``: of so many."""
     if profile not in PROFILES:
         raise ValueError(f"no profile {profile!r}; known are: {', '.join(PROFILES)}")
-    chosen = PROFILES[profile]
+    chosen = PROFILES[profile] if ranks is None else replace(PROFILES[profile], world_size=ranks)
     chance = Random(f"bench/{profile}/{seed}")
     job = _job(chosen, chance)
     kinds = templates(job, nccl=chosen.nccl, progress=chosen.progress, chatter=chosen.chatter, scary=chosen.scary)

@@ -27,7 +27,11 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 @options.model_option
 @options.language_option
 @automatic.options
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Files scanned at once.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
+)
 @engines.options
 @follow.follow_options
 @output.exit_code_option
@@ -41,7 +45,7 @@ def command(
     model_name: str | None,
     mode: str,
     budget: float,
-    jobs: int,
+    jobs: int | None,
     following: bool,
     hang_after: float | None,
     on_verdict: str | None,

@@ -43,7 +43,7 @@ def options(function: Any) -> Any:
     return function
 
 
-def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int) -> tuple[tuple[str, ...], Engine | None]:
+def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int | None) -> tuple[tuple[str, ...], Engine | None]:
     """Take the options out of ``given``; return what is to be read, and the engine if it is not this machine."""
     engine, session = given.pop("engine"), given.pop("ray_session")
     address, patience = given.pop("ray_address"), given.pop("node_timeout")
@@ -60,7 +60,7 @@ def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int) -> tuple[tu
             "there is nothing to read on the cluster",
             remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
         )
-    return paths, RayEngine(address, jobs, patience)
+    return paths, RayEngine(address, jobs or 1, patience)
 
 
 def refuse_while_following(engine: Engine | None) -> None:

@@ -39,7 +39,7 @@ class Engine(Protocol):
 class Local:
     """This machine, with one process or several."""
 
-    def __init__(self, jobs: int = 1, stdin: BinaryIO | None = None, since: float | None = None) -> None:
+    def __init__(self, jobs: int | None = 1, stdin: BinaryIO | None = None, since: float | None = None) -> None:
         self._jobs, self._stdin, self._since = jobs, stdin, since
         self._sources: list[Source] = []
 

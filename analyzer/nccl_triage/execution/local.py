@@ -1,4 +1,4 @@
-"""Scan on this machine: in this process, or one process per file with ``jobs``."""
+"""Scan on this machine: in this process, or with ``jobs`` in several, each with its files or its part of a long one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
+from nccl_triage.execution.parts import Part, cut, worthwhile
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
@@ -24,24 +25,36 @@ _GLANCE = 0.2
 
 def scan_source(source: Source, scanner: Scanner, watch: Watch | None = None) -> Observations:
     """Scan one source; reading problems end up in its ``SourceInfo``."""
+    return scan_part(Part(source), scanner, watch)
+
+
+def scan_part(part: Part, scanner: Scanner, watch: Watch | None = None) -> Observations:
+    """Scan a part of a source; lines have the numbers that they have in the whole."""
+    info = part.source.info
     try:
-        with source.open(watch) as stream:
-            found = scanner.scan_blocks(LineReader(stream, source.info), source.info)
+        with part.open(watch) as stream:
+            if not part.start:
+                return scanner.scan_blocks(LineReader(stream, info), info)
+            reader = LineReader(stream, info, first_line=part.lines_before() + 1, offset=part.start)
+            return scanner.scan_blocks(reader, info, part.first_lines())
     except OSError as error:
-        source.info.problems.append(f"cannot be read: {error.strerror or error}")
+        info.problems.append(f"cannot be read: {error.strerror or error}")
         found = Observations()
-        found.add_source(source.info)
-    return found
+        found.add_source(info)
+        return found
 
 
 def scan_sources(
-    sources: Sequence[Source], rules: RuleSet, *, jobs: int = 1, progress: Progress | None = None
+    sources: Sequence[Source], rules: RuleSet, *, jobs: int | None = 1, progress: Progress | None = None
 ) -> Observations:
-    """Scan every source and merge; ``progress`` is told how far the reading is."""
+    """Scan every source and merge, in as many processes as pay without ``jobs``; ``progress`` is told how far we are."""
+    jobs = worthwhile(sources) if jobs is None else jobs
     sizes = [source.size for source in sources]
     everything = None if None in sizes else sum(size or 0 for size in sizes)
-    if jobs > 1 and len(sources) > 1 and all(source.path != "<stdin>" for source in sources):
-        return _parallel(sources, rules, jobs, everything, progress)
+    if jobs > 1 and all(source.path != "<stdin>" for source in sources):
+        parts = cut(sources, jobs)
+        if len(parts) > 1:
+            return _parallel(parts, rules, jobs, everything, progress)
     scanner = scanner_for(rules)
     total, done = Observations(), 0
 
@@ -73,24 +86,24 @@ def _count(size: int) -> None:
             _counter.value += size
 
 
-def _work(source: Source) -> Observations:
+def _work(part: Part) -> Observations:
     if _scanner is None:
         raise RuntimeError("the worker was not started")
-    return scan_source(source, _scanner, _count if _counter is not None else None)
+    return scan_part(part, _scanner, _count if _counter is not None else None)
 
 
 def _parallel(
-    sources: Sequence[Source], rules: RuleSet, jobs: int, everything: int | None, progress: Progress | None
+    parts: Sequence[Part], rules: RuleSet, jobs: int, everything: int | None, progress: Progress | None
 ) -> Observations:
     import multiprocessing
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
     total = Observations()
     counter = multiprocessing.Value("q", 0) if progress is not None else None
-    workers = min(jobs, len(sources))
+    workers = min(jobs, len(parts))
     with ProcessPoolExecutor(max_workers=workers, initializer=_start, initargs=(rules, counter)) as pool:
-        parts = [pool.submit(_work, source) for source in sources]
-        waiting = set(parts)
+        scans = [pool.submit(_work, part) for part in parts]
+        waiting = set(scans)
         try:
             while waiting:
                 waiting = wait(waiting, None if counter is None else _GLANCE, FIRST_COMPLETED).not_done
@@ -99,6 +112,6 @@ def _parallel(
         except BaseException:
             interrupts.stop_workers()  # or leaving the pool would wait for results that nobody wants
             raise
-        for part in parts:  # in the order of the sources: the result does not depend on who was first
-            total.absorb(part.result())
+        for scan in scans:  # in the order of the sources: the result does not depend on who was first
+            total.absorb(scan.result())
     return total

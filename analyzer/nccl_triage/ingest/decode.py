@@ -40,8 +40,16 @@ class LineReader:
     becomes a problem.
     """
 
-    def __init__(self, stream: BinaryIO, info: SourceInfo, max_line: int = MAX_LINE, block: int = BLOCK) -> None:
-        self._reader = BlockReader(stream, info, max_line, block)
+    def __init__(
+        self,
+        stream: BinaryIO,
+        info: SourceInfo,
+        max_line: int = MAX_LINE,
+        block: int = BLOCK,
+        first_line: int = 1,
+        offset: int = 0,
+    ) -> None:
+        self._reader = BlockReader(stream, info, max_line, block, first_line, offset)
         self._progress = ProgressFilter(self.decode)
         self._continues = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations, SourceInfo
@@ -33,9 +33,14 @@ class Scanner:
         run.read(lines)
         return run.finish()
 
-    def scan_blocks(self, reader: LineReader, info: SourceInfo) -> Observations:
-        """Scan one source; of a long one, blocks are only looked through (see ``sweeping``)."""
+    def scan_blocks(self, reader: LineReader, info: SourceInfo, first: Sequence[str] | None = None) -> Observations:
+        """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
+
+        ``first`` are the first lines of the whole source where the reader has a later part of it.
+        """
         scan = self.begin(reader, info)
+        if first is not None:
+            scan.run.resume(first)
         for block in reader.iter_blocks():
             scan.take(block)
         return scan.finish()

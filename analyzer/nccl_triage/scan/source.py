@@ -60,6 +60,11 @@ class SourceScan:
                 size = 0
         self._size = size
 
+    def resume(self, first: Sequence[str]) -> None:
+        """Begin behind the beginning of a source, whose first lines are known."""
+        self._begun = True
+        self._lines.profile = WrapperProfile.sniff(list(first[:SNIFF_LINES]))
+
     def _flush(self, end: bool = False) -> None:
         """Scan the lines that wait for others; ``end``: there are no others."""
         if self._batch:
