@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-#: Marks of a test file that uses ``cluster``: with ``--dist loadgroup`` all of them run in one worker, on one cluster.
+#: Marks of a test file that uses ``cluster``: with ``--dist loadgroup`` they run in one worker, one cluster at a time.
 MARKS = [
     pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
@@ -25,9 +25,9 @@ QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3, "w
 GONE = 10.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _raylets() -> Iterator[tuple[Any, dict[str, str]]]:
-    """Two raylets, and the environment in which they live."""
+    """Two raylets, and the environment in which they live; one cluster at a time, for some of their ports are fixed."""
     from ray.cluster_utils import Cluster as Raylets
 
     # Not pytest's folder: the paths of Ray's sockets below it would be too long.
