@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
+# One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 .PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean
 
 help:  ## Show this list
@@ -26,7 +28,7 @@ setup: $(BIN)/nccl-triage  ## Create the virtual environment .venv with everythi
 # Compiled once here: every command that the tests start would compile what it imports, where nothing may be written.
 test: $(VENV)/.with-torch  ## Run the tests (no GPU, no network)
 	$(BIN)/python -m compileall -q analyzer corpus tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: setup  ## Check style
 	$(BIN)/ruff check .

@@ -502,8 +502,9 @@ def test_a_log_that_breaks_keeps_the_end_in_memory(monkeypatch: pytest.MonkeyPat
 def test_torchrun_with_a_rank_that_raises(temporary: Path, tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(
-        "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
-        "print(f'rank {dist.get_rank()} is up', flush=True)\n"
+        "import os\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        # One write a line: both ranks share the pipe.
+        "os.write(1, b'rank %d is up\\n' % dist.get_rank())\n"
         "if dist.get_rank() == 1:\n    raise ValueError('bad sample 17')\ndist.barrier()\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(job)]

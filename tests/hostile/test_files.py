@@ -100,7 +100,7 @@ def test_a_file_that_shrinks_grows_and_vanishes_while_it_is_read(tmp_path: Path)
 def test_a_file_that_vanishes_between_finding_and_reading_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nccl_triage import api
+    from nccl_triage.execution import engines
 
     (tmp_path / "a.log").write_bytes(LOG)
     (tmp_path / "b.log").write_bytes(ERROR % (7, 7))
@@ -110,7 +110,7 @@ def test_a_file_that_vanishes_between_finding_and_reading_is_a_problem(
         (tmp_path / "b.log").unlink()
         return found
 
-    monkeypatch.setattr(api, "find_sources", finding)
+    monkeypatch.setattr(engines, "find_sources", finding)
     document = diagnose(tmp_path).to_dict()
     assert document["diagnoses"]
     assert ["cannot be read: No such file or directory"] in [item["problems"] for item in document["inputs"]]
