@@ -65,7 +65,7 @@ def fails(*words: str) -> TriageError:
 def test_without_any_file_everything_is_a_default(project: Path) -> None:
     found = shown("diagnose")
     assert {row["origin"] for row in found.values()} == {"default"}
-    assert found["jobs"]["value"] == 1
+    assert found["jobs"]["value"] is None
     assert found["lang"]["value"] == "auto"
 
 
@@ -76,7 +76,7 @@ def test_the_order_of_precedence(project: Path, user: Path, monkeypatch: pytest.
         project / "pyproject.toml": '[project]\nname = "x"\n[tool.nccl-triage]\n\njobs = 4\n',
         project / ".nccl-triage.yaml": "lang: en\njobs: 5\n",
     }
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
     for number, (path, text) in enumerate(sources.items(), 2):
         path.write_text(text)
         line = next(n for n, content in enumerate(text.splitlines(), 1) if content.startswith("jobs"))
@@ -91,13 +91,13 @@ def test_the_order_of_precedence(project: Path, user: Path, monkeypatch: pytest.
 
 def test_an_empty_variable_is_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_JOBS", "")
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
 
 
 def test_no_config_leaves_files_out_and_variables_in(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / ".nccl-triage.yaml").write_text("jobs: 5\nnonsense: 1\n")
     monkeypatch.setenv("NCCL_TRIAGE_SUSPECTS", "2")
-    assert origin("jobs", "diagnose", "--no-config") == (1, "default")
+    assert origin("jobs", "diagnose", "--no-config") == (None, "default")
     assert origin("suspects", "verify", "--no-config") == (2, "NCCL_TRIAGE_SUSPECTS")
 
 
@@ -108,7 +108,7 @@ def test_the_nearest_file_up_to_the_root_of_the_repository(
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
     (project.parent / ".nccl-triage.yaml").write_text("jobs: 2\n")  # above the repository
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
     (project / ".nccl-triage.yaml").write_text("jobs: 3\n")
     assert origin("jobs")[0] == 3
     (project / "a" / "pyproject.toml").write_text("[tool.other]\njobs = 9\n")  # not ours: it does not count
@@ -123,7 +123,7 @@ def test_outside_of_repository_and_home_only_the_current_folder_counts(
     shared.mkdir(parents=True)
     (tmp_path / "shared" / ".nccl-triage.yaml").write_text("jobs: 2\n")
     monkeypatch.chdir(shared)
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
     (shared / ".nccl-triage.yaml").write_text("jobs: 3\n")
     assert origin("jobs")[0] == 3
 
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_told_with_its_line(project: Path, text: str, where: st
 def test_broken_files_of_others_are_not_ours_to_refuse(project: Path) -> None:
     (project / "pyproject.toml").write_text("[project\n# nccl-triage is nice\n")
     (project / "setup.cfg").write_text("nccl-triage without a section\n")
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
     (project / "pyproject.toml").write_text("[tool.nccl-triage]\njobs = = 2\n")
     assert "not a valid configuration" in fails("diagnose", "trainer.log").message
     assert "--no-config" in str(fails("diagnose", "trainer.log").remedy)
@@ -223,7 +223,7 @@ def test_odd_things_in_place_of_files(project: Path) -> None:
     (project / ".nccl-triage.yaml").mkdir()
     os.mkfifo(project / "setup.cfg")
     (project / "pyproject.toml").symlink_to("nowhere")
-    assert origin("jobs") == (1, "default")
+    assert origin("jobs") == (None, "default")
 
 
 @pytest.mark.parametrize("key", sorted(settings.USER_KEYS))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +106,26 @@ def test_processes_are_started_where_they_pay(monkeypatch: pytest.MonkeyPatch, t
         path = tmp_path / "job.log"
         path.write_bytes(b"a line\n" * (size // 7))
         assert parts.worthwhile(sources(path)) == wanted
+
+
+def test_without_processes_everything_is_read_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rules: RuleSet
+) -> None:
+    """A container may forbid semaphores, or kill a process that took too much."""
+    incident(tmp_path / "job.log", 5)
+    there = local.scan_sources(sources(tmp_path), rules, jobs=3)
+    parent, real = os.getpid(), local.scan_part
+
+    def killed(part: parts.Part, *given: Any) -> Observations:
+        if os.getpid() != parent and part.start:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(part, *given)
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "scan_part", killed)
+        assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", forbidden)
+    assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)

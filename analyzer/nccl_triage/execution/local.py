@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,23 +96,41 @@ def _work(part: Part) -> Observations:
 def _parallel(
     parts: Sequence[Part], rules: RuleSet, jobs: int, everything: int | None, progress: Progress | None
 ) -> Observations:
+    """Scan in several processes; what they leave is scanned here: a container may forbid them, or kill one."""
+    from concurrent.futures import BrokenExecutor
+
+    found: dict[int, Observations] = {}
+    with contextlib.suppress(OSError, ImportError, BrokenExecutor):
+        _in_processes(parts, rules, min(jobs, len(parts)), everything, progress, found)
+    scanner, total = scanner_for(rules), Observations()
+    for number, part in enumerate(parts):  # in order: the result does not depend on who was first
+        total.absorb(found[number] if number in found else scan_part(part, scanner))
+    return total
+
+
+def _in_processes(
+    parts: Sequence[Part],
+    rules: RuleSet,
+    workers: int,
+    everything: int | None,
+    progress: Progress | None,
+    found: dict[int, Observations],
+) -> None:
+    """Put what each part holds into ``found``; raises OSError, ImportError or BrokenExecutor where processes cannot be had."""
     import multiprocessing
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
-    total = Observations()
     counter = multiprocessing.Value("q", 0) if progress is not None else None
-    workers = min(jobs, len(parts))
     with ProcessPoolExecutor(max_workers=workers, initializer=_start, initargs=(rules, counter)) as pool:
-        scans = [pool.submit(_work, part) for part in parts]
+        scans = {pool.submit(_work, part): number for number, part in enumerate(parts)}
         waiting = set(scans)
         try:
             while waiting:
-                waiting = wait(waiting, None if counter is None else _GLANCE, FIRST_COMPLETED).not_done
+                done, waiting = wait(waiting, None if counter is None else _GLANCE, FIRST_COMPLETED)
                 if progress is not None and counter is not None:
                     progress(counter.value, everything)
+                for scan in done:
+                    found[scans[scan]] = scan.result()
         except BaseException:
             interrupts.stop_workers()  # or leaving the pool would wait for results that nobody wants
             raise
-        for scan in scans:  # in the order of the sources: the result does not depend on who was first
-            total.absorb(scan.result())
-    return total
