@@ -102,6 +102,7 @@ def test_what_cannot_be_cut_is_read_whole(tmp_path: Path) -> None:
 
 def test_processes_are_started_where_they_pay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(parts.os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(parts, "PAYS", 80_000)
     for size, wanted in ((1000, 1), (200_000, 2), (5_000_000, parts.MAX_UNASKED)):
         path = tmp_path / "job.log"
         path.write_bytes(b"a line\n" * (size // 7))

@@ -30,8 +30,9 @@ MIN_PART = 24 << 20
 #: Bytes before a part in which nothing may open a block, and in which such a place is looked for.
 _CALM, _WINDOW = 8 << 10, 2 << 20
 _CHUNK = 1 << 20
-#: Processes that are started unasked: what a login node bears.
-MAX_UNASKED = 4
+#: Processes that are started unasked, what a login node bears; and bytes for each: below, what the first lines of each
+#: process of a job cost is paid twice, and merging on top (``make bench``).
+MAX_UNASKED, PAYS = 4, 256 << 20
 _OPENERS = tuple(sorted({opener.encode() for parser in STATEFUL for opener in parser.OPENERS}))
 
 
@@ -96,7 +97,7 @@ def worthwhile(sources: Sequence[Source]) -> int:
         processors = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         processors = os.cpu_count() or 1
-    return max(1, min(MAX_UNASKED, processors, size // (2 * MIN_PART)))
+    return max(1, min(MAX_UNASKED, processors, size // PAYS))
 
 
 def cut(sources: Sequence[Source], jobs: int) -> list[Part]:
