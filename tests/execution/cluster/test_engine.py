@@ -134,12 +134,12 @@ def test_nodes_that_die_or_hang_in_the_scan_are_told_and_the_rest_is_diagnosed(c
             for id_, name in ((victim, "b"), (second, "c"))
             for file in ("job.log", "pipe")
         ]
-        found = document(*paths, engine=RayEngine(cluster.address, patience=6.0), progress=kill)
+        found = document(*paths, engine=RayEngine(cluster.address, patience=15.0), progress=kill)
     assert found["diagnoses"][0]["cause"] == "gpu-out-of-memory"
     hangs, dead = sorted(note for note in found["notes"] if "of node" in note)
     # What the node that hangs had read before still counts.
     assert hangs.startswith("1 of 2 files of node ")
-    assert hangs.endswith("no news for 6 s")
+    assert hangs.endswith("no news for 15 s")
     assert "only seem silent" in dead
     assert dead.endswith("died or cannot be reached")
     assert sorted(Path(one["path"]).parent.name for one in found["inputs"]) == ["a", "c"]
