@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,16 +18,7 @@ from corpus.generate.bench import PROFILES, stream
 from nccl_triage.api import diagnose
 from nccl_triage.engine import load
 from nccl_triage.execution.cluster.engine import RayEngine
-
-
-def median(work: Callable[[], Any], times: int) -> float:
-    """Return the median seconds of a piece of work."""
-    taken = []
-    for _ in range(times):
-        started = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+from tests.bench import timed
 
 
 def main() -> None:
@@ -58,8 +47,8 @@ def main() -> None:
         diagnose(small, rules=rules, model=None)  # fills the caches
 
         def row(name: str, options: Callable[[], dict[str, Any]]) -> None:
-            large = median(lambda: diagnose(logs, rules=rules, model=None, **options()), arguments.times)
-            little = median(lambda: diagnose(small, rules=rules, model=None, **options()), arguments.times)
+            large = timed(lambda: diagnose(logs, rules=rules, model=None, **options()), arguments.times)
+            little = timed(lambda: diagnose(small, rules=rules, model=None, **options()), arguments.times)
             total = arguments.files * arguments.megabytes
             print(f"| {name} | {large:.1f} s | {total / large:.0f} MB/s | {little:.1f} s |", flush=True)
 

@@ -121,6 +121,10 @@ class SourceInfo:
     problems: list[str] = field(default_factory=list)
     tail_cut: bool = False
 
+    def unread(self) -> SourceInfo:
+        """Return what the path says of the input, without what was read."""
+        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False)
+
 
 @dataclass(slots=True)
 class Bucket:
@@ -142,11 +146,6 @@ class Bucket:
             last.sort(key=lambda one: one.line)
         if len(last) > KEEP_LAST:
             del last[0]
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the last occurrences are kept: here they are."""
-        return True
 
     @property
     def full(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from nccl_triage import errors
+from nccl_triage import errors, interrupts
 from nccl_triage.cli import options
 from nccl_triage.cli.output import Document, Wanted
 
@@ -89,8 +89,7 @@ class _Stop:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Take the signals that ask for the end, those that are not ignored."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.getsignal(number) for number in numbers}
+        before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(number, self)

@@ -50,10 +50,6 @@ def fact_names() -> dict[str, str]:
     return {name: meaning for name, (_, meaning) in sorted(_REGISTRY.items())}
 
 
-#: Stands for the rank of an event that nobody has asked for.
-_NOT_ASKED = -(1 << 62)
-
-
 class Case:
     """Everything that conditions and culprit methods may ask about one failed (or healthy) job."""
 
@@ -71,7 +67,7 @@ class Case:
         self._globs: dict[str, list[str]] = {}
         self._facts: dict[str, Fact | None] = {}
         self.identity = Identity(observations, self.events)
-        self._ranks: list[int | None] = [_NOT_ASKED] * len(self.events)
+        self._ranks = [self.identity.rank_of(event) for event in self.events]
 
     def signatures(self, pattern: str) -> list[str]:
         """Return the ids seen that a name or glob stands for."""
@@ -114,12 +110,8 @@ class Case:
     def rank(self, event: Event) -> int | None:
         """Return the global rank of an event, or None."""
         position = self._position.get(id(event))
-        if position is None:  # an event that was made of others
-            return self.identity.rank_of(event)
-        known = self._ranks[position]
-        if known == _NOT_ASKED:
-            known = self._ranks[position] = self.identity.rank_of(event)
-        return known
+        # An event that was made of others has no position.
+        return self.identity.rank_of(event) if position is None else self._ranks[position]
 
     def host(self, event: Event) -> str | None:
         """Return the host of an event, or None."""

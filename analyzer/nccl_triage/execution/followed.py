@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from nccl_triage.events import Event, Observations, SourceInfo
-from nccl_triage.ingest import compression, torch_error, walk
+from nccl_triage.ingest import walk
 from nccl_triage.ingest.notes import display_name
-from nccl_triage.ingest.sources import Source
+from nccl_triage.ingest.sources import Source, is_archive
 from nccl_triage.ingest.tail import Change, FileTail, PipeTail
 from nccl_triage.renames import renamed
 from nccl_triage.scan.live import LiveScan
@@ -22,11 +22,6 @@ from nccl_triage.scan.scanner import Scanner
 Heard = Callable[["Log", Event], None]
 #: Blocks that are read of one log before the next one has its turn.
 BLOCKS = 16
-
-
-def fresh(info: SourceInfo) -> SourceInfo:
-    """Return what the path says of a source, without what was read."""
-    return replace(info, bytes=0, lines=0, problems=[], tail_cut=False)
 
 
 class Log:
@@ -47,7 +42,7 @@ class Log:
         #: When it was seen to grow last, and since when it is not where it was.
         self.grown = 0.0
         self.gone: float | None = None
-        self._scan = LiveScan(scanner, cast(BinaryIO, tail), fresh(source.info), lambda event: heard(self, event))
+        self._scan = LiveScan(scanner, cast(BinaryIO, tail), source.info.unread(), lambda event: heard(self, event))
 
     @property
     def file(self) -> FileTail | None:
@@ -137,7 +132,7 @@ class Log:
         """Return what to read excerpts from, None where the log cannot be read again."""
         if self.file is None or self.file.lost:
             return None
-        return Source(self.name, fresh(self.origin.info), file=self.file.path, size=self.read)
+        return Source(self.name, self.origin.info.unread(), file=self.file.path, size=self.read)
 
 
 class Archive:
@@ -165,7 +160,7 @@ class Archive:
         from nccl_triage.execution.local import scan_source
 
         self._read = self._seen
-        self.result = scan_source(replace(self.origin, info=fresh(self.origin.info)), scanner)
+        self.result = scan_source(replace(self.origin, info=self.origin.info.unread()), scanner)
 
 
 def may_grow(argument: str) -> bool:
@@ -179,14 +174,7 @@ def open_tail(source: Source) -> FileTail | PipeTail | None:
     file = source.file or Path()
     if source.size is None:
         return PipeTail.named(file)
-    return None if _is_archive(file) else FileTail(file)
-
-
-def _is_archive(file: Path) -> bool:
-    if torch_error.is_error_file(file.name):
-        return True
-    with file.open("rb", buffering=0) as stream:
-        return compression.detect(compression.read_up_to(stream, compression.HEAD)) is not None
+    return None if is_archive(file) else FileTail(file)
 
 
 def same_writer(one: SourceInfo, other: SourceInfo) -> bool:

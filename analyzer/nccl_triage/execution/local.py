@@ -36,7 +36,7 @@ def scan_part(part: Part, scanner: Scanner, watch: Watch | None = None) -> Obser
         with part.open(watch) as stream:
             if not part.start:
                 return scanner.scan_blocks(LineReader(stream, info), info)
-            reader = LineReader(stream, info, first_line=part.lines_before() + 1, offset=part.start)
+            reader = LineReader(stream, info, first_line=part.lines_before() + 1)
             return scanner.scan_blocks(reader, info, part.first_lines())
     except OSError as error:
         info.problems.append(f"cannot be read: {error.strerror or error}")

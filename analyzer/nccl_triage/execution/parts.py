@@ -12,18 +12,15 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, cast
+from typing import BinaryIO, cast
 
 from nccl_triage.events import SourceInfo
-from nccl_triage.ingest import compression, encodings, torch_error, watched
+from nccl_triage.ingest import encodings, watched
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.sources import Source
+from nccl_triage.ingest.sources import Source, is_archive
 from nccl_triage.ingest.watched import Watch
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.scan.source import SNIFF_LINES
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 #: Bytes of a part at least: starting a process costs as much as scanning this.
 MIN_PART = 24 << 20
@@ -50,7 +47,7 @@ class Part:
             return self.source.open(watch)
         raw = watched.open_file(self.source.file, None)
         raw.seek(self.start)
-        limited = cast("BinaryIO", _Limited(raw, self.end - self.start))
+        limited = cast(BinaryIO, _Limited(raw, self.end - self.start))
         return watched.listen(limited, watch)
 
     def lines_before(self) -> int:
@@ -81,7 +78,7 @@ class _Limited(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer)[: self._left]  # type: ignore[arg-type]
-        size = cast("io.RawIOBase", self._raw).readinto(view) or 0
+        size = cast(io.RawIOBase, self._raw).readinto(view) or 0
         self._left -= size
         return size
 
@@ -122,22 +119,21 @@ def _cut(source: Source, count: int) -> list[Part]:
     # A file that still grows is read to its end by the last part.
     last = len(ends) - 2
     return [
-        Part(replace(source, info=replace(source.info, problems=[])), start, end if number < last else 1 << 62)
+        Part(replace(source, info=source.info.unread()), start, end if number < last else 1 << 62)
         for number, (start, end) in enumerate(pairwise(ends))
     ]
 
 
 def _places(source: Source, count: int) -> list[int]:
     """Return where the parts of a file begin, but for the first; nothing for a file that is not to be cut."""
-    if source.file is None or not source.rereadable or torch_error.is_error_file(source.file.name):
+    if source.file is None or not source.rereadable or is_archive(source.file):
         return []
     size = source.size or 0
     found: list[int] = []
     with source.file.open("rb", buffering=0) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return []
-        head = stream.read(_CALM)
-        if compression.detect(head) is not None or encodings.wide_encoding(head) is not None:
+        if encodings.wide_encoding(stream.read(_CALM)) is not None:
             return []
         for number in range(1, count):
             place = _place(stream, number * size // count)

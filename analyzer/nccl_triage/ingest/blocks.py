@@ -89,7 +89,7 @@ class BlockReader:
 
     Errors of reading (``OSError``) end the stream and are told in ``info.problems``. A stream may say with None, as
     raw streams do, that it has no more yet: then comes an empty block, and the next one may bring more. A stream that is
-    a later part of a log begins with its line ``first_line``, at its ``offset``.
+    a later part of a log begins with its line ``first_line``.
     """
 
     def __init__(
@@ -99,7 +99,6 @@ class BlockReader:
         max_line: int = MAX_LINE,
         block: int = BLOCK,
         first_line: int = 1,
-        offset: int = 0,
     ) -> None:
         if max_line < 16:
             raise ValueError("max_line must be at least 16")
@@ -113,7 +112,7 @@ class BlockReader:
         self._source = getattr(source, "readinto1", None) or source.readinto
         self._wide: encodings.Transcoded | None = None
         self._narrow: str | None = None
-        self._line, self._offset = first_line, offset
+        self._line = first_line
         self._long_lines = True
         # (position in the buffer, bytes of the stream that are missing there)
         self._gaps: list[tuple[int, int]] = []
@@ -136,7 +135,6 @@ class BlockReader:
 
     def _blocks(self) -> Iterator[Block]:
         have, base = yield from self._start()
-        base += self._offset
         buffer, view = self._buffer, memoryview(self._buffer)
         fresh, waits = 0, False
         while True:

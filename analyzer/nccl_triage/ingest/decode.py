@@ -47,9 +47,8 @@ class LineReader:
         max_line: int = MAX_LINE,
         block: int = BLOCK,
         first_line: int = 1,
-        offset: int = 0,
     ) -> None:
-        self._reader = BlockReader(stream, info, max_line, block, first_line, offset)
+        self._reader = BlockReader(stream, info, max_line, block, first_line)
         self._progress = ProgressFilter(self.decode)
         self._continues = False
 

@@ -18,7 +18,7 @@ from nccl_triage import messages
 from nccl_triage.errors import InputError
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import layouts, sniff, torch_error, walk, watched
-from nccl_triage.ingest.compression import open_stream, read_up_to
+from nccl_triage.ingest.compression import HEAD, detect, open_stream, read_up_to
 from nccl_triage.ingest.notes import Notes, display_name
 from nccl_triage.ingest.siblings import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
@@ -63,6 +63,14 @@ class Source:
         if len(data) > torch_error.MAX_SIZE:
             return open_stream(watched.open_file(self.file, watch), self.info.problems)
         return io.BytesIO(torch_error.render(data))
+
+
+def is_archive(file: Path) -> bool:
+    """Tell whether a file can only be read as a whole: a compressed log, torchelastic's error.json. Raises OSError."""
+    if torch_error.is_error_file(file.name):
+        return True
+    with file.open("rb", buffering=0) as stream:
+        return detect(read_up_to(stream, HEAD)) is not None
 
 
 def _is_there(path: Path) -> bool:

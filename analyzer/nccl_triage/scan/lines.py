@@ -41,7 +41,6 @@ class _Tally:
     """The number of lines of one signature, as something to add to."""
 
     __slots__ = ("_counts", "_signature")
-    keeps = False
 
     def __init__(self, counts: dict[str, int], signature: str) -> None:
         self._counts, self._signature = counts, signature
@@ -120,31 +119,36 @@ class LineScan:
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
-        waiting = list(self._shapes.drain())
-        texts = [line.raw.decode("utf-8", "replace") for line in waiting]
-        kinds = self._prefilter.kinds(texts)
-        for index, (line, text) in enumerate(zip(waiting, texts, strict=True)):
+        waiting = [(number, raw.decode("utf-8", "replace")) for number, raw in self._shapes.drain()]
+        kinds = self._prefilter.kinds([text for _, text in waiting])
+        for index, (number, text) in enumerate(waiting):
             # Such lines open no block, and a block that is open now was not when they came.
-            self._line(line.number, text, kinds.get(index), feed=False)
+            self._line(number, text, kinds.get(index), feed=False)
 
     def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
         if self.open or text.startswith(RECORD):
             self._line(number, text, kind)
             return
-        matched = self._candidate(number, text, kind) if kind is not None else ()
+        matched: Sequence[str] = ()
+        if kind is not None:
+            raw = text.encode("utf-8", "surrogatepass")
+            group = self.count(number, raw)
+            matched = self._candidate(number, raw, text, kind) if group is None else group.signatures
+            if group is not None and self._seen is not None:
+                self._seen.update([(signature, number) for signature in matched])
         # A line that holds literals of signatures and matches none may still tell who speaks.
         if speaks and not matched:
             self._speaker(number, text)
 
     def meet(self, number: int, raw: bytes, text: str) -> None:
-        """Scan a line (``text`` of ``raw``) of which no more is known than that it holds a literal."""
+        """Scan a line (``text`` of ``raw``) that ``count`` left, of which no more is known than that it holds a literal."""
         if self.open or text.startswith(RECORD):
             self._line(number, text, self._prefilter.kinds([text]).get(0))
         else:
             kind = self._shapes.kind(raw, text)
             if kind is not None:
-                self._candidate(number, text, kind)
+                self._candidate(number, raw, text, kind)
 
     def count(self, number: int, raw: bytes) -> Group | None:
         """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
@@ -157,14 +161,8 @@ class LineScan:
         group.last.append((number, raw))
         return group
 
-    def _candidate(self, number: int, text: str, kind: Kind) -> Sequence[str]:
-        """Take a line that holds literals; returns the signatures that it matches."""
-        raw = text.encode("utf-8", "surrogatepass")
-        group = self.count(number, raw)
-        if group is not None:
-            if self._seen is not None:
-                self._seen.update([(signature, number) for signature in group.signatures])
-            return group.signatures
+    def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
+        """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
         place = self._shapes.place(raw) if self._counts else None
         if kind.signatures is not None:
             self._line(number, text, kind)

@@ -149,8 +149,6 @@ def _word(value: float) -> str:
 class Links:
     """Takes the connections that one source names; their lines repeat for every channel."""
 
-    keeps = False
-
     def __init__(self, source: str, into: LinkTable) -> None:
         self._source = source
         self._table = into

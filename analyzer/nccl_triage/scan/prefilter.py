@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from nccl_triage.engine import cache
 from nccl_triage.engine.schema import Signature
+from nccl_triage.scan import database
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
@@ -229,7 +229,7 @@ class HyperscanPrefilter(_Literals):
 
         super().__init__(signatures, further, formats)
         self._hyperscan = hyperscan
-        self._database = _database(hyperscan, self._texts)
+        self._database = database.compiled(hyperscan, self._texts)
         self._sweeper: Any = None  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
@@ -255,7 +255,9 @@ class HyperscanPrefilter(_Literals):
             starts = [(start.decode(), False) for start in _RECORDS]
             literals = [*(self._texts[number] for number in self._swept), *starts]
             once = [*(not self._urgent[number] for number in self._swept), *(True for _ in starts)]
-            self._sweeper = _database(self._hyperscan, literals, [*self._swept, *(_RECORD for _ in starts)], once)
+            self._sweeper = database.compiled(
+                self._hyperscan, literals, [*self._swept, *(_RECORD for _ in starts)], once
+            )
         urgent = self._urgent
         ends: list[int] = []
         firsts: dict[int, int] = {}
@@ -295,49 +297,6 @@ def _ends(data: bytes, literal: bytes) -> list[int]:
         at = data.find(b"\n", at)
         at = data.find(literal, at) if at >= 0 else -1
     return ends
-
-
-def _database(
-    hyperscan: Any,
-    literals: list[tuple[str, bool]],
-    numbers: Sequence[int] | None = None,
-    once: Sequence[bool] | None = None,
-) -> Any:
-    """Return the compiled database; compiling takes a quarter of a second, reading it back a millisecond.
-
-    Literals are reported by their ``numbers`` (their places, without); one that is marked in ``once`` is reported where
-    it ends first, and not again.
-    """
-    single = once or [False] * len(literals)
-    ids = list(numbers or range(len(literals)))
-    told = zip(literals, ids, single, strict=True)
-    seed = "\n".join([f"{caseless:d}{one:d}{number} {text}" for (text, caseless), number, one in told])
-    entry = cache.name("hyperscan", hyperscan.__version__, seed)
-    data = cache.read(entry)
-    if data is not None:
-        try:
-            database = hyperscan.loadb(data, mode=hyperscan.HS_MODE_BLOCK)
-            database.scratch = hyperscan.Scratch(database)
-            return database
-        except Exception:  # a damaged entry or one of another build: the library's own errors vary
-            database = None
-    database = hyperscan.Database()
-    database.compile(
-        expressions=[_escaped(text) for text, _ in literals],
-        ids=ids,
-        elements=len(literals),
-        flags=[
-            (hyperscan.HS_FLAG_CASELESS if caseless else 0) | (hyperscan.HS_FLAG_SINGLEMATCH if one else 0)
-            for (_, caseless), one in zip(literals, single, strict=True)
-        ],
-    )
-    cache.write(entry, hyperscan.dumpb(database))
-    return database
-
-
-def _escaped(literal: str) -> bytes:
-    """Return the literal as a pattern: every byte in hex."""
-    return b"\\x" + literal.encode("utf-8").hex(" ").encode().replace(b" ", b"\\x")
 
 
 def _starts(lengths: Iterable[int]) -> list[int]:

@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise, starmap
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import KEEP_LAST
+from nccl_triage.events import KEEP_LAST, Bucket
 from nccl_triage.patterns import lazily
 from nccl_triage.scan.prefilter import Kind, Prefilter
 
@@ -47,11 +47,6 @@ class Counted(Protocol):
 
     count: int
 
-    @property
-    def keeps(self) -> bool:
-        """Whether it keeps the last lines that were added."""
-        ...
-
 
 class Part(NamedTuple):
     """What one line adds to a counter."""
@@ -60,17 +55,10 @@ class Part(NamedTuple):
     number: int
 
 
-class Waiting(NamedTuple):
-    """A line that was counted and is read at the end when no later one of its group came."""
-
-    number: int
-    raw: bytes
-
-
+#: A line (its number, its bytes) that was counted and is read at the end when no later one of its group came.
+Waiting = tuple[int, bytes]
 #: What a line adds, as something to compare: None when it must be read in full whatever its numbers are.
 Outcome = Callable[[str, Kind], Hashable | None]
-
-
 #: Cuts some parts out of a line.
 Pick = Callable[[bytes], Hashable]
 
@@ -84,7 +72,7 @@ class Group:
     signatures: tuple[str, ...]
     #: Formats of curves that may read its lines.
     formats: tuple[str, ...] | None
-    last: deque[tuple[int, bytes]]
+    last: deque[Waiting]
     lines: int = 0
 
 
@@ -140,10 +128,9 @@ class Shapes:
         shape = self._shapes.get(_folded(raw) if _HEX in raw else raw.translate(_FOLD))
         if shape is not None and shape.literal is not None:
             shape = shape.variants.get(shape.literal(raw))
-        if shape is None or (family := shape.family) is None:
+        if shape is None or shape.family is None:
             return None
-        values = None if shape.values is None else shape.values(raw)
-        return family.groups.get((values, _told(family, raw)) if family.sensitive else values)
+        return shape.family.groups.get(_key(shape.family, shape.values, raw))
 
     def kind(self, raw: bytes, text: str) -> Kind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""
@@ -165,10 +152,7 @@ class Shapes:
                 self._adopt(shape, raw)
             elif shape.seen > PATIENCE:
                 self._learn(shape, raw)
-        if shape.family is None:
-            return None
-        values = None if shape.values is None else shape.values(raw)
-        return Place(shape.family, (values, _told(shape.family, raw)) if shape.family.sensitive else values)
+        return None if shape.family is None else Place(shape.family, _key(shape.family, shape.values, raw))
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
@@ -190,31 +174,31 @@ class Shapes:
         """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            waiting = deque[tuple[int, bytes]](maxlen=last)
+            waiting = deque[Waiting](maxlen=last)
             groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, waiting)
             self._groups += 1
 
-    def drain(self) -> Iterator[Waiting]:
-        """Put away all groups: count their lines, and yield in order those to be read (they count themselves)."""
+    def drain(self) -> list[Waiting]:
+        """Put away all groups: count their lines, and return in order those to be read (they count themselves)."""
         groups = [group for family in self._families for group in family.groups.values()]
         # Groups share buckets, of which each shows a few last lines only.
         ends: dict[int, list[int]] = {}
         for group in groups:
-            for counter, _ in group.parts:
-                ends.setdefault(id(counter), []).extend(number for number, _ in group.last)
-        starts = {key: sorted(numbers)[-KEEP_LAST:][0] for key, numbers in ends.items() if numbers}
+            for bucket in _buckets(group):
+                ends.setdefault(bucket, []).extend(number for number, _ in group.last)
+        starts = {bucket: sorted(numbers)[-KEEP_LAST:][0] for bucket, numbers in ends.items() if numbers}
         waiting: list[Waiting] = []
         for group in groups:
-            start = min((starts.get(id(counter), 0) for counter, _ in group.parts if counter.keeps), default=None)
+            start = min((starts.get(bucket, 0) for bucket in _buckets(group)), default=None)
             read = [] if start is None else [line for line in group.last if line[0] >= start]
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
-            waiting.extend(starmap(Waiting, read))
+            waiting += read
         self._shapes.clear()
         self._families.clear()
         self._first.clear()
         self._made = self._groups = 0
-        return iter(sorted(waiting))
+        return sorted(waiting)
 
     def _literal_digits(self, folded: bytes) -> Pick | None:
         """Return the digits of a line that may belong to a literal."""
@@ -300,7 +284,18 @@ def _folded(raw: bytes) -> bytes:
     return raw.translate(_FOLD)
 
 
-def _told(family: Family, raw: bytes) -> Hashable:
+def _buckets(group: Group) -> list[int]:
+    """Return which buckets of events the lines of a group go to."""
+    return [id(counter) for counter, _ in group.parts if isinstance(counter, Bucket)]
+
+
+def _key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
+    """Return what the lines of a group share: the numbers that matter, and what the patterns that mind digits find."""
+    values = None if pick is None else pick(raw)
+    return (values, _found(family, raw)) if family.sensitive else values
+
+
+def _found(family: Family, raw: bytes) -> Hashable:
     """Return which of the patterns that mind digits match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
     found = ((one, match.search(one, text)) for one in family.sensitive)

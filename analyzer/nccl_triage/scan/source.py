@@ -63,7 +63,7 @@ class SourceScan:
     def resume(self, first: Sequence[str]) -> None:
         """Begin behind the beginning of a source, whose first lines are known."""
         self._begun = True
-        self._lines.profile = WrapperProfile.sniff(list(first[:SNIFF_LINES]))
+        self._lines.profile = WrapperProfile.sniff(first)
 
     def _flush(self, end: bool = False) -> None:
         """Scan the lines that wait for others; ``end``: there are no others."""
@@ -107,7 +107,7 @@ class SourceScan:
         self._drop()
         self._lines.begin()
         if share is not Share.NEWS:
-            self._hear(block, reader)
+            self._who_speaks(block, reader)
         whole = share is Share.WHOLE or self._aftermath > 0
         followed = list(firsts) if whole else self._interest.of(firsts)
         if share is Share.NUMBERS and not whole:
@@ -130,7 +130,7 @@ class SourceScan:
         self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
         self._interest.learn(read, gains)
 
-    def _hear(self, block: Block, reader: LineReader) -> None:
+    def _who_speaks(self, block: Block, reader: LineReader) -> None:
         """Learn who speaks at the beginning of a block."""
         if self._lines.open:
             return
@@ -160,8 +160,10 @@ class SourceScan:
             if lines.count(number, raw) is not None:
                 continue
             before = lines.gains
-            for line in reader.pieces(number, block.offset + start, raw):
-                lines.meet(number, raw if b"\r" not in raw else line.text.encode(), line.text)
+            if redrawn and b"\r" in raw:
+                self._pieces(number, block.offset + start, raw, reader)
+            else:
+                lines.meet(number, raw, reader.decode(raw))
             if lines.gains > before:
                 gains[owners[end]] += 1
             if lines.open:
@@ -176,10 +178,14 @@ class SourceScan:
         number = block.first_line + data.count(b"\n", 0, start)
         while self._lines.open and start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
-            for line in reader.pieces(number, block.offset + start, data[start : end - 1]):
-                self._lines.take(number, line.text, self._prefilter.kinds([line.text]).get(0))
+            self._pieces(number, block.offset + start, data[start : end - 1], reader)
             start, number = end, number + 1
         return start
+
+    def _pieces(self, number: int, offset: int, raw: bytes, reader: LineReader) -> None:
+        """Scan what is worth reading of one line, which may hold carriage returns."""
+        for line in reader.pieces(number, offset, raw):
+            self._lines.take(number, line.text, self._prefilter.kinds([line.text]).get(0))
 
     def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
