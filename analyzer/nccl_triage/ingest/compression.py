@@ -245,12 +245,16 @@ def open_stream(raw: BinaryIO, problems: list[str], *, close: bool = True) -> Bi
     if form is None and start is not None and close:
         raw.seek(start)
         return raw
-    stream = _Prefixed(head, raw, close)
     if form is None:
-        return cast(BinaryIO, io.BufferedReader(stream, 1 << 16))
+        return put_back(head, raw, close=close)
     if not form.available():
         problem = f"{form.name}-compressed, and the Python module {form.module} is not installed"
         if problem not in problems:
             problems.append(problem)
         return io.BytesIO()
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(stream, form, problems), 1 << 16))
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(_Prefixed(head, raw, close), form, problems), 1 << 16))
+
+
+def put_back(head: bytes, stream: BinaryIO, *, close: bool = True) -> BinaryIO:
+    """Return a stream that gives what was read of it again first; ``close=False`` leaves it open when that is closed."""
+    return cast(BinaryIO, io.BufferedReader(_Prefixed(head, stream, close), 1 << 16))
