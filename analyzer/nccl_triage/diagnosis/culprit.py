@@ -128,6 +128,30 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     return [Culprit(None, host, None, None, None, why)]
 
 
+@method("stranded-host")
+def _stranded_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The hosts that did not reach the store which the others had found."""
+    why = {"en": "did not reach the store that the others had found", "zh": "没有连上其他主机已找到的 store"}
+    return [Culprit(None, host, None, None, None, why) for host in case.value("rendezvous.stranded_hosts") or []]
+
+
+@method("both-ends")
+def _both_ends(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Both of two hosts that complain of the path between them: which end is broken, their lines do not show."""
+    events = [event for item in weighed.rule_items for event in item.events if event.is_failure]
+    hosts = {host for event in events if (host := case.host(event)) is not None}
+    if len(hosts) != 2 or len(case.identity.hosts) != 2:
+        return []
+    first = case.identity.ranks.get(0)
+    why = {
+        "en": "one end of the path that failed; the lines do not show which",
+        "zh": "出故障的链路的一端；日志行看不出是哪一端",
+    }
+    # Rank 0's host comes last: it is the one whose lines a log shows even where nothing is wrong with it.
+    ordered = sorted(hosts, key=lambda host: (first is not None and host == first.host, host))
+    return [Culprit(None, host, None, None, None, why) for host in ordered]
+
+
 @method("unnamed-ranks")
 def _unnamed(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that wait for nobody: others gave up waiting for the communicator, these were not there."""
