@@ -24,11 +24,12 @@ MAX_CULPRITS = 8
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
+    hosts = case.identity.hosts
     for name in (*weighed.cause.culprit, *(() if "none" in weighed.cause.culprit else ("evidence-host",))):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
-            # A host of which only the address is known goes by its address.
-            culprit.host = culprit.host or culprit.address
+            # A host of which only the address is known goes by its address; the only host of a job is everybody's.
+            culprit.host = culprit.host or culprit.address or (hosts[0] if len(hosts) == 1 else None)
         if found:
             return found
     return []

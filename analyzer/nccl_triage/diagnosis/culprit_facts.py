@@ -63,6 +63,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "did not reach the store that the others had found",
         "没有连上其他 rank 已找到的 store",
     ),
+    "not-at-barrier": (
+        ("rendezvous.barrier_missing_ranks",),
+        "never reached the barrier in which the others were counted",
+        "从未到达其他 rank 已被计数的屏障",
+    ),
     "store-unheard": (
         ("rendezvous.store_rank_unheard",),
         "hosts the store that nobody reaches, and printed nothing",
