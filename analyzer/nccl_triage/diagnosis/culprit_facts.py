@@ -58,4 +58,29 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
     "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
     "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
+    "recorded-odd": (
+        ("recorder.mismatch_ranks",),
+        "its flight recorder differs from those of the majority",
+        "它的 flight recorder 与多数 rank 不同",
+    ),
+    "recorded-circle": (
+        ("recorder.circle_ranks",),
+        "waits in a circle, by the flight recorders",
+        "flight recorder 显示它处于互相等待的环中",
+    ),
+    "recorded-missing": (
+        ("recorder.missing_ranks", "recorder.ahead_ranks", "recorder.unmet_ranks"),
+        "by its flight recorder it went another way than the ranks that wait",
+        "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
+    ),
+    "recorded-late": (
+        ("recorder.late_ranks",),
+        "by its flight recorder it came long after the others",
+        "其 flight recorder 显示它比其他 rank 晚很久",
+    ),
+    "recorded-lagging": (
+        ("recorder.lagging_ranks",),
+        "by its flight recorder it completed less than the others",
+        "其 flight recorder 显示它完成的操作比其他 rank 少",
+    ),
 }
