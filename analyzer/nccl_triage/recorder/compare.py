@@ -17,6 +17,9 @@ from nccl_triage.recorder.lines import group as group_name
 from nccl_triage.recorder.table import Line, RecorderTable
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
+#: Operations that end at different times on different ranks, and whose root no record shows.
+_ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
+
 
 @dataclass(slots=True)
 class Comparison:
@@ -118,9 +121,12 @@ def _incomplete(view: GroupView) -> Finding | None:
             continue
         lines = [one for rank in ranks_of(lagging)[:3] if (one := vote.line_of(cell, rank)) is not None]
         if not ahead:
-            if view.expected & ~cell.ranks:
+            if not view.stated or view.expected & ~cell.ranks:
                 return None
             return _finding(view, seq, "entered", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
+        if any(way.op.startswith(_ONE_SIDED) or way.op == "reduce" for way in cell.ways):
+            lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
+            return _finding(view, seq, "state", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
         if lagging.bit_count() <= ahead.bit_count():
             odd, rest, kind = lagging, ahead, "lagging"
         else:

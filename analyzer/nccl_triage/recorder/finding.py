@@ -15,7 +15,7 @@ class Finding:
     """Something wrong with one call of one group. ``ranks`` are those in the wrong, none where that cannot be told.
 
     ``kind``: operation, size, dtype (ranks disagree), missing (ranks did not come), ahead (ranks came to what the rest
-    did not), lagging (ranks did not complete what others did), early (ranks completed what the rest did not), unmet
+    did not), lagging (ranks did not complete what others did), early (ranks completed what the rest did not), state (some came out of an operation with a root: who is wrong cannot be told), unmet
     (a send without receive or the other way round), entered (all came, nobody completed).
     """
 
