@@ -47,11 +47,13 @@ def _neutral(data: bytes) -> bytes:
 
 
 def _rank(case: str, fault: str, odd: int, rank: int, port: int) -> None:
+    import importlib
     import threading
 
     import torch
     import torch.distributed as dist
-    from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+    native = importlib.import_module("torch._C._distributed_c10d")
 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=WORLD, timeout=timedelta(seconds=120))
@@ -59,7 +61,7 @@ def _rank(case: str, fault: str, odd: int, rank: int, port: int) -> None:
     def dump() -> None:
         time.sleep(SETTLE)
         json_form = case in AS_JSON
-        data: Any = _dump_fr_trace_json() if json_form else _neutral(_dump_fr_trace())
+        data: Any = native._dump_fr_trace_json() if json_form else _neutral(native._dump_fr_trace())
         target = SETS / case / _name(case, rank)
         target.write_bytes(data if isinstance(data, bytes) else data.encode())
         time.sleep(STAY)

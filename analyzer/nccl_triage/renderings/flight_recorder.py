@@ -19,7 +19,7 @@ from nccl_triage.renderings.form import Rendering
 MAX_SIZE = 256 << 20
 _ENDING = r"(?:\.(?:json|pkl|pickle|bin|dump|trace))?$"
 _RANK = re.compile(rf"rank[._-]?(\d{{1,5}})(?!\d)(?!.*rank[._-]?\d)|(?<!\d)(\d{{1,5}}){_ENDING}")
-_NAME = re.compile(rf"(?:trace_rank|fr_trace|flight|_dump_?)[^/]*?\d{{1,5}}{_ENDING}")
+_NAME = re.compile(rf"(?:rank|trace|flight|dump)[^/]*?\d{{1,5}}{_ENDING}")
 _PICKLE = re.compile(rb"(?s)\x80[\x02-\x05].{0,200}?(?:version|entries|pg_config|pg_status|comm_lib_version)")
 _JSON = re.compile(rb'\s*\{\s*"(?:comm_lib_version|entries|pg_config|pg_status|version|nccl_version)"\s*:')
 _FIELDS = (b"pg_config", b"pg_status", b"profiling_name", b"collective_seq_id", b"record_id")
