@@ -83,4 +83,14 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "by its flight recorder it completed less than the others",
         "其 flight recorder 显示它完成的操作比其他 rank 少",
     ),
+    "ras-lagging": (
+        ("ras.lagging_ranks",),
+        "has launched fewer operations than the most, by NCCL's RAS",
+        "NCCL 的 RAS 显示它启动的操作数少于多数 rank",
+    ),
+    "ras-silent": (
+        ("ras.silent_ranks",),
+        "gave NCCL's RAS no data",
+        "没有向 NCCL 的 RAS 提供数据",
+    ),
 }
