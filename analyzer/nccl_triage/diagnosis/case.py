@@ -138,6 +138,10 @@ class Case:
 def _in_order(observations: Observations) -> tuple[list[Event], bool]:
     """Return the events in order, and whether that order is certain across sources."""
     events = observations.all_events()
+    dumps = observations.recorder.sources()
+    if dumps and any(event.source not in dumps for event in events):
+        # Their clock is UTC and a log's may be any; what they show together is facts, whatever the order.
+        events = [event for event in events if event.source not in dumps]
     sources = {event.source for event in events}
     if len(sources) <= 1:
         return events, True

@@ -70,6 +70,9 @@ class Identity:
         self._fill_ranks()
         if self.world_size is None:
             self.world_size = self._gathered_size()
+        if self.world_size is None and observations.recorder:
+            members = max(observations.recorder.groups.values(), key=len, default=())
+            self.world_size = len(members) or None
 
     # -- building ---------------------------------------------------------------------------------------------
 

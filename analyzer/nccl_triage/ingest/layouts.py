@@ -184,11 +184,6 @@ def _fill(info: SourceInfo, fields: dict[str, str | None]) -> None:
             setattr(info, name, value if name == "host" else int(value))
 
 
-def is_dump(name: str) -> bool:
-    """Tell whether a file of this name is a dump of torch's flight recorder."""
-    return _DUMP in name and read_path(name).layout == FLIGHT_RECORDER
-
-
 def read_path(path: str, siblings: Siblings | None = None) -> SourceInfo:
     """Return what a path (slashes between its parts) says; ``siblings`` are the files of the same folder."""
     info = SourceInfo(path=path)

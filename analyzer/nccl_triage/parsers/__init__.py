@@ -9,6 +9,7 @@ from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
+from nccl_triage.recorder import lines
 
 STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser)
 
@@ -16,4 +17,4 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 def produced_signatures() -> dict[str, str]:
     """Return the signature ids that parsers make themselves, with their meaning."""
     made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {**made, salient.SALIENT: salient.MEANING}
+    return {**made, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}
