@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, engines, follow, language, options, output
+from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -32,6 +32,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     type=click.IntRange(1, 64),
     help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
 )
+@host_facts.option
 @engines.options
 @follow.follow_options
 @output.exit_code_option
@@ -50,6 +51,7 @@ def command(
     hang_after: float | None,
     on_verdict: str | None,
     want_code: bool,
+    facts: tuple[Path, ...],
     debug: bool,
     **given: Any,
 ) -> None:
@@ -65,6 +67,7 @@ def command(
             click.echo(ctx.get_help(), err=True)
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
+    paths = host_facts.beside(paths, facts)
     wish = output.wanted(given)
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)

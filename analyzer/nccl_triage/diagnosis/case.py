@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nccl_triage.diagnosis import host_facts
 from nccl_triage.diagnosis.identity import Identity
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
@@ -136,12 +137,17 @@ class Case:
 
 
 def _in_order(observations: Observations) -> tuple[list[Event], bool]:
-    """Return the events in order, and whether that order is certain across sources."""
-    events = observations.all_events()
+    """Return the events in order, and whether that order is certain across sources; facts of hosts come last."""
+    events, facts = host_facts.split(observations.all_events())
     dumps = observations.recorder.sources()
     if dumps and any(event.source not in dumps for event in events):
         # Their clock is UTC and a log's may be any; what they show together is facts, whatever the order.
         events = [event for event in events if event.source not in dumps]
+    ordered, known = _by_time(events, observations)
+    return ordered + facts, known
+
+
+def _by_time(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     sources = {event.source for event in events}
     if len(sources) <= 1:
         return events, True
