@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nccl_triage.diagnosis import coded
 from nccl_triage.diagnosis.identity import Identity
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
@@ -59,7 +60,8 @@ class Case:
         facts.load_all()
         self.observations = observations
         self.rules = rules
-        self.events, self.order_known = _in_order(observations)
+        events, self.order_known = _in_order(observations)
+        self.events = coded.settle(events, rules)
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
         for event in self.events:
