@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.kernel_log import XID
 from nccl_triage.events import Event
-
-XID = "nvidia-driver.xid_any"
 
 
 def xids_of(case: Case, *kinds: str) -> list[Event]:
