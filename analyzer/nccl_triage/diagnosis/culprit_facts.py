@@ -58,7 +58,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
     "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
     "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
-<<<<<<< HEAD
     "stranded": (
         ("rendezvous.stranded_ranks",),
         "did not reach the store that the others had found",
@@ -73,7 +72,7 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("rendezvous.store_rank_unheard",),
         "hosts the store that nobody reaches, and printed nothing",
         "它负责 store，却无人能连上，且没有任何输出",
-=======
+    ),
     "recorded-odd": (
         ("recorder.mismatch_ranks",),
         "its flight recorder differs from those of the majority",
@@ -108,6 +107,5 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("ras.silent_ranks",),
         "gave NCCL's RAS no data",
         "没有向 NCCL 的 RAS 提供数据",
->>>>>>> h_recorder
     ),
 }
