@@ -35,29 +35,14 @@ def odd_node(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         cluster.remove_node(node, allow_graceful=False)
 
 
-def test_nodes_are_compared_and_the_odd_one_is_named(cluster: Any, odd_node: Any, tmp_path: Path) -> None:
+def test_the_odd_node_is_named_and_one_that_dies_is_told(
+    cluster: Any, odd_node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved = tmp_path / "hosts.json"
     words = ["doctor", "--ray-address", cluster.address, "--python", NO_TORCH, "--format", "json", "-o", str(saved)]
     result = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    document = json.loads(saved.read_bytes())
-    schema = json.loads((resources.reports_dir() / "schema" / "doctor.schema.json").read_text("utf-8"))
-    jsonschema.validate(document, schema)
-    hosts = {host["host"]: host for host in document["hosts"]}
-    assert len(hosts) == 3
-    assert all(host["problem"] is None and host["facts"]["system"]["cores"] for host in hosts.values())
-    found = {one["fact"]: one for one in document["differences"]}
-    variable = found["variable:NCCL_SOCKET_IFNAME"]
-    assert variable["majority"] is None
-    assert [entry["value"] for entry in variable["values"]] == [None, "docker0"]
-    [odd] = variable["minority"]
-    assert hosts[odd]["facts"]["environment"]["variables"]["NCCL_SOCKET_IFNAME"] == "docker0"
-    assert found["interface"]["minority"] == [odd]
-    assert "nccl-interface" in {check["id"] for check in hosts[odd]["checks"] if check["state"] == "failed"}
-    assert not {"driver", "torch", "kernel", "variable:RAY_ADDRESS"} & set(found)
-
-
-def test_a_node_that_dies_is_told(cluster: Any, odd_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(json.loads(saved.read_bytes()))
     hired = nodes._hire
 
     def hire(*given: Any) -> Any:
@@ -73,3 +58,20 @@ def test_a_node_that_dies_is_told(cluster: Any, odd_node: Any, monkeypatch: pyte
     document = build(collected)
     assert document["verdict"] == "problems"
     assert "did not answer" in text(document, "en")
+
+
+def compare(document: dict[str, Any]) -> None:
+    schema = json.loads((resources.reports_dir() / "schema" / "doctor.schema.json").read_text("utf-8"))
+    jsonschema.validate(document, schema)
+    hosts = {host["host"]: host for host in document["hosts"]}
+    assert len(hosts) == 3
+    assert all(host["problem"] is None and host["facts"]["system"]["cores"] for host in hosts.values())
+    found = {one["fact"]: one for one in document["differences"]}
+    variable = found["variable:NCCL_SOCKET_IFNAME"]
+    assert variable["majority"] is None
+    assert [entry["value"] for entry in variable["values"]] == [None, "docker0"]
+    [odd] = variable["minority"]
+    assert hosts[odd]["facts"]["environment"]["variables"]["NCCL_SOCKET_IFNAME"] == "docker0"
+    assert found["interface"]["minority"] == [odd]
+    assert "nccl-interface" in {check["id"] for check in hosts[odd]["checks"] if check["state"] == "failed"}
+    assert not {"driver", "torch", "kernel", "variable:RAY_ADDRESS"} & set(found)

@@ -82,11 +82,16 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("xid", "note", {"kernel__xids": [{**XID, "code": 31}]}, "Xid 31"),
     ("switch-error", "warning", {"kernel__switch_errors": [{**XID, "code": 12028}]}, "12028"),
     ("kernel-kills", "warning", {"kernel__killed": [{"process": "pt_main", "time": 1.0}]}, "pt_main"),
-    ("kernel-log", "note", {"kernel__xids": [XID]}, "1 faults"),
     ("bus-width", "warning", {"pci__2__width": 8}, "8 of 16 lanes"),
     ("bus-errors", "warning", {"pci__0__nonfatal": 3}, "3 non-fatal"),
     ("nccl-interface", "failed", {"network__interfaces__1": interface("docker0", "172.17.0.1")}, "docker0"),
     ("nccl-interface", "warning", {"network__interfaces": [LO]}, "nothing but lo"),
+    (
+        "nccl-interface",
+        "warning",
+        {"network__interfaces": [LO, interface("eth0", "10.0.0.1"), interface("br-0a1b2c", "172.18.0.1")]},
+        "br-0a1b2c",
+    ),
     ("nccl-interface", "failed", {"environment__variables": {"NCCL_SOCKET_IFNAME": "ib"}}, "NCCL_SOCKET_IFNAME=ib"),
     (
         "nccl-interfaces-several",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nccl_triage import errors
+from nccl_triage import errors, messages
 from nccl_triage.cli import options
 from nccl_triage.cli.output import Say, redacted, teller, write
+
+#: Seconds between two lines of progress.
+_PAUSE = 2.0
 
 
 @click.command(
@@ -60,20 +65,24 @@ def command(ctx: click.Context, /, chosen: str, output: Path | None, force: bool
     """
     options.refuse_existing((output,), force)
     language = options.language(lang)
-    document = _document(given, teller(given["quiet"]))
+    say = teller(given["quiet"])
+    document = _document(given, say)
     from nccl_triage.redaction import mask_secrets
 
     shown = redacted(document) if given["redact"] else mask_secrets(document)
+    from nccl_triage.doctor.text import headline, text
+
     if chosen == "json":
         import orjson
 
         data = orjson.dumps(shown, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
     else:
-        from nccl_triage.doctor.text import text
-
         color = output is None and options.use_color()
         data = text(shown, language, verbose=bool(given["verbose"]), color=color).encode("utf-8", "replace")
     write(data, output, force)
+    if output is not None:
+        say({lang: headline(shown, lang).partition(": ")[2] for lang in ("en", "zh")})
+        say(_filled("{kind} written to {path}", kind=chosen, path=output))
     failed = given["want_code"] and document["verdict"] == "problems"
     ctx.exit(errors.EXIT_CAUSE_FOUND if failed else errors.EXIT_OK)
 
@@ -86,13 +95,26 @@ def _document(given: dict[str, Any], say: Say) -> dict[str, Any]:
     wish = Wish(given["python"], tuple(given["paths"]), given["patience"])
     if given["on_ray"] or given["ray_address"]:
         from nccl_triage.doctor import cluster
-        from nccl_triage.messages import fill
 
-        def progress(done: int, total: int) -> None:
-            template = "{done} of {total} nodes have answered"
-            say({lang: fill(template, {"done": done, "total": total}, lang) for lang in ("en", "zh")})
-
-        return build(cluster.collect(given["ray_address"], wish, progress))
+        return build(cluster.collect(given["ray_address"], wish, _progress(say)))
     told = here(wish)
     name = (told["facts"].get("system") or {}).get("name")
     return build([Collected(name or "localhost", told)])
+
+
+def _progress(say: Say) -> Callable[[int, int], None]:
+    """Return what says how many nodes have answered, now and then."""
+    said = time.monotonic()
+    template = "{done} of {total} nodes have answered"
+
+    def progress(done: int, total: int) -> None:
+        nonlocal said
+        if done == total or time.monotonic() - said >= _PAUSE:
+            said = time.monotonic()
+            say(_filled(template, done=done, total=total))
+
+    return progress
+
+
+def _filled(template: str, **values: object) -> dict[str, str]:
+    return {lang: messages.fill(template, values, lang) for lang in ("en", "zh")}

@@ -24,8 +24,8 @@ WHY = {
         "zh": "未设置 NCCL_SOCKET_IFNAME，它与 NCCL_COMM_ID 的地址在同一网段",
     },
     "plain": {
-        "en": "NCCL_SOCKET_IFNAME is not set, there is no ib*, and what is neither lo nor docker* comes next",
-        "zh": "未设置 NCCL_SOCKET_IFNAME 且没有 ib*，其次选择 lo 和 docker* 以外的接口",
+        "en": "NCCL_SOCKET_IFNAME is not set, there is no ib*, and what is neither lo, docker* nor virbr* comes next",
+        "zh": "未设置 NCCL_SOCKET_IFNAME 且没有 ib*，其次选择 lo、docker*、virbr* 以外的接口",
     },
     "docker": {
         "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but docker* and lo",
@@ -34,6 +34,10 @@ WHY = {
     "loopback": {
         "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but lo",
         "zh": "未设置 NCCL_SOCKET_IFNAME，且只有 lo",
+    },
+    "bridge": {
+        "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but virbr*",
+        "zh": "未设置 NCCL_SOCKET_IFNAME，且只有 virbr*",
     },
     "none": {
         "en": "no interface that is up and has an IPv4 address fits NCCL_SOCKET_IFNAME={wish}",
@@ -78,6 +82,7 @@ def choice(facts: Facts) -> Iterator[Row]:
         "wish": wish or "",
         "why": {language: text.format(wish=wish or "") for language, text in WHY[rule].items()},
         "virtual": [entry["name"] for entry in found if is_virtual(entry["name"])],
+        "first_virtual": bool(found) and is_virtual(found[0]["name"]),
         "loopback": bool(found) and all(entry["loopback"] for entry in found),
         "networks": len({(entry["address"], entry["netmask"]) for entry in found}),
         "gloo": [f"{entry['name']} ({entry['address']})" for entry in gloo],

@@ -25,7 +25,7 @@ _SHOWN = 8
 
 def text(document: Document, lang: Lang, *, verbose: bool = False, color: bool = False) -> str:
     """Return the document as lines."""
-    lines = [_headline(document, lang), *_problems(document, lang, color), *_differences(document, lang, color)]
+    lines = [headline(document, lang), *_problems(document, lang, color), *_differences(document, lang, color)]
     for state in BAD:
         lines += _results(document, state, lang, color, verbose or state != "note")
     lines += _fine(document, lang)
@@ -51,7 +51,8 @@ def _mark(state: str, lang: Lang, color: bool) -> str:
     return click.style(word, fg=_COLOURS[state], bold=state == "failed")
 
 
-def _headline(document: Document, lang: Lang) -> str:
+def headline(document: Document, lang: Lang) -> str:
+    """Return the document in one line."""
     hosts = document["hosts"]
     counted = Counter(check["state"] for host in hosts for check in host["checks"])
     counted["failed"] += sum(bool(host["problem"]) for host in hosts)
@@ -68,7 +69,7 @@ def _headline(document: Document, lang: Lang) -> str:
         listed.append(
             say("1 thing could not be seen" if missed == 1 else "{count} things could not be seen", lang, count=missed)
         )
-    return f"nccl-triage doctor: {name}: {', '.join(listed)}"
+    return f"nccl-triage doctor: {name}: {('，' if lang == 'zh' else ', ').join(listed)}"
 
 
 def _problems(document: Document, lang: Lang, color: bool) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Which interface a backend takes on a host, from the host's own list and the variables of the job.
 
 NCCL: NCCL_SOCKET_IFNAME is a list of prefixes, ``=`` asks for whole names, ``^`` excludes; without it NCCL takes
-interfaces named ib* first, then one in the network of NCCL_COMM_ID, then any but lo and docker*, then docker*, then lo
-(src/misc/socket.cc, ncclFindInterfaces; recent releases also put off virbr*).
+interfaces named ib* first, then one in the network of NCCL_COMM_ID, then any but lo, docker* and virbr*, then docker*,
+then lo, then virbr* (src/misc/socket.cc, ncclFindInterfaces; older releases took virbr* with the others).
 Gloo: GLOO_SOCKET_IFNAME is one name (or a list); without it the address of the host's own name, where that can be
 bound, else the loopback (torch ProcessGroupGloo.cpp, createDefaultDevice).
 """
@@ -26,19 +26,21 @@ def nccl_pick(
 ) -> tuple[list[Interface], str]:
     """Return the interfaces that NCCL would use and which of its rules chose them.
 
-    ``root`` is the address of NCCL_COMM_ID. The rules: wished, infiniband, subnet, plain, docker, loopback, none.
+    ``root`` is the address of NCCL_COMM_ID. The rules: wished, infiniband, subnet, plain, docker, loopback, bridge, none.
     """
     usable = [entry for entry in interfaces if entry["up"]]
     if wish:
         chosen = [entry for entry in usable if _wished(entry["name"], wish)]
         return chosen, "wished" if chosen else "none"
-    docker = [entry for entry in usable if entry["name"].startswith("docker")]
+    docker, bridges = ([entry for entry in usable if entry["name"].startswith(kind)] for kind in ("docker", "virbr"))
+    put_off = [*docker, *bridges]
     for rule, found in (
         ("infiniband", [entry for entry in usable if entry["name"].startswith("ib")]),
         ("subnet", [entry for entry in usable if root and _holds(entry, root)][:1]),
-        ("plain", [entry for entry in usable if not entry["loopback"] and entry not in docker]),
+        ("plain", [entry for entry in usable if not entry["loopback"] and entry not in put_off]),
         ("docker", docker),
         ("loopback", [entry for entry in usable if entry["loopback"]]),
+        ("bridge", bridges),
     ):
         if found:
             return found, rule

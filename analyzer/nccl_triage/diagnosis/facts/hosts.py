@@ -39,42 +39,42 @@ def _differing(case: Case, wanted: Callable[[str], bool]) -> Fact | None:
     return Fact(sorted({f"{event.fields['fact']} ({event.fields['host']})" for event in events}), events[:6])
 
 
-@fact("host.drivers_differ", "hosts of the job whose NVIDIA driver is another one than the others'")
+@fact("hosts.drivers_differ", "hosts of the job whose NVIDIA driver is another one than the others'")
 def _drivers(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "driver")
 
 
-@fact("host.nccl_differs", "hosts of the job whose NCCL is another version than the others'")
+@fact("hosts.nccl_differs", "hosts of the job whose NCCL is another version than the others'")
 def _nccl(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "nccl")
 
 
-@fact("host.software_differs", "hosts of the job whose torch, vLLM or Ray is another version than the others'")
+@fact("hosts.software_differs", "hosts of the job whose torch, vLLM or Ray is another version than the others'")
 def _software(case: Case) -> Fact | None:
     return _differing(case, lambda name: name in ("torch", "vllm", "ray"))
 
 
-@fact("host.interfaces_differ", "hosts of the job where NCCL would use an interface of another name")
+@fact("hosts.interfaces_differ", "hosts of the job where NCCL would use an interface of another name")
 def _interfaces(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "interface")
 
 
-@fact("host.networks_differ", "hosts of the job whose chosen interface lies in another network")
+@fact("hosts.networks_differ", "hosts of the job whose chosen interface lies in another network")
 def _networks(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "network")
 
 
-@fact("host.mtu_differs", "hosts of the job whose chosen interface has another MTU")
+@fact("hosts.mtu_differs", "hosts of the job whose chosen interface has another MTU")
 def _mtu(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "mtu")
 
 
-@fact("host.ports_differ", "hosts of the job with other active InfiniBand or RoCE ports")
+@fact("hosts.ports_differ", "hosts of the job with other active InfiniBand or RoCE ports")
 def _ports(case: Case) -> Fact | None:
     return _differing(case, lambda name: name == "ports")
 
 
-@fact("host.variables_differ", "NCCL variables that differ between hosts of the job")
+@fact("hosts.variables_differ", "NCCL variables that differ between hosts of the job")
 def _variables(case: Case) -> Fact | None:
     names = ("variable:NCCL_", "variable:TORCH_NCCL_", "variable:GLOO_")
     return _differing(case, lambda name: name.startswith(names))

@@ -23,7 +23,6 @@ def probe(where: Where) -> Seen:
             "available": memory.get("MemAvailable"),
             "swap": memory.get("SwapTotal"),
             "uptime": None if running is None else int(running),
-            "boot_id": text(where.root / "proc/sys/kernel/random/boot_id"),
             "container": _container(where),
             "user": os.geteuid(),
         }
