@@ -8,6 +8,7 @@ to those who wait for nobody.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nccl_triage.recorder import groups, order, pairs, vote
@@ -51,17 +52,19 @@ def compare(table: RecorderTable) -> Comparison:
     found.absent = tuple(sorted(members - set(found.dumped)))
     found.versions = tuple(sorted({dump.version for dump in table.dumps.values()}))
     everything = list(groups.views(table))
+    stands: dict[int, set[str]] = {}
     for view in everything:
         finding = _first(view)
         if finding is not None:
             found.findings.append(finding)
         for rank, standing in view.standings.items():
             if standing.open is not None:
+                stands.setdefault(rank, set()).add(group_name(view.key.name, view.key.desc))
                 found.waiting[rank] = min(
                     standing.open, found.waiting.get(rank, standing.open), key=lambda line: (line.created, line)
                 )
     found.findings += pairs.unmet(table, {view.key: view.members for view in everything if view.stated})
-    _follow(found)
+    _follow(found, stands)
     return found
 
 
@@ -124,7 +127,7 @@ def _incomplete(view: GroupView) -> Finding | None:
             if not view.stated or view.expected & ~cell.ranks:
                 return None
             return _finding(view, seq, "entered", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
-        if any(way.op.startswith(_ONE_SIDED) or way.op == "reduce" for way in cell.ways):
+        if _one_sided(view, seq):
             lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
             return _finding(view, seq, "state", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
         if lagging.bit_count() <= ahead.bit_count():
@@ -134,6 +137,10 @@ def _incomplete(view: GroupView) -> Finding | None:
         lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
         return _finding(view, seq, kind, tuple(ranks_of(odd)), tuple(ranks_of(rest)), lines, given_up=bool(failed))
     return _by_counters(view)
+
+
+def _one_sided(view: GroupView, seq: int) -> bool:
+    return any(way.op.startswith(_ONE_SIDED) or way.op == "reduce" for way in view.cells[seq].ways)
 
 
 def _completed(view: GroupView, rank: int, seq: int) -> bool:
@@ -146,9 +153,11 @@ def _by_counters(view: GroupView) -> Finding | None:
     known = {
         rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
     }
-    if len(known) < 3 or len(known) < len(view.standings):
+    if len(known) < 3 or len(known) < len(view.standings) or any(one.backend == "gloo" for one in known.values()):
         return None
     top = max(standing.completed for standing in known.values())
+    if top in view.cells and _one_sided(view, top):
+        return None
     behind = sorted(rank for rank, standing in known.items() if standing.completed < top)
     if not behind or 2 * len(behind) > len(known):
         return None
@@ -170,36 +179,28 @@ def _finding(
     return Finding(kind, name, seq, op, ranks, others, tuple(dict.fromkeys(lines))[:MAX_LINES], given_up, how)
 
 
-def _follow(found: Comparison) -> None:
-    """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs."""
+def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
+    """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs.
+
+    ``stands``: the groups in which each rank has issued what did not complete.
+    """
     blocked = [finding for finding in found.findings if finding.kind in ("missing", "unmet")]
     stuck_in: dict[int, list[int]] = {}
     for index, finding in enumerate(blocked):
         for rank in finding.others:
             stuck_in.setdefault(rank, []).append(index)
-    entered = {
-        rank
-        for finding in found.of("entered", "operation", "size", "dtype")
-        for rank in (*finding.others, *finding.ranks)
-    }
     for index, finding in enumerate(blocked):
-        free = [rank for rank in finding.ranks if rank not in entered and not _elsewhere(stuck_in, rank, index)]
-        if free and len(free) < len(finding.ranks):
+        free = [rank for rank in finding.ranks if not stands.get(rank, set()) - {finding.group}]
+        if free:
             finding.ranks = tuple(free)
-        elif not free and finding.ranks:
-            finding.kind = (
-                "waits"
-                if any(rank in entered for rank in finding.ranks) or _leads_out(blocked, stuck_in, index)
-                else "circle"
-            )
-
-
-def _elsewhere(stuck_in: dict[int, list[int]], rank: int, index: int) -> bool:
-    return any(other != index for other in stuck_in.get(rank, ()))
+        elif _leads_out(blocked, stuck_in, index):
+            finding.kind = "waits"
+        else:
+            finding.kind = "circle"
 
 
 def _leads_out(blocked: list[Finding], stuck_in: dict[int, list[int]], start: int) -> bool:
-    """Tell whether following the waits from a call reaches a rank that waits for nobody."""
+    """Tell whether following the waits from a call reaches a rank of which it is not known for whom it waits."""
     seen, queue = {start}, [start]
     while queue:
         for rank in blocked[queue.pop()].ranks:

@@ -120,7 +120,7 @@ class Standing:
     counts_all: bool = False
     open: Line | None = None
     open_seq: int = -1
-    open_op: str = ""
+    open_way: Way | None = None
     failed: bool = False
     timeout_ms: int | None = None
     last: Line | None = None
@@ -288,7 +288,7 @@ class Filling:
         if standing.open is None:
             standing.frames = entry.own_frames()
         if not entry.done and standing.open is None:
-            standing.open, standing.open_seq, standing.open_op = line, entry.seq, entry.op
+            standing.open, standing.open_seq, standing.open_way = line, entry.seq, way
             standing.failed, standing.timeout_ms = entry.failed, entry.timeout_ms
         if entry.p2p:
             if entry.src is not None and entry.dst is not None:

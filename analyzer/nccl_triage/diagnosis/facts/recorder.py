@@ -104,6 +104,14 @@ def _lagging(case: Case) -> Fact | None:
     return _ranks(case, "lagging", "early")
 
 
+@fact("recorder.state", "an operation with a root out of which some ranks came while others hang in it, by the dumps")
+def _state(case: Case) -> Fact | None:
+    found = comparison(case).of("state")
+    if not found:
+        return None
+    return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:4])
+
+
 @fact("recorder.unmet_ranks", "ranks that did not do the counterpart of a send or receive in which another waits")
 def _unmet(case: Case) -> Fact | None:
     return _ranks(case, "unmet")
