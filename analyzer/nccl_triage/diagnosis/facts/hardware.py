@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.kernel_log import XID
+from nccl_triage.diagnosis.kernel_log import XID, job_sources
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
 
 #: Facts that name the ranks where a failure began.
-_SUSPECTS = ("progress.silent_ranks", "process.first_exit_ranks", "process.aborted_ranks", "process.crashed_ranks")
+_SUSPECTS = (
+    "progress.silent_ranks", "process.first_exit_ranks", "process.aborted_ranks", "process.crashed_ranks",
+    "process.killed_ranks", "exception.ranks",
+)  # fmt: skip
 _USED = lazily(r"\[\d{1,3}\]([\w.-]{1,40}):(\d{1,2})")
 
 
@@ -50,6 +53,23 @@ def _xids(case: Case) -> Fact | None:
     return Fact(rows, case.of(XID)[:6]) if rows else None
 
 
+def _suspects(case: Case) -> set[int]:
+    return {rank for name in _SUSPECTS for rank in case.value(name) or []}
+
+
+@fact(
+    "gpu.undated_xid",
+    "the Xids stand in a kernel's log without a clock, and none is of a GPU whose rank failed first: they may be old",
+)
+def _undated(case: Case) -> Fact | None:
+    found = xids_of(case, "hardware", "engine", "link")
+    sources = job_sources(case.events)
+    if not found or not sources or any(e.context.time is not None or e.source in sources for e in found):
+        return None
+    suspects = _suspects(case)
+    return Fact(all(case.devices.place(event).rank not in suspects for event in found), found[:2])
+
+
 @fact(
     "gpu.bad_memory_ranks",
     "ranks that fell silent or died first and whose GPU counts uncorrected memory errors since the driver was loaded",
@@ -57,7 +77,7 @@ def _xids(case: Case) -> Fact | None:
 def _bad_memory(case: Case) -> Fact | None:
     counted = [e for e in case.of("nvidia-driver.report_ecc") if e.fields.get("span") == "volatile"]
     counted += [e for e in case.of("nvidia-driver.smi_row") if (e.number("value") or 0) > 0]
-    suspects = {rank for name in _SUSPECTS for rank in case.value(name) or []}
+    suspects = _suspects(case)
     found = {place.rank: event for event in counted if (place := case.devices.place(event)).rank in suspects}
     return Fact(sorted(rank for rank in found if rank is not None), list(found.values())[:3]) if found else None
 
