@@ -92,13 +92,22 @@ def test_a_pid_of_another_host_is_no_match(tmp_path: Path) -> None:
     assert all(culprit["rank"] != 2 for culprit in found["diagnoses"][0]["culprits"])
 
 
+OWN = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/a/train.py", line 7, in <module>\n'
+    "[rank3]: KeyError: 'labels'\n"
+)
+
+
+@pytest.mark.parametrize(("bus", "cause"), [("3b", "application-exception"), ("9b", "gpu-hardware-fault")])
+def test_an_xid_without_a_clock_counts_for_the_gpu_that_failed_first(tmp_path: Path, bus: str, cause: str) -> None:
+    line = f"[91234.567890] NVRM: Xid (PCI:0000:{bus}:00): 79, GPU has fallen off the bus."
+    found = hosts.verdict(tmp_path, hosts.trainer() + OWN, {"dmesg.gpu-a1.log": [line]})
+    assert first(found)[0] == cause
+
+
 def test_an_unrelated_kill_leaves_the_own_cause(tmp_path: Path) -> None:
-    own = (
-        "[rank3]: Traceback (most recent call last):\n"
-        '[rank3]:   File "/a/train.py", line 7, in <module>\n'
-        "[rank3]: KeyError: 'labels'\n"
-    )
-    found = hosts.verdict(tmp_path, hosts.trainer() + own, {"messages": [hosts.oom(100, 777, "clickhouse-serv")]})
+    found = hosts.verdict(tmp_path, hosts.trainer() + OWN, {"messages": [hosts.oom(100, 777, "clickhouse-serv")]})
     assert first(found)[0] == "application-exception"
     aside(found, "none of the job's")
 

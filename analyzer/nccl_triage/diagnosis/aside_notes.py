@@ -29,7 +29,8 @@ _ZONES = {
 
 
 def notes(aside: Sequence[Aside]) -> list[dict[str, str]]:
-    """Return one note for each reason."""
+    """Return one note for each reason; only lines that speak of a failure are worth one."""
+    aside = [item for item in aside if item[0].is_failure]
     return [_note(reason, [item for item in aside if item[1] == reason]) for reason in _reasons(aside)]
 
 

@@ -15,7 +15,7 @@ _HOW = {
 
 
 def _of_host(event: Event) -> bool:
-    return event.signature.partition(".")[0] in ("kernel", "nvidia-driver", "hardware")
+    return event.signature.partition(".")[0] in ("kernel", "nvidia-driver")
 
 
 def _named(place: Place) -> tuple[str, str]:

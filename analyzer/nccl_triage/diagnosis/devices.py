@@ -21,8 +21,16 @@ from nccl_triage.numbers import whole
 
 #: Lines of the kernel's own log: what they tell happened at their time, on their host.
 KERNEL = ("kernel.*", "nvidia-driver.xid_*", "nvidia-driver.sxid_*", "nvidia-driver.nvrm_*")
-#: Lines of GPU tools that list a GPU with its number.
-_LISTED = ("nvidia-driver.smi_*", "hardware.*")
+#: Of these programs, what is no line of the kernel's log: reports of tools, and what applications print.
+_NO_LOG = (
+    "kernel.ib_port_*",
+    "kernel.ib_physical_state",
+    "kernel.pcie_downgraded",
+    "kernel.pcie_acs_on",
+    "kernel.mlx5_user_completion",
+)
+#: Lines of nvidia-smi that list a GPU with its number or its processes.
+_LISTED = ("nvidia-driver.smi_*", "nvidia-driver.report_*")
 #: Names in the process table of the kernel (15 characters at most) that processes of training jobs have.
 JOB_NAMES = ("python", "pt_", "ray", "torchrun", "deepspeed", "accelerate", "vllm", "sglang", "train", "slurmstepd",
              "srun", "mpirun", "orted", "prted", "horovod", "megatron", "nemo", "verl", "openrlhf", "cuda-evt")  # fmt: skip
@@ -47,7 +55,7 @@ def _matches(signature: str, patterns: tuple[str, ...]) -> bool:
 
 def is_kernel(event: Event) -> bool:
     """Tell whether a line comes from the log of the kernel."""
-    return _matches(event.signature, KERNEL) and event.signature != "kernel.mlx5_user_completion"
+    return _matches(event.signature, KERNEL) and not _matches(event.signature, _NO_LOG)
 
 
 def same_host(one: str | None, two: str | None) -> bool:
@@ -70,12 +78,17 @@ class Devices:
         self._by_address: dict[Address, set[tuple[str | None, int]]] = defaultdict(set)
         self._index: dict[tuple[str | None, Address], int] = {}
         self._by_pid: dict[int, set[tuple[str | None, int]]] = defaultdict(set)
+        self._users: list[tuple[str | None, int, Address]] = []
         self.hosts: set[str] = set()
         for event in events:
             self._learn(event)
         for rank, info in identity.ranks.items():
             for number in info.pids:
                 self._by_pid[number].add((info.host, rank))
+        for host, process, address in self._users:
+            user = self.rank_of_pid(process, host)
+            if user is not None:
+                self._by_address[address].add((host, user))
 
     def _learn(self, event: Event) -> None:
         host = self._identity.host_of(event)
@@ -90,10 +103,18 @@ class Devices:
                 self._by_address[address].add((host, rank))
             if index is not None:
                 self._index.setdefault((host, address), index)
-        listed = pci.parse(event.fields.get("bdf"))
-        number = whole(event.fields.get("index"))
-        if listed is not None and number is not None and _matches(event.signature, _LISTED):
-            self._index[host, listed] = number
+        if _matches(event.signature, _LISTED):
+            self._learn_listed(event, host)
+
+    def _learn_listed(self, event: Event, host: str | None) -> None:
+        """Learn from a line of nvidia-smi: the number of the GPU at an address, or a process on it."""
+        address = pci.parse(event.fields.get("bdf"))
+        index = whole(event.fields.get("index") or event.fields.get("index2"))
+        process = whole(event.fields.get("pid"))
+        if address is not None and index is not None:
+            self._index[host, address] = index
+        if process is not None and address is not None:
+            self._users.append((host, process, address))
 
     def has_host(self, name: str) -> bool:
         """Tell whether the job's own lines name this host."""

@@ -47,7 +47,7 @@ class Span:
 def sort_out(events: Sequence[Event], known: Devices) -> tuple[list[Event], list[Aside]]:
     """Return the events that may concern the job, and those of the kernel that cannot, with the reason."""
     kernel = [event for event in events if devices.is_kernel(event)]
-    sources = {event.source for event in events if _of_job(event)}
+    sources = job_sources(events)
     job = [event for event in events if event.source in sources and not devices.is_kernel(event)]
     if not kernel or not job:
         return list(events), []
@@ -97,6 +97,11 @@ def _span(job: Sequence[Event]) -> Span:
         is_failed=bool(failures),
         is_finished=any(event.signature in FINISHED for event in job),
     )
+
+
+def job_sources(events: Sequence[Event]) -> set[str]:
+    """Return the sources that hold lines of a job; the rest are logs and reports of hosts."""
+    return {event.source for event in events if _of_job(event)}
 
 
 def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
