@@ -59,10 +59,14 @@ class Case:
         facts.load_all()
         self.observations = observations
         self.rules = rules
-        self.events, self.order_known = _in_order(observations)
+        everything = observations.all_events()
+        remembered = [event for event in everything if event.is_remembered]
+        self.events, self.order_known = _in_order(
+            [event for event in everything if not event.is_remembered] if remembered else everything, observations
+        )
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
-        for event in self.events:
+        for event in (*self.events, *remembered):
             self._by_signature.setdefault(event.signature, []).append(event)
         self._globs: dict[str, list[str]] = {}
         self._facts: dict[str, Fact | None] = {}
@@ -135,9 +139,8 @@ class Case:
         return default if found is None else found.value
 
 
-def _in_order(observations: Observations) -> tuple[list[Event], bool]:
+def _in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     """Return the events in order, and whether that order is certain across sources."""
-    events = observations.all_events()
     sources = {event.source for event in events}
     if len(sources) <= 1:
         return events, True

@@ -24,7 +24,8 @@ MAX_CULPRITS = 8
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
-    for name in (*weighed.cause.culprit, *(() if "none" in weighed.cause.culprit else ("evidence-host",))):
+    last = () if "none" in weighed.cause.culprit else ("evidence-host", "remembered-host")
+    for name in (*weighed.cause.culprit, *last):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
             # A host of which only the address is known goes by its address.
@@ -80,6 +81,19 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
             why = {"en": "the deciding line comes from this host", "zh": "决定性的那一行来自这台主机"}
             return [Culprit(None, host, event.context.address, None, event.context.gpu, why)]
     return []
+
+
+@method("remembered-host")
+def _remembered_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one host of the job that earlier diagnoses named for the same cause."""
+    hosts = {event.context.host for item in weighed.for_items if item.is_remembered for event in item.events}
+    if len(hosts) != 1:
+        return []
+    why = {
+        "en": "nothing in this log names a host; this one failed in the same way before",
+        "zh": "本日志未点明主机；这台主机此前以同样的方式失败过",
+    }
+    return [Culprit(None, hosts.pop(), None, None, None, why)]
 
 
 @method("exception")

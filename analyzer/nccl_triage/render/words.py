@@ -72,6 +72,7 @@ fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
 healthy = healthy = 正常
 healthy_text = no failure; inputs: {inputs}, lines: {lines} = 没有故障；输入 {inputs} 个，{lines} 行
+history = history = 历史
 host = Host = 主机
 hosts = Hosts = 主机
 if_no = if no = 若否
