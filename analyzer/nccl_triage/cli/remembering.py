@@ -1,14 +1,23 @@
-"""``--history`` and ``--no-history``: which history a run asks, and whether it is told."""
+"""``--history`` and ``--no-history``: which history a run asks, whether it is told, and how commands open it."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nccl_triage.cli import language
+from nccl_triage.errors import UsageError
 from nccl_triage.history import place
 from nccl_triage.history.memory import Memory
+
+if TYPE_CHECKING:
+    from nccl_triage.history.store import Store
+
+#: Seconds that a command of the history waits for others that write.
+PATIENCE = 10.0
 
 
 class HistoryFile(click.Path):
@@ -31,7 +40,10 @@ def file_option(function: Any) -> Any:
 def history_options(function: Any) -> Any:
     """Add ``--history`` and ``--no-history``."""
     off = click.option(
-        "--no-history", is_flag=True, is_eager=True, help="Neither ask the history of earlier diagnoses nor keep this one."
+        "--no-history",
+        is_flag=True,
+        is_eager=True,
+        help="Neither ask the history of earlier diagnoses nor keep this one.",
     )
     return file_option(off(function))
 
@@ -44,3 +56,29 @@ def memory(history: str | None, no_history: bool, quiet: bool, redact: bool) -> 
 
 def _nothing(template: str, **values: object) -> None:
     """Tell nobody."""
+
+
+def located(history: str | None) -> Path:
+    """Return where the history lies; raises UsageError where there is none."""
+    if place.off(history):
+        raise UsageError(
+            "there is no history: it is switched off",
+            remedy="name its file: --history FILE, or {name}",
+            name=place.VARIABLE,
+        )
+    path = place.chosen(history)
+    if path is None:
+        raise UsageError(
+            "there is no home folder to keep a history in", remedy="name a file: --history FILE, or {name}",
+            name=place.VARIABLE,
+        )  # fmt: skip
+    return path
+
+
+def opened(history: str | None) -> tuple[Path, AbstractContextManager[Store | None]]:
+    """Return where the history lies and the open history, None where nothing was kept yet; raises HistoryError."""
+    from nccl_triage.history import store
+
+    path = located(history)
+    found = store.readable(path, PATIENCE)
+    return path, nullcontext() if found is None else found

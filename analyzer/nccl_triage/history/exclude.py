@@ -72,6 +72,11 @@ def hostfile(text: str, hosts: Collection[str]) -> tuple[str, int]:
     return "".join(kept), gone
 
 
+def names(text: str) -> list[str]:
+    """Return the hosts that a hostfile lists."""
+    return [entry["host"] for line in text.splitlines() if (entry := _ENTRY.match(line))]
+
+
 def _named(host: str, bad: Collection[str], short: Collection[str]) -> bool:
     """Tell whether a host is among those; one of two names may lack the domain."""
     if host in bad or _is_address(host):

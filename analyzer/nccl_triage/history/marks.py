@@ -7,9 +7,9 @@ that carry neither a time nor a process id may be those of another run of the sa
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
 from nccl_triage.events import Event, Observations
 
@@ -33,7 +33,7 @@ def of(observations: Observations) -> dict[str, tuple[str, ...]]:
 
 def _digests(source: str, events: list[Event]) -> tuple[str, ...]:
     alone = any(event.context.time is not None or event.context.pid is not None for event in events)
-    salt = "" if alone else os.path.abspath(source)
+    salt = "" if alone else str(Path(source).absolute())
     texts = (f"{salt}\0{event.text}".encode("utf-8", "surrogatepass") for event in events)
     return tuple(hashlib.blake2b(text, digest_size=DIGITS // 2).hexdigest() for text in texts)
 

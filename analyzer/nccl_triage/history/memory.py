@@ -50,7 +50,8 @@ class Memory:
         try:
             earlier = within(self._limit, lambda: self._earlier(recall.earliest(when), when))
         except (TriageError, TooSlow, ImportError) as error:
-            self._say("the history is not asked: {why}", error)
+            template = "the history is not asked: {why}"
+            self._say(template, error)
             return Observations()
         return recall.recall(observations, earlier)
 
@@ -62,7 +63,8 @@ class Memory:
         try:
             within(self._limit, lambda: self._store(path, document))
         except (TriageError, TooSlow, ImportError) as error:
-            self._say("nothing is kept in the history: {why}", error)
+            template = "nothing is kept in the history: {why}"
+            self._say(template, error)
 
     def _earlier(self, since: float, until: float) -> list[Incident]:
         """Return the incidents of a time without those that these logs themselves told of; each time is asked for once."""
@@ -88,7 +90,7 @@ class Memory:
         with store.writable(path, self._limit * 0.6) as history:
             history.keep(made)
 
-    def _say(self, line: str, error: Exception) -> None:
+    def _say(self, said: str, error: Exception) -> None:
         """Say once what is wrong."""
         if self._hushed:
             return
@@ -98,4 +100,4 @@ class Memory:
         else:
             template = "it does not answer" if isinstance(error, TooSlow) else "this Python has no SQLite"
             why = {lang: messages.fill(template, {}, lang) for lang in ("en", "zh")}
-        self._tell(line, why=why)
+        self._tell(said, why=why)

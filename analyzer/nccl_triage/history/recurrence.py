@@ -51,12 +51,12 @@ class Recurrence:
             if self.times == 1:
                 return messages.fill("{name} failed once in {days} days: {causes}", values, lang)
             return messages.fill("{name} failed {times} times in {days} days: {causes}", values, lang)
-        return messages.fill("{name}: failures: {times}, on {hosts} hosts ({causes})", values, lang)
+        if self.kind == "cause":
+            return messages.fill("{name}: failures: {times}, hosts: {hosts}", values, lang)
+        return messages.fill("{name}: failures: {times}, hosts: {hosts} ({causes})", values, lang)
 
 
-def recurrences(
-    incidents: Iterable[Incident], kind: Kind, causes: Collection[str] | None = None
-) -> list[Recurrence]:
+def recurrences(incidents: Iterable[Incident], kind: Kind, causes: Collection[str] | None = None) -> list[Recurrence]:
     """Return who of a kind failed, most often and latest first; only failures of ``causes`` count where they are given."""
     named: dict[tuple[str, str | None], dict[int, tuple[Incident, set[str]]]] = defaultdict(dict)
     for incident in incidents:
@@ -72,7 +72,9 @@ def recurrences(
 
 def worked_since(incidents: Iterable[Incident], failed: Recurrence) -> int:
     """Return how many jobs without a failure ran on a host after it failed."""
-    return sum(one.verdict == "healthy" and one.happened > failed.last and failed.host in one.hosts for one in incidents)
+    return sum(
+        one.verdict == "healthy" and one.happened > failed.last and failed.host in one.hosts for one in incidents
+    )
 
 
 def gpu_name(suspect: Suspect) -> str | None:

@@ -6,7 +6,6 @@ goes wrong with the file is a ``HistoryError`` that says what it is; whoever onl
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import stat
@@ -16,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nccl_triage import messages
-from nccl_triage.errors import UsageError
+from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import marks, rows, schema
 from nccl_triage.history.model import Incident, Input
 
@@ -24,10 +23,6 @@ from nccl_triage.history.model import Incident, Input
 PATIENCE = 1.0
 #: Incidents kept; the oldest go.
 MOST = 20_000
-
-
-class HistoryError(UsageError):
-    """The history cannot be read or written."""
 
 
 class Store:
@@ -142,7 +137,9 @@ def readable(path: Path, patience: float = PATIENCE) -> Store | None:
     with _told(path, reading=True):
         if not _is_there(path):
             return None
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=patience, isolation_level=None
+        )
         try:
             _settle(connection)
             if schema.version(connection) != len(schema.MIGRATIONS):
@@ -185,13 +182,14 @@ def _make(path: Path) -> None:
         _is_there(path)
 
 
-#: What SQLite says -> what that means to a user.
+_DAMAGED = "it is damaged"
+#: How SQLite begins to say it -> what that means to a user.
 _MEANINGS = {
     "database is locked": "others write to it and do not finish",
     "attempt to write a readonly database": "it may not be written",
     "unable to open database file": "it cannot be opened, or nothing may be written beside it",
     "file is not a database": "it is no database",
-    "database disk image is malformed": "it is damaged",
+    "database disk image is malformed": _DAMAGED,
     "database or disk is full": "the disk is full",
     "disk I/O error": "the disk does not take it: full, broken, or without locks",
 }
@@ -200,25 +198,27 @@ _MEANINGS = {
 @contextmanager
 def _told(path: Path, *, reading: bool) -> Iterator[None]:
     """Let what goes wrong be a HistoryError that says what and where."""
-    values: dict[str, object] = {"path": path}
-    remedy = "name another file with --history FILE, or go without one: --no-history"
     try:
         yield
         return
     except HistoryError:
         raise
-    except UsageError as error:
-        shown = {lang: error.in_language(lang) for lang in ("en", "zh")}
-        values["why"] = {lang: texts[0] for lang, texts in shown.items()}
-        remedy = error.texts[2] or remedy
-    except sqlite3.Error as error:
-        template = _MEANINGS.get(str(error), str(error))
-        values["why"] = {lang: messages.translated(template, lang) for lang in ("en", "zh")}
-    except OSError as error:
-        values["why"] = error.strerror or str(error)
-    except (ValueError, TypeError, json.JSONDecodeError):
-        template = "it is damaged"
-        values["why"] = {lang: messages.fill(template, {}, lang) for lang in ("en", "zh")}
+    except (sqlite3.Error, UsageError, OSError, ValueError, TypeError) as error:
+        why, remedy = _why(error)
     if reading:
-        raise HistoryError("the history {path} cannot be read: {why}", remedy=remedy, **values) from None
-    raise HistoryError("the history {path} cannot be written: {why}", remedy=remedy, **values) from None
+        raise HistoryError("the history {path} cannot be read: {why}", remedy=remedy, path=path, why=why) from None
+    raise HistoryError("the history {path} cannot be written: {why}", remedy=remedy, path=path, why=why) from None
+
+
+def _why(error: Exception) -> tuple[dict[str, str], str]:
+    """Return what went wrong, in both languages, and what to try."""
+    remedy = "name another file with --history FILE, or go without one: --no-history"
+    if isinstance(error, UsageError):
+        return {lang: error.in_language(lang)[0] for lang in ("en", "zh")}, error.texts[2] or remedy
+    if isinstance(error, OSError):
+        said = error.strerror or str(error)
+    elif isinstance(error, sqlite3.Error):
+        said = next((text for start, text in _MEANINGS.items() if str(error).startswith(start)), str(error))
+    else:
+        said = _DAMAGED
+    return {lang: messages.retold(said, lang) for lang in ("en", "zh")}, remedy

@@ -100,7 +100,8 @@ def strongest(evidence: Iterable[Mapping[str, Any]], number: int) -> list[Mappin
     """Return the pieces of evidence that decide, the weightiest first, one line for each thing they say."""
     rank = {weight: order for order, weight in enumerate(WEIGHTS)}
     found: dict[str, Mapping[str, Any]] = {}
-    for item in sorted(evidence, key=lambda e: rank.get(str(e.get("weight")), len(rank))):
+    lines = (e for e in evidence if not str(e.get("signature")).startswith("history."))  # a line of its own tells of it
+    for item in sorted(lines, key=lambda e: rank.get(str(e.get("weight")), len(rank))):
         found.setdefault(str(item.get("says") or id(item)), item)
     return list(found.values())[:number]
 

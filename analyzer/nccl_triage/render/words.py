@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.patterns import lazily
-from nccl_triage.render.vocabulary import PAGE, VERIFICATION
+from nccl_triage.render.vocabulary import HISTORY, PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -161,7 +161,7 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= _table(VERIFICATION) | _table(PAGE)
+WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY)
 
 
 def word(key: str, lang: Lang) -> str:
