@@ -158,17 +158,19 @@ def report(since: float | None, output: Path | None, force: bool, lang: str, his
     options.refuse_existing((output,), force)
     from nccl_triage.history import exclude as lists
     from nccl_triage.history import listing
+    from nccl_triage.history.recurrence import DAYS
     from nccl_triage.render import history_page
 
     path, found = told(history, since)
-    bad = bad_hosts([one for one in found if one.happened >= listing.recent()], (), 2)
+    lately = [one for one in found if one.happened >= listing.recent()]
+    bad = bad_hosts(lately, (), 2)
     page = history_page.render(
         {
             "history": str(path),
             "incidents": [listing.incident(one) for one in found],
             "hosts": listing.hosts(found, span(since), None),
             "causes": listing.repeated(found, span(since), 1, ("cause",)),
-            "recurrences": listing.repeated(found, span(since), 2),
+            "recurrences": listing.repeated(lately, DAYS, 2),
             "exclude": lists.slurm(one.name for one in bad)[0],
         },
         options.language(lang),

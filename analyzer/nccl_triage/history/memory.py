@@ -18,8 +18,10 @@ from nccl_triage.history import marks
 from nccl_triage.history.model import Incident, Input
 from nccl_triage.history.patience import TooSlow, within
 
-#: Seconds that a run gives to the history, once to ask and once to tell.
-LIMIT = 1.5
+#: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
+ASK, KEEP = 1.0, 1.5
+#: Of these, the share that waits for others that write.
+_ASKING, _KEEPING = 0.3, 0.6
 #: Is told a template of ``messages`` and its values.
 Tell = Callable[..., None]
 
@@ -31,55 +33,58 @@ def _nobody(template: str, **values: object) -> None:
 class Memory:
     """The history as one run uses it; ``writes`` false only asks."""
 
-    def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True, limit: float = LIMIT) -> None:
-        self._path, self._tell, self._writes, self._limit = path, tell, writes, limit
+    def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True) -> None:
+        self._path, self._tell, self._writes = path, tell, writes
         self._marks: dict[str, tuple[str, ...]] = {}
         self._answers: dict[object, list[Incident]] = {}
-        self._hushed = False
+        self._unanswered: Exception | None = None
 
     def recall(self, observations: Observations) -> Observations:
         """Return what earlier failures say of the hosts that were observed."""
-        if self._path is None:
+        path = self._path
+        if path is None:
             return Observations()
         self._marks = marks.of(observations)
         from nccl_triage.history import recall
 
-        if not recall.failed(observations) or not recall.hosts(observations):
+        if isinstance(self._unanswered, TooSlow) or not recall.failed(observations) or not recall.hosts(observations):
             return Observations()
         when = recall.moment(observations, time.time())
         try:
-            earlier = within(self._limit, lambda: self._earlier(recall.earliest(when), when))
-        except (TriageError, TooSlow, ImportError) as error:
-            template = "the history is not asked: {why}"
-            self._say(template, error)
+            earlier = within(ASK, lambda: self._earlier(path, recall.earliest(when), when))
+            return recall.recall(observations, earlier)
+        except Exception as error:  # whatever it is, the logs can be diagnosed without it
+            self._unanswered = error
             return Observations()
-        return recall.recall(observations, earlier)
 
     def keep(self, document: Mapping[str, Any]) -> None:
-        """Keep what a document says; nothing where the history only asks, or was seen not to answer."""
+        """Keep what a document says, and say what went wrong with the history, which nobody has to wait for any more."""
         path = self._path
-        if path is None or not self._writes or self._hushed:
+        if path is None:
             return
-        try:
-            within(self._limit, lambda: self._store(path, document))
-        except (TriageError, TooSlow, ImportError) as error:
-            template = "nothing is kept in the history: {why}"
-            self._say(template, error)
+        error = self._unanswered
+        if self._writes and not isinstance(error, TooSlow):
+            try:
+                within(KEEP, lambda: self._store(path, document))
+            except Exception as problem:
+                template = "this diagnosis is not kept: {why}"
+                self._tell(template, why=_why(problem))
+                return
+        if error is not None:
+            template = "earlier failures are not considered: {why}"
+            self._tell(template, why=_why(error))
 
-    def _earlier(self, since: float, until: float) -> list[Incident]:
+    def _earlier(self, path: Path, since: float, until: float) -> list[Incident]:
         """Return the incidents of a time without those that these logs themselves told of; each time is asked for once."""
-        assert self._path is not None
         key = (int(since), tuple(sorted(self._marks)))
         if key not in self._answers:
-            if not self._path.exists():
-                return []
             from nccl_triage.history import store
 
-            opened = store.readable(self._path, self._limit * 0.6)
+            opened = store.readable(path, ASK * _ASKING)
             if opened is None:
                 return []
             with opened as history:
-                own = history.same(Input(path, marks=mark) for path, mark in self._marks.items())
+                own = history.same(Input(name, marks=mark) for name, mark in self._marks.items())
                 self._answers[key] = [one for one in history.incidents(since, until) if one.id not in own]
         return self._answers[key]
 
@@ -87,17 +92,18 @@ class Memory:
         from nccl_triage.history import record, store
 
         made = record.incident(document, time.time(), self._marks)
-        with store.writable(path, self._limit * 0.6) as history:
+        with store.writable(path, KEEP * _KEEPING) as history:
             history.keep(made)
 
-    def _say(self, said: str, error: Exception) -> None:
-        """Say once what is wrong."""
-        if self._hushed:
-            return
-        self._hushed = isinstance(error, TooSlow)
-        if isinstance(error, TriageError):
-            why = {lang: error.in_language(lang)[0] for lang in ("en", "zh")}
-        else:
-            template = "it does not answer" if isinstance(error, TooSlow) else "this Python has no SQLite"
-            why = {lang: messages.fill(template, {}, lang) for lang in ("en", "zh")}
-        self._tell(said, why=why)
+
+def _why(error: Exception) -> dict[str, str]:
+    """Return what is wrong, in both languages."""
+    if isinstance(error, TriageError):
+        return {lang: error.in_language(lang)[0] for lang in ("en", "zh")}
+    template = "{kind}: {error}"
+    if isinstance(error, TooSlow):
+        template = "the history does not answer"
+    elif isinstance(error, ImportError):
+        template = "this Python has no SQLite"
+    values: dict[str, object] = {"kind": type(error).__name__, "error": error}
+    return {lang: messages.fill(template, values, lang) for lang in ("en", "zh")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
@@ -64,7 +65,14 @@ def _number(value: object) -> int | None:
 def _input(one: Mapping[str, Any], marks: Mapping[str, Sequence[str]]) -> Input:
     path = str(one.get("path"))
     kept = tuple(marks.get(path, ()))
-    return Input(_text(path) or "", int(one.get("bytes") or 0), int(one.get("lines") or 0), kept)
+    # Who reads it later stands in another folder; <stdin> and the paths of other hosts stay as they are.
+    local = not path.startswith("<") and ":/" not in path
+    return Input(
+        _text(str(Path(path).absolute()) if local else path) or "",
+        int(one.get("bytes") or 0),
+        int(one.get("lines") or 0),
+        kept,
+    )
 
 
 def _culprits(best: Mapping[str, Any], hosts: Sequence[str]) -> Iterator[Suspect]:

@@ -172,14 +172,10 @@ def _is_there(path: Path) -> bool:
 
 
 def _make(path: Path) -> None:
-    """Make the file where there is none, for its owner alone."""
-    if _is_there(path):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:  # another writer was first, or a link leads where there is nothing yet
-        _is_there(path)
+    """Make the file where there is none, or what a link leads to, for its owner alone."""
+    if not _is_there(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 _DAMAGED = "it is damaged"

@@ -188,8 +188,8 @@ history_over_time_text = A bar is {days} days; its height is the number of jobs.
 history_place = Database = 数据库
 history_rank = Ranks = rank
 history_recorded = Recorded = 记录于
-history_recurs = What recurs = 反复出现的情况
-history_recurs_none = Nothing failed twice. = 没有失败两次的对象。
+history_recurs = What recurred in the last 14 days = 最近 14 天内反复出现的情况
+history_recurs_none = Nothing failed twice in the last 14 days. = 最近 14 天内没有失败两次的对象。
 history_text = Earlier diagnoses = 历史诊断
 history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
 history_worked = Healthy jobs since = 此后正常作业
