@@ -68,7 +68,9 @@ class OutputError(UsageError):
 
 
 class HistoryError(UsageError):
-    """The history of diagnoses cannot be read or written."""
+    """The history of diagnoses cannot be read or written; ``busy``: others write to it."""
+
+    busy = False
 
 
 class RuleError(TriageError):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nccl_triage.cli import language
-from nccl_triage.errors import UsageError
+from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import place
 from nccl_triage.history.memory import Memory
 
@@ -77,8 +77,11 @@ def located(history: str | None) -> Path:
 
 def opened(history: str | None) -> tuple[Path, AbstractContextManager[Store | None]]:
     """Return where the history lies and the open history, None where nothing was kept yet; raises HistoryError."""
-    from nccl_triage.history import store
+    from nccl_triage.history import store, waiting
 
     path = located(history)
+    if waiting.collect(path):
+        with suppress(HistoryError), store.writable(path, PATIENCE) as busy:
+            busy.take_in()
     found = store.readable(path, PATIENCE)
     return path, nullcontext() if found is None else found

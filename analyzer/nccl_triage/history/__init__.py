@@ -5,6 +5,7 @@
 ``schema``      its tables, and how older ones become those of today
 ``rows``        incidents as rows of its tables, and back
 ``store``       opening, reading and writing it
+``waiting``     incidents that found it busy
 ``record``      from a report document to an incident
 ``marks``       by what a log is known again
 ``recurrence``  who failed how often, from incidents alone

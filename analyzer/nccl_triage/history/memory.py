@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.errors import TriageError
+from nccl_triage.errors import HistoryError, TriageError
 from nccl_triage.events import Observations
 from nccl_triage.history import marks
 from nccl_triage.history.model import Incident, Input
 from nccl_triage.history.patience import TooSlow, within
 
 #: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
-ASK, KEEP = 1.0, 1.5
-#: Of these, the share that waits for others that write.
-_ASKING, _KEEPING = 0.3, 0.6
+ASK, KEEP = 1.0, 5.0
+#: Seconds of these that it waits for others that write.
+_ASKING, _KEEPING = 0.3, 0.9
 #: Is told a template of ``messages`` and its values.
 Tell = Callable[..., None]
 
@@ -80,7 +80,7 @@ class Memory:
         if key not in self._answers:
             from nccl_triage.history import store
 
-            opened = store.readable(path, ASK * _ASKING)
+            opened = store.readable(path, _ASKING)
             if opened is None:
                 return []
             with opened as history:
@@ -89,11 +89,25 @@ class Memory:
         return self._answers[key]
 
     def _store(self, path: Path, document: Mapping[str, Any]) -> None:
-        from nccl_triage.history import record, store
+        from nccl_triage.history import record
 
-        made = record.incident(document, time.time(), self._marks)
-        with store.writable(path, KEEP * _KEEPING) as history:
-            history.keep(made)
+        keep(path, record.incident(document, time.time(), self._marks))
+
+
+def keep(path: Path, incident: Incident, patience: float = _KEEPING) -> None:
+    """Store an incident, or leave it beside the database while others write; raises HistoryError."""
+    from nccl_triage.history import store, waiting
+
+    try:
+        with store.writable(path, patience) as history:
+            history.keep(incident)
+    except HistoryError as error:
+        if not error.busy:
+            raise
+        try:
+            waiting.leave(path, incident)
+        except OSError:
+            raise error from None
 
 
 def _why(error: Exception) -> dict[str, str]:

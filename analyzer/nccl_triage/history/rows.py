@@ -13,31 +13,31 @@ from nccl_triage.history.model import Incident, Input, Suspect
 
 #: The columns of an incident that hold its fields of the same names; hosts and software are JSON.
 _COLUMNS = tuple(one.name for one in fields(Incident) if one.name not in ("culprits", "inputs", "id"))
-_SUSPECT = tuple(one.name for one in fields(Suspect))
+SUSPECT = tuple(one.name for one in fields(Suspect))
 _JSON = ("hosts", "software")
 #: Separates the marks of a log.
 _BETWEEN = " "
 
 
-def insert(cursor: sqlite3.Cursor, incident: Incident, number: int | None) -> int:
+def insert(cursor: sqlite3.Cursor, one: Incident, number: int | None) -> int:
     """Write an incident; return its number, which is the given one or a new one."""
     values = [
         json.dumps(value, ensure_ascii=False) if name in _JSON else value
         for name in _COLUMNS
-        for value in (getattr(incident, name),)
+        for value in (getattr(one, name),)
     ]
     places = ", ".join("?" * (len(_COLUMNS) + 1))
     cursor.execute(f"INSERT INTO incident (id, {', '.join(_COLUMNS)}) VALUES ({places})", [number, *values])
     made = int(cursor.lastrowid or 0)
     cursor.executemany(
-        f"INSERT INTO culprit (incident, {', '.join(_SUSPECT)}) VALUES ({', '.join('?' * (len(_SUSPECT) + 1))})",
-        [(made, *(getattr(one, name) for name in _SUSPECT)) for one in incident.culprits],
+        f"INSERT INTO culprit (incident, {', '.join(SUSPECT)}) VALUES ({', '.join('?' * (len(SUSPECT) + 1))})",
+        [(made, *(getattr(who, name) for name in SUSPECT)) for who in one.culprits],
     )
     cursor.executemany(
         "INSERT INTO input (incident, path, bytes, lines, first_mark, marks) VALUES (?, ?, ?, ?, ?, ?)",
         [
-            (made, one.path, one.bytes, one.lines, one.marks[0] if one.marks else None, _BETWEEN.join(one.marks))
-            for one in incident.inputs
+            (made, log.path, log.bytes, log.lines, log.marks[0] if log.marks else None, _BETWEEN.join(log.marks))
+            for log in one.inputs
         ],
     )
     return made
@@ -51,7 +51,7 @@ def select(
     wanted = {int(row[0]) for row in found}
     culprits = _culprits(connection, wanted)
     return [
-        _incident(
+        incident(
             int(row[0]),
             dict(zip(_COLUMNS, row[1:], strict=True)),
             tuple(culprits.get(int(row[0]), ())),
@@ -69,7 +69,7 @@ def marks_of(connection: sqlite3.Connection, number: int) -> list[list[str]]:
 
 def _culprits(connection: sqlite3.Connection, wanted: set[int]) -> dict[int, list[Suspect]]:
     """Return the culprits by incident: of a few asked one by one, of many in one sweep."""
-    query = f"SELECT incident, {', '.join(_SUSPECT)} FROM culprit"
+    query = f"SELECT incident, {', '.join(SUSPECT)} FROM culprit"
     made: dict[int, list[Suspect]] = defaultdict(list)
     if len(wanted) <= 8:
         found = [row for number in wanted for row in connection.execute(f"{query} WHERE incident = ?", (number,))]
@@ -77,11 +77,13 @@ def _culprits(connection: sqlite3.Connection, wanted: set[int]) -> dict[int, lis
         found = connection.execute(f"{query} ORDER BY rowid").fetchall()
     for row in found:
         if row[0] in wanted:
-            host, rank, gpu, address, pid, pci = row[1:]
-            made[int(row[0])].append(
-                Suspect(_text(host), _whole(rank), _whole(gpu), _text(address), _whole(pid), _text(pci))
-            )
+            made[int(row[0])].append(suspect(*row[1:]))
     return made
+
+
+def suspect(host: Any, rank: Any, gpu: Any, address: Any, pid: Any, pci: Any) -> Suspect:
+    """Return a suspect of values that stand in a file; raises ValueError or TypeError for those that cannot be."""
+    return Suspect(_text(host), _whole(rank), _whole(gpu), _text(address), _whole(pid), _text(pci))
 
 
 def _inputs(connection: sqlite3.Connection, number: int) -> list[Input]:
@@ -92,7 +94,8 @@ def _inputs(connection: sqlite3.Connection, number: int) -> list[Input]:
     ]
 
 
-def _incident(number: int, row: dict[str, Any], culprits: tuple[Suspect, ...], inputs: tuple[Input, ...]) -> Incident:
+def incident(number: int, row: dict[str, Any], culprits: tuple[Suspect, ...], inputs: tuple[Input, ...]) -> Incident:
+    """Return an incident of the values of its row; raises ValueError or TypeError for those that cannot be."""
     hosts, software = json.loads(row["hosts"]), json.loads(row["software"])
     return Incident(
         verdict=str(row["verdict"]),

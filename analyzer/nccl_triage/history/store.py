@@ -18,6 +18,7 @@ from nccl_triage import messages
 from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import marks, rows, schema
 from nccl_triage.history.model import Incident, Input
+from nccl_triage.history.waiting import collect, remove
 
 #: Seconds to wait for others that write.
 PATIENCE = 1.0
@@ -41,17 +42,41 @@ class Store:
     def keep(self, incident: Incident) -> int:
         """Store an incident and return its number; it replaces what is known of the same logs, unless that is more."""
         with self._writing() as cursor:
-            known = self._same(incident.inputs)
-            fuller = [one for one in known if one[1] > incident.lines]
-            if fuller:
-                return fuller[0][0]
-            cursor.executemany("DELETE FROM incident WHERE id = ?", [(number,) for number, _ in known])
-            number = rows.insert(cursor, incident, min((number for number, _ in known), default=None))
+            waiting = self._take_in(cursor)
+            number = self._put(cursor, incident)
             cursor.execute(
                 "DELETE FROM incident WHERE id IN (SELECT id FROM incident ORDER BY happened DESC, id DESC LIMIT -1 OFFSET ?)",
                 (MOST,),
             )
-            return number
+        remove(waiting)
+        return number
+
+    def take_in(self) -> None:
+        """Store the incidents that found the database busy."""
+        with self._writing() as cursor:
+            waiting = self._take_in(cursor)
+        remove(waiting)
+
+    def _take_in(self, cursor: sqlite3.Cursor) -> list[Path]:
+        """Store what waits beside the database; return the files, which go when it is safe."""
+        files = []
+        for file, incident in collect(self._path):
+            files.append(file)
+            if incident is None:
+                continue
+            # A writer that was ended before it removed the file has stored it already.
+            known = "SELECT 1 FROM incident WHERE recorded = ? AND lines = ? AND headline = ?"
+            if not cursor.execute(known, (incident.recorded, incident.lines, incident.headline)).fetchone():
+                self._put(cursor, incident)
+        return files
+
+    def _put(self, cursor: sqlite3.Cursor, incident: Incident) -> int:
+        known = self._same(incident.inputs)
+        fuller = [one for one in known if one[1] > incident.lines]
+        if fuller:
+            return fuller[0][0]
+        cursor.executemany("DELETE FROM incident WHERE id = ?", [(number,) for number, _ in known])
+        return rows.insert(cursor, incident, min((number for number, _ in known), default=None))
 
     def forget(self, numbers: Iterable[int]) -> int:
         """Remove incidents; return how many there were."""
@@ -201,9 +226,11 @@ def _told(path: Path, *, reading: bool) -> Iterator[None]:
         raise
     except (sqlite3.Error, UsageError, OSError, ValueError, TypeError) as error:
         why, remedy = _why(error)
-    if reading:
-        raise HistoryError("the history {path} cannot be read: {why}", remedy=remedy, path=path, why=why) from None
-    raise HistoryError("the history {path} cannot be written: {why}", remedy=remedy, path=path, why=why) from None
+        busy = str(error).startswith("database is locked")
+    template = "the history {path} cannot be read: {why}" if reading else "the history {path} cannot be written: {why}"
+    told = HistoryError(template, remedy=remedy, path=path, why=why)
+    told.busy = busy
+    raise told from None
 
 
 def _why(error: Exception) -> tuple[dict[str, str], str]:
