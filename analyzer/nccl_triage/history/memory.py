@@ -19,7 +19,7 @@ from nccl_triage.history.model import Incident, Input
 from nccl_triage.history.patience import TooSlow, within
 
 #: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
-ASK, KEEP = 1.0, 5.0
+ASK, KEEP = 1.0, 3.0
 #: Seconds of these that it waits for others that write.
 _ASKING, _KEEPING = 0.3, 0.9
 #: Is told a template of ``messages`` and its values.
@@ -63,7 +63,7 @@ class Memory:
         if path is None:
             return
         error = self._unanswered
-        if self._writes and not isinstance(error, TooSlow):
+        if self._writes:
             try:
                 within(KEEP, lambda: self._store(path, document))
             except Exception as problem:
