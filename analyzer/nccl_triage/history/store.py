@@ -81,9 +81,7 @@ class Store:
     def forget(self, numbers: Iterable[int]) -> int:
         """Remove incidents; return how many there were."""
         with self._writing() as cursor:
-            before = self._connection.total_changes
-            cursor.executemany("DELETE FROM incident WHERE id = ?", [(number,) for number in numbers])
-            return self._connection.total_changes - before
+            return sum(cursor.execute("DELETE FROM incident WHERE id = ?", (number,)).rowcount for number in numbers)
 
     def incidents(self, since: float | None = None, until: float | None = None) -> list[Incident]:
         """Return the incidents of a time, the latest first, without their logs."""
