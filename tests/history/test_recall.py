@@ -16,7 +16,7 @@ from nccl_triage import diagnose
 from nccl_triage.diagnosis.verdict import Diagnosis
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
-from nccl_triage.history import memory, store
+from nccl_triage.history import memory, record, store
 from nccl_triage.history.memory import Memory
 from nccl_triage.history.model import Incident
 from nccl_triage.history.patience import TooSlow, within
@@ -150,6 +150,9 @@ def test_where_the_log_names_no_host_the_one_that_failed_so_before_is_named(rule
     (found,) = culprit.find(case, weighed)
     assert found.host == "gpu08"
     assert "before" in found.why["en"]
+    culprit_of = {"host": found.host, "why": found.why["en"]}
+    document = {"verdict": "diagnosed", "diagnoses": [{"cause": "gpu-hardware-fault", "culprits": [culprit_of]}]}
+    assert record.incident(document, NOW).culprits == (), "what only the history says is not said to it again"
 
 
 def test_what_does_not_answer_is_not_waited_for_and_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

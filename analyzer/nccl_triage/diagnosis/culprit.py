@@ -15,6 +15,7 @@ from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_ra
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.facts.network import announced
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
@@ -89,11 +90,7 @@ def _remembered_host(case: Case, weighed: Weighed) -> list[Culprit]:
     hosts = {event.context.host for item in weighed.for_items if item.is_remembered for event in item.events}
     if len(hosts) != 1:
         return []
-    why = {
-        "en": "nothing in this log names a host; this one failed in the same way before",
-        "zh": "本日志未点明主机；这台主机此前以同样的方式失败过",
-    }
-    return [Culprit(None, hosts.pop(), None, None, None, why)]
+    return [Culprit(None, hosts.pop(), None, None, None, dict(WHY))]
 
 
 @method("exception")
