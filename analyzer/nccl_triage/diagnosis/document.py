@@ -17,6 +17,7 @@ from nccl_triage.diagnosis import (
     peers,
     programs,
     recorded,
+    remembered,
     series,
     software,
     subnets,
@@ -297,6 +298,7 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
 def build(diagnosis: Findings) -> dict[str, Any]:
     """Return the document of a diagnosis."""
     case = diagnosis.case
+    recurrence = remembered.describe(diagnosis)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
@@ -313,6 +315,7 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "job": _job(diagnosis),
         "symptoms": _symptoms(case),
         "not_seen": witnesses.not_seen(diagnosis),
+        **({"recurrence": recurrence} if recurrence else {}),
         "timeline": _timeline(case),
         "excerpts": diagnosis.excerpts,
         "inputs": [
