@@ -30,7 +30,8 @@ from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
 from nccl_triage.knowledge import collective_advice, remarks, stages
-from nccl_triage.parsers import produced_signatures, times
+from nccl_triage.parsers import times
+from nccl_triage.producers import produced_signatures
 
 SCHEMA_VERSION = 1
 #: Lines of evidence per item, per cause, and timeline entries kept.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage import messages
+from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
@@ -38,7 +38,7 @@ class Diagnosis(Findings):
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
-    case = Case(observations, rules)
+    case = Case(_with_steps(observations), rules)
     ballot = cast(model, extract(case), bool(failures(case))) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
@@ -50,6 +50,12 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
             candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
     notes = _notes(case, verdict)
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
+
+
+def _with_steps(observations: Observations) -> Observations:
+    """Return the observations with what the numbers of the steps establish."""
+    derived = steps.observe(observations)
+    return observations.merge(derived) if derived.buckets else observations
 
 
 def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:

@@ -110,6 +110,13 @@ kind_private = private = 私有
 kind_public = public = 公网
 lasted = lasted {span} = 持续 {span}
 last_value = Last = 最后
+mark_last_good = last good step = 最后一个正常 step
+mark_not_finite = not a number from here on = 由此起为非数值
+mark_slow_down = slower from here on = 由此起变慢
+mark_slow_rank = slower than its peers = 比其他 rank 慢
+mark_spike = rises here = 由此处升高
+mark_throughput_drop = throughput drops here = 由此处吞吐下降
+marks = Marks = 标记
 more_hosts = and {n} more = 另有 {n} 个
 network = Network = 网络
 network_map = Networks of the hosts = 主机所在的网络
