@@ -11,6 +11,7 @@ from typing import Any
 from nccl_triage._version import __version__
 from nccl_triage.diagnosis import (
     blanks,
+    comparison,
     incident,
     job,
     last_step,
@@ -295,6 +296,7 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
 def build(diagnosis: Findings) -> dict[str, Any]:
     """Return the document of a diagnosis."""
     case = diagnosis.case
+    compared = comparison.describe(diagnosis)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
@@ -308,6 +310,7 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "network": subnets.describe(case),
         "peers": peers.describe(case),
         "series": series.describe(diagnosis),
+        **({"baseline": compared} if compared is not None else {}),
         "job": _job(diagnosis),
         "symptoms": _symptoms(case),
         "not_seen": witnesses.not_seen(diagnosis),

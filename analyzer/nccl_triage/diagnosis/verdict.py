@@ -8,7 +8,7 @@ from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import culprit, document
+from nccl_triage.diagnosis import comparison, culprit, document
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
@@ -26,6 +26,9 @@ ESTABLISHED = 0.8
 SUPPORTED = 0.55
 #: Rivals within this share of the first keep it from being more than possible.
 MARGIN = 0.15
+
+#: Signatures that show no sign of life by themselves.
+_NO_LIFE = (SALIENT, "baseline.")
 
 
 class Diagnosis(Findings):
@@ -68,7 +71,7 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
         looked_into = case.value("stacks.dumped") or case.value("exception.without_end")
-        life = any(event.signature != SALIENT for event in case.events)
+        life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
         trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
         suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)
         if life and not trouble and not looked_into and not suspected:
@@ -115,6 +118,7 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes = [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    notes += comparison.notes(case)
     if verdict == "healthy" and not case.value("progress.finished"):
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(
