@@ -126,6 +126,12 @@ def test_the_line_lies_in_the_bad_log_and_names_that_of_the_good_one(rules: Rule
     assert (event.fields["good_path"], event.fields["good_line"], event.context.rank) == ("good.log", "2", None)
 
 
+def test_one_host_that_differs_is_named(rules: RuleSet) -> None:
+    second = started(pid=5001, host="gpu08", settings=("NCCL_IB_HCA set by environment to mlx5_2.",))
+    (event,) = compared(rules, started(), [*started(), *second, *FAILED]).case.of("baseline.variable")
+    assert (event.fields["good"], event.fields["bad"], event.context.host) == ("mlx5", "mlx5, mlx5_2", "gpu08")
+
+
 def test_another_size(rules: RuleSet) -> None:
     found = told(compared(rules, started(), [*started(ranks=8), *FAILED]))
     assert ("world", "ranks", "16", "8") in found

@@ -13,6 +13,8 @@ from nccl_triage.parsers.salient import SALIENT
 
 #: Messages told of those before the first failure, and of failures.
 MAX_BEFORE, MAX_FAILURES = 6, 4
+#: Shapes of host names that are folded in messages.
+MAX_HOSTS = 64
 _ALARMING = ("W", "WARN", "WARNING", "E", "ERROR", "F", "FATAL", "CRITICAL")
 #: First lines of blocks, which say nothing by themselves.
 _HEADS = ("Traceback (most recent call last)", "frame #", "=====")
@@ -32,7 +34,7 @@ class Vocabulary:
     """What a run says: signatures, and templates of lines that no signature knows."""
 
     def __init__(self, case: Case) -> None:
-        self._hosts = [templates.template(host) for host in case.identity.hosts]
+        self._hosts = sorted({templates.template(host) for host in case.identity.hosts})[:MAX_HOSTS]
         self.signatures = set(case.observations.signatures())
         self.templates = {self.template(event) for event in case.of(SALIENT)}
 

@@ -42,6 +42,8 @@ class Difference:
     further: dict[str, str] = field(default_factory=dict)
     #: The bad run's own line instead of the two values.
     line: str | None = None
+    #: Where the difference is that of one host among several.
+    host: str | None = None
 
     @property
     def change(self) -> str:
@@ -49,7 +51,7 @@ class Difference:
         return "added" if self.good is None else "removed" if self.bad is None else "changed"
 
     def event(self) -> Event:
-        """Return the event; it belongs to the run as a whole, so it names no rank."""
+        """Return the event; it belongs to the run as a whole, or to a host, so it names no rank."""
         fields = {"name": self.name, "change": self.change, **self.further}
         for key, value in (("good", self.good), ("bad", self.bad)):
             if value is not None:
@@ -61,7 +63,7 @@ class Difference:
         shown = [NOTHING if value is None else value[:MAX_VALUE] for value in (self.good, self.bad)]
         text = self.line or f"[{self.name}: {shown[0]}{place} -> {shown[1]}]"
         return Event(
-            f"baseline.{self.subject}", self.at.source, self.at.line, text, Context(time=self.at.context.time),
+            f"baseline.{self.subject}", self.at.source, self.at.line, text, Context(host=self.host, time=self.at.context.time),
             "context", fields,
         )  # fmt: skip
 

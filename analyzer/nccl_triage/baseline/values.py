@@ -39,7 +39,8 @@ def changed(subject: str, name: str, good: Valued, bad: Valued, **further: str) 
         return
     at = next((event for value, event in bad if value not in theirs), bad[0][1])
     good_at = next((event for value, event in good if value not in ours), good[0][1])
-    yield Difference(subject, name, shown(theirs), shown(ours), at, place(good_at), further)
+    host = at.context.host if len(ours) > 1 and ours & theirs else None  # the others have what the good run had
+    yield Difference(subject, name, shown(theirs), shown(ours), at, place(good_at), further, host=host)
 
 
 def by_name(good: Mapping[str, Valued], bad: Mapping[str, Valued]) -> Iterator[tuple[str, Valued, Valued]]:

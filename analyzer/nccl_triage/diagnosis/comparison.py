@@ -85,6 +85,7 @@ def _difference(event: Event, speaks: dict[int, list[str]]) -> dict[str, Any]:
         "good": fields.get("good"),
         "bad": fields.get("bad"),
         "ratio": event.number("ratio"),
+        "when": fields.get("when"),
         "path": event.source,
         "line": event.line,
         "good_at": {"path": good, "line": int(fields["good_line"])} if good is not None else None,

@@ -71,13 +71,18 @@ def brief(document: Document, lang: Lang) -> list[str]:
     if found is None or (not found.get("divergence") and not found.get("differences")):
         return []
     parted, differences = found.get("divergence"), found.get("differences") or []
-    chosen = [d for d in differences if d.get("causes") or d.get("subject") in _TELLING][:SHORT]
+    chosen = [d for d in differences if _matters(d)][:SHORT]
     told = [_line(_row(entry), lang) for entry in [*([parted] if parted else []), *chosen]]
     left = int(found.get("total") or 0) - len(chosen)
     return [*told, *([word("diff_more", lang).format(n=left)] if left > 0 else [])]
 
 
+def _matters(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("causes")) or entry.get("subject") in _TELLING or entry.get("when") == "before"
+
+
 def _line(row: Row, lang: Lang) -> str:
     good = f"{row.good} ({place(row.good_at)})" if row.good_at else row.good
+    subject = row.subject.zh if lang == "zh" else row.subject.en
     name = f" {row.name}" if row.name else ""
-    return f"{row.subject.zh if lang == 'zh' else row.subject.en}{name}: {good} -> {row.bad} ({visible(place(row.at))})"
+    return f"{subject}{name}: {good} -> {row.bad} ({visible(place(row.at))})"
