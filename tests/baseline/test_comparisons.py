@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from nccl_triage import diagnose
 from nccl_triage.baseline import run
 from nccl_triage.baseline.model import PRODUCES
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
@@ -245,6 +247,32 @@ def test_a_change_that_fits_the_failure_decides(rules: RuleSet) -> None:
     changed = [d for d in document["baseline"]["differences"] if "network-wrong-interface" in d["causes"]]
     assert {d["subject"] for d in changed} == {"variable", "interface"}
     assert document["baseline"]["differences"][: len(changed)] == changed, "what speaks for the cause comes first"
+
+
+LOGS = Path(__file__).parents[2] / "corpus" / "recorded" / "logs"
+
+
+@pytest.mark.parametrize(
+    ("bad", "cause", "subjects"),
+    [
+        ("nccl_subnets_rejected_w2", "network-unreachable-subnet", {"variable", "interface"}),
+        ("nccl_interface_veth_w4", "network-wrong-interface", {"variable", "interface", "version"}),
+    ],
+)
+def test_recorded_runs_against_a_recorded_good_one(bad: str, cause: str, subjects: set[str], rules: RuleSet) -> None:
+    def confidence(found: Diagnosis) -> float:
+        return next((candidate.confidence for candidate in found.candidates if candidate.id == cause), 0.0)
+
+    log = LOGS / f"{bad}.log"
+    alone = diagnose(log, rules=rules, model=None)
+    against = diagnose(log, rules=rules, model=None, baseline=LOGS / "nccl_start_two_hosts_w4.log")
+    assert confidence(against) > confidence(alone) + 0.1
+    assert {subject for subject, *_ in told(against)} == subjects
+
+
+def test_a_healthy_recorded_run_stays_healthy(rules: RuleSet) -> None:
+    found = diagnose(LOGS / "nccl_start_torchrun_w4.log", rules=rules, baseline=LOGS / "nccl_start_two_hosts_w4.log")
+    assert (found.verdict, told(found)) == ("healthy", [("version", "nccl", "2.20.5", "2.19.3")])
 
 
 def test_everything_is_bounded(rules: RuleSet) -> None:

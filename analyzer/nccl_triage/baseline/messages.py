@@ -25,6 +25,8 @@ _STAGES = (
     ("communicator", ("nccl.init_start", "nccl.init_start_old", "nccl.bootstrap_using", "nccl.version_banner")),
     ("rendezvous", ("torchelastic.rendezvous_*", "torchelastic.worker_group_*", "torch.store_*")),
 )
+#: Lines that state settings: these differences have subjects of their own.
+_SETTINGS = ("nccl.env_setting", "training.env_assignment", "nccl.version_banner")
 #: Lines of the good run that the bad one lacks are told where they are steps of the work; so is the end.
 _MILESTONES = ("torchelastic.rendezvous_complete", "nccl.bootstrap_using", "nccl.using_network", "nccl.init_start",
                "nccl.init_complete", "nccl.connected_rings", *FINISHED)  # fmt: skip
@@ -84,7 +86,9 @@ def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[Differenc
     """Yield the first line without counterpart, with its stage and what the good run did that never came."""
     mine = set(bad.observations.signatures())
     missing = next((e for e in good.events if e.signature not in mine and _is_milestone(e)), None)
-    at = next(iter(fresh), None) or (bad.events[-1] if missing is not None and bad.events else None)
+    at = next((event for event in fresh if event.signature not in _SETTINGS), None)
+    if at is None and missing is not None and bad.events:
+        at = bad.events[-1]  # it says nothing new, it just ends
     if at is not None:
         instead = None if missing is None else missing.text
         yield Difference("divergence", _stage(bad, at), instead, at.text, at, place(missing), {}, at.text)
