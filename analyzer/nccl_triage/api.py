@@ -13,6 +13,7 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations
 from nccl_triage.execution import engines
 
 PathLike = str | Path
@@ -29,6 +30,7 @@ def diagnose(
     model: Model | Literal["shipped"] | None = "shipped",
     since: float | None = None,
     engine: engines.Engine | None = None,
+    further: Sequence[Callable[[Observations], Observations]] = (),
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
@@ -36,6 +38,7 @@ def diagnose(
     None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
     (seconds of the epoch) folders are searched for what was written from then on. ``engine`` is where the logs are read;
     None is this machine, ``execution.cluster.RayEngine`` the nodes of a Ray cluster, which has its own ``jobs`` and ``since``.
+    Each of ``further`` is called with what was scanned; what it returns is weighed beside it.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
@@ -43,7 +46,10 @@ def diagnose(
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
     with engine or engines.Local(jobs, stdin, since) as place:
-        observations = place.scan([str(path) for path in given], ruleset, progress)
+        scanned = place.scan([str(path) for path in given], ruleset, progress)
+        observations = scanned
+        for produce in further:
+            observations = observations.merge(produce(scanned))
         diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
         diagnosis.excerpts = place.excerpts(excerpts.wanted(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)

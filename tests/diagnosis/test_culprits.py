@@ -105,3 +105,20 @@ def test_a_rank_announced_by_an_actor_names_its_process(line: str, rules: RuleSe
         "  File \"train.py\", line 9, in train\nKeyError: 'task'\n"
     )
     assert diagnose_text(text, rules).candidates[0].culprits[0].rank == 1
+
+
+BARRIER = "RuntimeError: Timed out initializing process group in store based barrier on rank: {}, for key: store_based_barrier_key:1 "
+BARRIER += "(world_size=4, worker_count={}, timeout=0:10:00)"
+
+
+@pytest.mark.parametrize(
+    ("heard", "joined", "culprits"),
+    [([0, 1, 3], 3, [2]), ([0, 3], 3, []), ([0, 1, 2, 3], 8, [])],
+    ids=["one never joined", "one of those who joined is not heard", "keys of an earlier run"],
+)
+def test_who_never_reached_the_barrier_of_the_store(
+    heard: list[int], joined: int, culprits: list[int], rules: RuleSet
+) -> None:
+    text = "".join(f"[rank{rank}]: {BARRIER.format(rank, joined)}\n" for rank in heard)
+    fact = diagnose_text(text, rules).case.value("rendezvous.barrier_missing_ranks")
+    assert (fact or []) == culprits

@@ -21,6 +21,7 @@ PAGES = (
     "configuration.md",
     "following.md",
     "doctor.md",
+    "history.md",
 )
 #: Commands of these pages that change the environment in which they run.
 SKIPPED = ("pip install",)

@@ -235,15 +235,19 @@ def test_empty_files_are_counted(inside: Path) -> None:
     assert notes[0].endswith("logs/rank8.log, ...")
 
 
-def test_dumps_of_the_flight_recorder_are_told(inside: Path) -> None:
+def test_dumps_of_the_flight_recorder_are_read_whatever_their_names(inside: Path) -> None:
+    document = {"version": "2.10", "pg_config": {}, "entries": []}
     make(inside, "fr/a.log")
-    (inside / "fr/nccl_trace_rank_0").write_bytes(pickle.dumps({"entries": []}))
-    (inside / "fr/nccl_trace_rank_1.json").write_text('{"entries": []}')
+    for name in ("nccl_trace_rank_0", "fr-node-7_rank_1.pkl", "_dump_2"):
+        (inside / "fr" / name).write_bytes(pickle.dumps(document, 2))
+    (inside / "fr/nccl_trace_rank_3.json").write_text('{"entries": [], "pg_config": {}}')
+    (inside / "fr/weights.pkl").write_bytes(pickle.dumps({"weights": []}))
     paths, notes = found("fr")
-    assert paths == ["fr/a.log"]
-    assert notes == [
-        "skipped 2 files (dumps of the flight recorder, not logs): fr/nccl_trace_rank_0, fr/nccl_trace_rank_1.json"
+    assert paths == [
+        f"fr/{name}"
+        for name in ("_dump_2", "a.log", "fr-node-7_rank_1.pkl", "nccl_trace_rank_0", "nccl_trace_rank_3.json")
     ]
+    assert notes == ["skipped 1 file (not logs): fr/weights.pkl"]
 
 
 def test_pipes_and_sockets_in_a_folder_are_left_out(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:

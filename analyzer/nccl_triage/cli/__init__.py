@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Look at this host, or every node of a Ray cluster, and say what is wrong."),
     "render": ("render", "Show a saved report.json in any format."),
     "explain": ("explain", "Explain a cause, a message, a variable, an error number or a piece of advice."),
+    "history": ("history", "Show earlier diagnoses, what recurs, and which hosts to leave out."),
     "timeouts": ("timeouts", "Compute a time-out, and tell who sets it and where."),
     "rules": ("rules", "List, show and test rules."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output
+from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output, remembering
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -34,6 +34,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 )
 @host_facts.option
 @engines.options
+@remembering.history_options
 @follow.follow_options
 @output.exit_code_option
 @options.debug_option
@@ -50,6 +51,8 @@ def command(
     following: bool,
     hang_after: float | None,
     on_verdict: str | None,
+    history: str | None,
+    no_history: bool,
     want_code: bool,
     facts: tuple[Path, ...],
     debug: bool,
@@ -71,10 +74,12 @@ def command(
     wish = output.wanted(given)
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
+    memory = remembering.memory(history, no_history, wish.quiet, wish.redact)
     if following:
         automatic.refuse_while_following(mode)
         engines.refuse_while_following(engine)
-        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict)
+        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory)
+        memory.keep(document)
         ctx.exit(output.exit_code(document, want_code))
     follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
@@ -89,12 +94,14 @@ def command(
             engine=engine,
             progress=progress.bytes,
             model=options.chosen_model(model_name),
+            further=[memory.recall],
         )
     document = diagnosis.to_dict()
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
     if wish.reports:
         document = automatic.verified(document, folders, mode, budget, wish.say, debug)
     output.deliver(document, wish)
+    memory.keep(document)
     if automatic.contradicted(document, first):
         ctx.exit(errors.EXIT_CONTRADICTED)
     ctx.exit(output.exit_code(document, want_code))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nccl_triage.diagnosis import culprit_named  # noqa: F401  (its methods register themselves)
+from nccl_triage.diagnosis import culprit_device, culprit_named  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.facts.network import announced
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
@@ -24,11 +25,13 @@ MAX_CULPRITS = 8
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
-    for name in (*weighed.cause.culprit, *(() if "none" in weighed.cause.culprit else ("evidence-host",))):
+    hosts = case.identity.hosts
+    last = () if "none" in weighed.cause.culprit else ("evidence-host", "remembered-host")
+    for name in (*weighed.cause.culprit, *last):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
-            # A host of which only the address is known goes by its address.
-            culprit.host = culprit.host or culprit.address
+            # A host of which only the address is known goes by its address; the only host of a job is everybody's.
+            culprit.host = culprit.host or culprit.address or (hosts[0] if len(hosts) == 1 else None)
         if found:
             return found
     return []
@@ -80,6 +83,15 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
             why = {"en": "the deciding line comes from this host", "zh": "决定性的那一行来自这台主机"}
             return [Culprit(None, host, event.context.address, None, event.context.gpu, why)]
     return []
+
+
+@method("remembered-host")
+def _remembered_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one host of the job that earlier diagnoses named for the same cause."""
+    hosts = {event.context.host for item in weighed.for_items if item.is_remembered for event in item.events}
+    if len(hosts) != 1:
+        return []
+    return [Culprit(None, hosts.pop(), None, None, None, dict(WHY))]
 
 
 @method("exception")

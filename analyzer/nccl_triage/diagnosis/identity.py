@@ -70,6 +70,10 @@ class Identity:
         self._fill_ranks()
         if self.world_size is None:
             self.world_size = self._gathered_size()
+        dumps = observations.recorder.sources()
+        if self.world_size is None and dumps and all(event.source in dumps for event in self._events):
+            members = max(observations.recorder.groups.values(), key=len, default=())
+            self.world_size = len(members) or None
 
     # -- building ---------------------------------------------------------------------------------------------
 

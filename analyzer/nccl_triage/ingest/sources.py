@@ -185,8 +185,6 @@ class _Finder:
             return True, rendering
         if kind == "unreadable":
             self.notes.unread(path, why)
-        elif layouts.is_dump(path.name):
-            self.notes.skipped(path, "dumps of the flight recorder, not logs")
         elif kind != "text":
             self.notes.skipped(path, why)
         elif not named and (ending in sniff.NO_LOG or (ending in sniff.JSON and not sniff.looks_like_json_log(sample))):

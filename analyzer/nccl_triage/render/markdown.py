@@ -110,6 +110,11 @@ def _check(check: Mapping[str, Any] | None, lang: Lang) -> list[str]:
     return [*lines, ""]
 
 
+def _recurrence(document: Document, lang: Lang) -> list[str]:
+    entries = document.get("recurrence") or []
+    return [text for entry in entries for text in (f"{_bold('history', lang)} {plain(pick(entry, 'says', lang))}", "")]
+
+
 def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
     title = plain(pick(best, "title", lang))
     lines = [f"{_bold('root_cause', lang)} {code(best.get('cause'))}: {title} ({_sure(best, lang)})", ""]
@@ -117,6 +122,7 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
         why = plain(pick(culprit, "why", lang))
         name = plain(culprit_name(culprit, lang))
         lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
+    lines += _recurrence(document, lang)
     lines += _incident(document, lang)
     outcome = verification_text(best, lang)
     shown = plain(outcome or word("not_verified", lang))

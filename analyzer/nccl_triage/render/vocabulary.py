@@ -164,3 +164,33 @@ unnamed_path = path not named = 未注明通路
 waits = waits in the collective = 在集合通信中等待
 what_happened = What happened = 发生了什么
 """
+
+HISTORY = """
+history_by_cause = By cause = 按原因
+history_by_host = By host = 按主机
+history_cause = Causes = 原因
+history_cut = The latest {shown} of {total}; nccl-triage history list shows all. = 最近的 {shown} 条，共 {total} 条；全部见 nccl-triage history list。
+history_exclude = Hosts to leave out = 应排除的主机
+history_exclude_none = No host failed twice in the last 14 days. = 最近 14 天内没有主机失败两次。
+history_exclude_text = They failed at least twice in the last 14 days, of causes that a host can be to blame for. = 这些主机在最近 14 天内至少因可归咎于主机的原因失败过两次。
+history_failures = Failures = 失败次数
+history_first = First = 首次
+history_gpu = GPUs = GPU
+history_host = Hosts = 主机
+history_incidents = Incidents = 事故
+history_kept = Kept = 已保存
+history_kept_text = {diagnosed} failures with a cause, {unknown} without one, {healthy} healthy jobs = 有原因的失败 {diagnosed} 次，原因不明 {unknown} 次，正常作业 {healthy} 个
+history_last = Last = 最近
+history_many = failures = 次失败
+history_nothing = Nothing is kept yet. = 尚无记录。
+history_over_time = Over time = 时间分布
+history_over_time_text = A bar is {days} days; its height is the number of jobs. = 每个柱形为 {days} 天，高度为作业数。
+history_place = Database = 数据库
+history_rank = Ranks = rank
+history_recorded = Recorded = 记录于
+history_recurs = What recurred in the last 14 days = 最近 14 天内反复出现的情况
+history_recurs_none = Nothing failed twice in the last 14 days. = 最近 14 天内没有失败两次的对象。
+history_text = Earlier diagnoses = 历史诊断
+history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
+history_worked = Healthy jobs since = 此后正常作业
+"""

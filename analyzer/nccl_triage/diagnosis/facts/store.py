@@ -12,6 +12,9 @@ UNREACHED = (
     "torch.store_tcp_connect_retry", "torch.store_host_not_found_old", "torch.store_connect_timed_out_old",
 )  # fmt: skip
 
+#: Ranks of a job above this are not listed one by one.
+MOST_RANKS = 65_536
+
 
 def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
     """Return the lines of processes that do not reach the store, by rank or by host."""
@@ -52,3 +55,24 @@ def _unheard(case: Case) -> Fact | None:
     if 0 in speakers or len(speakers) < 2 or speakers - set(lost):
         return None
     return Fact([0], [events[0] for events in lost.values()][:3])
+
+
+@fact(
+    "rendezvous.barrier_missing_ranks",
+    "ranks that never reached the barrier of the store, by its count and by who waited there",
+)
+def _barrier(case: Case) -> Fact | None:
+    failed = case.of("torch.store_barrier_timeout")
+    if not failed:
+        return None
+    key = failed[-1].fields.get("key")
+    events = [
+        e for e in case.of("torch.store_barrier_timeout", "torch.store_barrier_waiting") if e.fields.get("key") == key
+    ]
+    waiting = {int(n) for e in events if (n := e.number("rank")) is not None}
+    world = max((int(n) for e in events if (n := e.number("world")) is not None), default=0)
+    joined = max((int(n) for e in events if (n := e.number("joined")) is not None), default=0)
+    # Only where all that the store counted are heard: of a log of few ranks the others may have joined as well.
+    if not joined <= len(waiting) < world <= MOST_RANKS:
+        return None
+    return Fact(sorted(set(range(world)) - waiting), events[-2:])
