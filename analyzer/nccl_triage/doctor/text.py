@@ -25,8 +25,9 @@ _SHOWN = 8
 
 def text(document: Document, lang: Lang, *, verbose: bool = False, color: bool = False) -> str:
     """Return the document as lines."""
-    lines = [headline(document, lang), *_problems(document, lang, color), *_differences(document, lang, color)]
+    lines = [headline(document, lang), *_problems(document, lang, color)]
     for state in BAD:
+        lines += _differences(document, state, lang, color)
         lines += _results(document, state, lang, color, verbose or state != "note")
     lines += _fine(document, lang)
     lines += _unseen(document, lang)
@@ -79,16 +80,22 @@ def _problems(document: Document, lang: Lang, color: bool) -> Iterator[str]:
             yield f"{_mark('failed', lang, color)}: {visible(told)}"
 
 
-def _differences(document: Document, lang: Lang, color: bool) -> Iterator[str]:
+def _differences(document: Document, state: str, lang: Lang, color: bool) -> Iterator[str]:
     suffix = _suffix(lang)
     for one in document["differences"]:
+        if one["state"] != state:
+            continue
         values = "; ".join(
             f"{_value(entry['value'], lang)} ({_names(entry['hosts'], lang)})" for entry in one["values"][:_SHOWN]
         )
         told = say("{title} differs between hosts: {values}", lang, title=one[f"title{suffix}"], values=values)
         yield f"{_mark(one['state'], lang, color)}: {visible(told)}"
-        odd = _names(one["minority"], lang) if one["minority"] else say("no majority", lang)
-        yield "    " + visible(say("stands alone: {hosts}. {means}", lang, hosts=odd, means=one[f"means{suffix}"]))
+        odd = (
+            say("apart from the others: {hosts}.", lang, hosts=_names(one["minority"], lang))
+            if one["minority"]
+            else say("no value has a majority.", lang)
+        )
+        yield "    " + visible(f"{odd} {one[f'means{suffix}']}")
         yield from _causes(one["causes"], lang)
 
 

@@ -25,9 +25,8 @@ def probe(where: Where) -> Seen:
             "source": None,
             "gpus": [],
             "pairs": [],
-            "devices": sum(entry.name.removeprefix("nvidia").isdigit() for entry in entries(where.root / "dev")),
-            "switches": sum(entry.name.startswith("nvidia-nvswitch") for entry in entries(where.root / "dev"))
-            - (where.root / "dev/nvidia-nvswitchctl").exists(),
+            "devices": _devices(where, "nvidia"),
+            "switches": _devices(where, "nvidia-nvswitch"),
             "manager": bool(names_of_processes(where, ("nv-fabricmanager",))),
         }
     )
@@ -51,6 +50,12 @@ def probe(where: Where) -> Seen:
     seen.facts["source"] = inventory.source or None
     seen.facts["gpus"] = [_gpu(gpu, details.get(gpu.index, {})) for gpu in inventory.gpus]
     return seen
+
+
+def _devices(where: Where, name: str) -> int:
+    """Return how many devices of a name with a number behind it there are."""
+    found = [entry.name for entry in entries(where.root / "dev") if entry.name.startswith(name)]
+    return sum(entry.removeprefix(name).isdigit() for entry in found)
 
 
 def _gpu(gpu: gpus.Gpu, details: dict[str, Any]) -> dict[str, Any]:
