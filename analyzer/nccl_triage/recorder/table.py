@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from nccl_triage.recorder.dump import Dump, Entry, Shape
@@ -66,6 +66,10 @@ class Callers:
     first: tuple[int, int]
     last: tuple[int, int]
 
+    def copy(self) -> Callers:
+        """Return an independent copy."""
+        return Callers(self.ranks, self.done, self.failed, self.example, self.first, self.last)
+
     def absorb(self, other: Callers) -> None:
         """Take over the callers that another part knows."""
         self.ranks |= other.ranks
@@ -97,7 +101,7 @@ class Cell:
         for way, theirs in other.ways.items():
             mine = self.ways.get(way)
             if mine is None:
-                self.ways[way] = replace(theirs)
+                self.ways[way] = theirs.copy()
             else:
                 mine.absorb(theirs)
         for way in sorted(self.ways)[MAX_WAYS:]:
@@ -286,7 +290,7 @@ class Filling:
         standing.backend = entry.backend
         standing.last = line
         if standing.open is None:
-            standing.frames = entry.own_frames()
+            standing.frames = entry.frames
         if not entry.done and standing.open is None:
             standing.open, standing.open_seq, standing.open_way = line, entry.seq, way
             standing.failed, standing.timeout_ms = entry.failed, entry.timeout_ms
