@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nccl_triage.recorder.unpickle import MAX_CONTAINERS, NotPlainError, loads
@@ -37,6 +39,8 @@ class Group:
     name: str
     desc: str
     ranks: tuple[int, ...] = ()
+    #: Tells groups of one name apart.
+    mark: str = ""
 
 
 @dataclass(slots=True)
@@ -102,6 +106,8 @@ class Dump:
     groups: dict[str, Group] = field(default_factory=dict)
     status: dict[str, Status] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
+    #: What the entries call their groups.
+    described: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -139,13 +145,14 @@ def _dump(document: Mapping[str, Any]) -> Dump:
         if isinstance(raw, Mapping):
             entry = reader.entry(raw)
             names.setdefault(_text(raw.get("pg_id")), entry.group)
+            found.described.setdefault(entry.group, entry.desc)
             found.entries.append(entry)
     found.entries.sort(key=lambda entry: entry.record)
     for name, raw in _items(document.get("pg_config")):
         desc = _text(raw.get("desc"))
-        members = _members(raw.get("ranks"))
+        members, mark = _members(raw.get("ranks"))
         if name or members:  # Gloo leaves the names out, and the members on most ranks
-            found.groups[_text(name)] = Group(_text(raw.get("name")) or _text(name), desc, members)
+            found.groups[_text(name)] = Group(_text(raw.get("name")) or _text(name), desc, members, mark)
     for key, raw in _items(document.get("pg_status")):
         # The key is the number of the group in this process (pg_id), not its name.
         counters = (_number(raw.get(f"last_{what}_collective")) for what in ("enqueued", "started", "completed"))
@@ -162,15 +169,18 @@ def _items(table: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
                 yield str(key)[:MAX_TEXT], value
 
 
-def _members(value: object) -> tuple[int, ...]:
-    """Return the members of a group, which the recorder writes as a text: ``[0, 1, 2]``."""
-    if isinstance(value, str):
-        found = {int(number) for number in _RANKS.findall(value[: 8 * MAX_RANK])}
-    elif isinstance(value, (list, tuple)):
-        found = {number for number in value[:MAX_RANK] if type(number) is int and number >= 0}
-    else:
-        return ()
-    return tuple(sorted(number for number in found if number < MAX_RANK))
+def _members(value: object) -> tuple[tuple[int, ...], str]:
+    """Return the members of a group, which the recorder writes as a text (``[0, 1, 2]``), and their mark."""
+    if isinstance(value, (list, tuple)):
+        value = str([number for number in value[:MAX_RANK] if type(number) is int and 0 <= number < MAX_RANK])
+    return _members_in(value[: 8 * MAX_RANK]) if isinstance(value, str) else ((), "")
+
+
+@lru_cache(maxsize=256)
+def _members_in(text: str) -> tuple[tuple[int, ...], str]:
+    # The dumps of a job repeat it: in all of them the world is the same text, of a hundred thousand characters.
+    members = tuple(sorted({number for one in _RANKS.findall(text) if (number := int(one)) < MAX_RANK}))
+    return members, f"{zlib.crc32(repr(members).encode()):08x}" if members else ""
 
 
 def _text(value: object, limit: int = MAX_TEXT) -> str:

@@ -76,9 +76,8 @@ class Writer:
         for one in dump.groups.values():
             yield f"{begin}flight recorder: group {group(one.name, one.desc)} has ranks {spans(one.ranks)}"
         for name, status in dump.status.items():
-            desc = next((entry.desc for entry in dump.entries if entry.group == name), "")
             yield (
-                f"{begin}flight recorder: counters of group {group(name, desc)}: enqueued={status.enqueued} "
+                f"{begin}flight recorder: counters of group {group(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
                 f"started={status.started} completed={status.completed}"
             )
 

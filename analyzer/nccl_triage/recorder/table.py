@@ -187,7 +187,9 @@ class RecorderTable:
         _later(self.standings, other.standings)
         _later(self.pairs, other.pairs)
         for group, members in other.groups.items():
-            self.groups[group] = max(members, self.groups.get(group, ()))
+            known = self.groups.get(group, ())
+            if known is not members:
+                self.groups[group] = max(members, known)
         self.cut = self.cut or other.cut
         for key, theirs in other.calls.items():
             mine = self.calls.setdefault(key, {})
@@ -264,15 +266,12 @@ class Filling:
         if known is None:
             group = self._dump.groups.get(name)
             members = group.ranks if group is not None else ()
-            mark = f"{zlib.crc32(repr(members).encode()):08x}" if members else ""
-            desc = desc or (group.desc if group is not None else "") or self._described(name)
+            mark = group.mark if group is not None else ""
+            desc = desc or (group.desc if group is not None else "") or self._dump.described.get(name, "")
             known = self._keys[(name, "")] = GroupKey(name, desc, mark)
             if members:
                 self.table.groups[known] = members
         return known
-
-    def _described(self, name: str) -> str:
-        return next((entry.desc for entry in self._dump.entries if entry.group == name), "")
 
     def _standing(self, key: GroupKey) -> Standing:
         found = self.table.standings.get((key, self._rank))
