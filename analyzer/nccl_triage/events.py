@@ -217,7 +217,10 @@ class Observations:
     def add_source(self, info: SourceInfo) -> None:
         """Register an input (a later registration of the same path replaces the earlier), and take what it brings."""
         if info.recorder is not None:
-            self.recorder.absorb(info.recorder)
+            if self.recorder:
+                self.recorder.absorb(info.recorder)
+            else:
+                self.recorder = info.recorder
             info.recorder = None
         self.sources[info.path] = info
 

@@ -18,6 +18,8 @@ from nccl_triage.recorder.lines import group as group_name
 from nccl_triage.recorder.table import Line, RecorderTable
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
+#: Waits that are followed from rank to rank.
+MAX_FOLLOWED = 1024
 #: Operations that end at different times on different ranks, and whose root no record shows.
 _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
 
@@ -184,7 +186,7 @@ def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
 
     ``stands``: the groups in which each rank has issued what did not complete.
     """
-    blocked = [finding for finding in found.findings if finding.kind in ("missing", "unmet")]
+    blocked = found.of("missing", "unmet")[:MAX_FOLLOWED]
     stuck_in: dict[int, list[int]] = {}
     for index, finding in enumerate(blocked):
         for rank in finding.others:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nccl_triage.recorder.unpickle import MAX_CONTAINERS, NotPlainError, loads
@@ -37,6 +39,8 @@ class Group:
     name: str
     desc: str
     ranks: tuple[int, ...] = ()
+    #: Tells groups of one name apart.
+    mark: str = ""
 
 
 @dataclass(slots=True)
@@ -76,6 +80,7 @@ class Entry:
     started: int | None
     completed: int | None
     timeout_ms: int | None
+    #: The frames of the user's own code, the innermost first; all of them where none is.
     frames: tuple[str, ...]
 
     @property
@@ -91,10 +96,6 @@ class Entry:
         """Whether the watchdog gave it up: taken from its list although it never completed."""
         return self.retired and not self.done
 
-    def own_frames(self) -> tuple[str, ...]:
-        """Return the frames of the user's own code, the innermost first; all of them where none is."""
-        return tuple(frame for frame in self.frames if not _LIBRARY.search(frame)) or self.frames
-
 
 @dataclass(slots=True)
 class Dump:
@@ -105,6 +106,8 @@ class Dump:
     groups: dict[str, Group] = field(default_factory=dict)
     status: dict[str, Status] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
+    #: What the entries call their groups.
+    described: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -137,18 +140,19 @@ def _dump(document: Mapping[str, Any]) -> Dump:
     if len(entries) > MAX_ENTRIES:
         found.problems.append(f"only the last {MAX_ENTRIES} of {len(entries)} entries were read")
     names: dict[str, str] = {}
-    texts: dict[str, str] = {}
+    reader = _Reader()
     for raw in entries[-MAX_ENTRIES:]:
         if isinstance(raw, Mapping):
-            entry = _entry(raw, texts)
+            entry = reader.entry(raw)
             names.setdefault(_text(raw.get("pg_id")), entry.group)
+            found.described.setdefault(entry.group, entry.desc)
             found.entries.append(entry)
     found.entries.sort(key=lambda entry: entry.record)
     for name, raw in _items(document.get("pg_config")):
         desc = _text(raw.get("desc"))
-        members = _members(raw.get("ranks"))
+        members, mark = _members(raw.get("ranks"))
         if name or members:  # Gloo leaves the names out, and the members on most ranks
-            found.groups[_text(name)] = Group(_text(raw.get("name")) or _text(name), desc, members)
+            found.groups[_text(name)] = Group(_text(raw.get("name")) or _text(name), desc, members, mark)
     for key, raw in _items(document.get("pg_status")):
         # The key is the number of the group in this process (pg_id), not its name.
         counters = (_number(raw.get(f"last_{what}_collective")) for what in ("enqueued", "started", "completed"))
@@ -165,15 +169,18 @@ def _items(table: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
                 yield str(key)[:MAX_TEXT], value
 
 
-def _members(value: object) -> tuple[int, ...]:
-    """Return the members of a group, which the recorder writes as a text: ``[0, 1, 2]``."""
-    if isinstance(value, str):
-        found = {int(number) for number in _RANKS.findall(value[: 8 * MAX_RANK])}
-    elif isinstance(value, (list, tuple)):
-        found = {number for number in value[:MAX_RANK] if type(number) is int and number >= 0}
-    else:
-        return ()
-    return tuple(sorted(number for number in found if number < MAX_RANK))
+def _members(value: object) -> tuple[tuple[int, ...], str]:
+    """Return the members of a group, which the recorder writes as a text (``[0, 1, 2]``), and their mark."""
+    if isinstance(value, (list, tuple)):
+        value = str([number for number in value[:MAX_RANK] if type(number) is int and 0 <= number < MAX_RANK])
+    return _members_in(value[: 8 * MAX_RANK]) if isinstance(value, str) else ((), "")
+
+
+@lru_cache(maxsize=256)
+def _members_in(text: str) -> tuple[tuple[int, ...], str]:
+    # The dumps of a job repeat it: in all of them the world is the same text, of a hundred thousand characters.
+    members = tuple(sorted({number for one in _RANKS.findall(text) if (number := int(one)) < MAX_RANK}))
+    return members, f"{zlib.crc32(repr(members).encode()):08x}" if members else ""
 
 
 def _text(value: object, limit: int = MAX_TEXT) -> str:
@@ -190,73 +197,103 @@ def _text(value: object, limit: int = MAX_TEXT) -> str:
 
 
 def _number(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if type(value) is not int and type(value) is not float:
         return None
     return int(value) if -_NUMBER < value < _NUMBER else None
 
 
-def _shape(value: object) -> Shape:
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(
-        tuple(size for size in tensor[:MAX_DIMS] if type(size) is int and 0 <= size < _NUMBER)
-        for tensor in value[:MAX_TENSORS]
-        if isinstance(tensor, (list, tuple))
-    )
+class _Reader:
+    """Reads the entries of one dump. They repeat: what was seen before is looked up, not read again."""
 
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._names: dict[str, tuple[str, str, int | None, int | None]] = {}
+        self._tensors: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._frames: dict[int, str] = {}
+        self._stacks: dict[tuple[int, ...], tuple[str, ...]] = {}
 
-def _types(value: object) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(dict.fromkeys(_text(name, 24) for name in value[:MAX_TENSORS]))
+    def _text(self, value: object) -> str:
+        if type(value) is not str:
+            return _text(value)
+        found = self._texts.get(value)
+        if found is None:
+            found = self._texts[value] = _text(value)
+        return found
 
+    def _name(self, value: object) -> tuple[str, str, int | None, int | None]:
+        """Return back end, operation, source and target of a name: ``nccl:send 1->2``, ``nccl:recv 2<-1``."""
+        text = self._text(value)
+        found = self._names.get(text)
+        if found is None:
+            backend, _, name = text.partition(":") if ":" in text else ("", "", text)
+            peer = _PEER.match(name)
+            ends = (None, None) if peer is None else (int(peer[2]), int(peer[4]))
+            if peer is not None and peer[3] == "<-":
+                ends = ends[::-1]
+            found = self._names[text] = (backend, peer[1] if peer else name or "?", *ends)
+        return found
 
-def _frames(value: object, texts: dict[str, str]) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        return ()
-    found = []
-    for frame in value[:MAX_FRAMES]:
-        if isinstance(frame, Mapping):
-            text = f"{_text(frame.get('filename'))}:{_text(frame.get('line'))} {_text(frame.get('name'), 80)}"
-            found.append(texts.setdefault(text, text))
-    return tuple(found)
+    def _shape(self, value: object) -> Shape:
+        if not isinstance(value, (list, tuple)):
+            return ()
+        return tuple([self._tensor(tensor) for tensor in value[:MAX_TENSORS] if isinstance(tensor, (list, tuple))])
 
+    def _tensor(self, value: list[Any] | tuple[Any, ...]) -> tuple[int, ...]:
+        sizes = tuple([size for size in value[:MAX_DIMS] if type(size) is int and 0 <= size < _NUMBER])
+        return self._tensors.setdefault(sizes, sizes)
 
-def _entry(raw: Mapping[str, Any], texts: dict[str, str]) -> Entry:
-    get = raw.get
-    backend, _, name = _text(get("profiling_name")).partition(":")
-    if not name:
-        backend, name = "", backend
-    peer = _PEER.match(name)
-    src = dst = None
-    if peer is not None:
-        src, dst = int(peer[2]), int(peer[4])
-        if peer[3] == "<-":
-            src, dst = dst, src
-    pair = get("process_group")
-    group, desc = pair if isinstance(pair, (list, tuple)) and len(pair) == 2 else (get("pg_name", get("pg_id")), "")
-    both = _number(get("seq_id")) or 0
-    return Entry(
-        record=_number(get("record_id", get("id"))) or 0,
-        group=_text(group),
-        desc=_text(desc),
-        seq=_number(get("collective_seq_id", both)) or 0,
-        p2p_seq=_number(get("p2p_seq_id", both if peer else 0)) or 0,
-        op_id=_number(get("op_id")) or 0,
-        backend=backend,
-        op=peer[1] if peer else name or "?",
-        src=src,
-        dst=dst,
-        p2p=peer is not None or get("is_p2p") is True,
-        inputs=_shape(get("input_sizes")),
-        outputs=_shape(get("output_sizes")),
-        input_types=_types(get("input_dtypes")),
-        output_types=_types(get("output_dtypes")),
-        state=_text(get("state"), 20),
-        retired=get("retired") is True,
-        created=_number(get("time_created_ns")) or None,
-        started=_number(get("time_discovered_started_ns")) or None,
-        completed=_number(get("time_discovered_completed_ns")) or None,
-        timeout_ms=_number(get("timeout_ms")),
-        frames=_frames(get("frames"), texts),
-    )
+    def _types(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, (list, tuple)):
+            return ()
+        return tuple(dict.fromkeys([self._text(name)[:24] for name in value[:MAX_TENSORS]]))
+
+    def _stack(self, value: object) -> tuple[str, ...]:
+        """Return the frames of a stack; torch writes each frame once, so the same frame is the same object."""
+        if not isinstance(value, (list, tuple)):
+            return ()
+        frames = [frame for frame in value[:MAX_FRAMES] if isinstance(frame, Mapping)]
+        key = tuple(map(id, frames))
+        found = self._stacks.get(key)
+        if found is None:
+            texts = [self._frame(frame) for frame in frames]
+            found = self._stacks[key] = tuple(text for text in texts if not _LIBRARY.search(text)) or tuple(texts)
+        return found
+
+    def _frame(self, frame: Mapping[str, Any]) -> str:
+        found = self._frames.get(id(frame))
+        if found is None:
+            place = f"{self._text(frame.get('filename'))}:{self._text(frame.get('line'))}"
+            found = self._frames[id(frame)] = f"{place} {self._text(frame.get('name'))[:80]}"
+        return found
+
+    def entry(self, raw: Mapping[str, Any]) -> Entry:
+        """Return one record."""
+        get = raw.get
+        backend, op, src, dst = self._name(get("profiling_name"))
+        pair = get("process_group")
+        group, desc = pair if isinstance(pair, (list, tuple)) and len(pair) == 2 else (get("pg_name", get("pg_id")), "")
+        both = _number(get("seq_id")) or 0
+        return Entry(
+            record=_number(get("record_id", get("id"))) or 0,
+            group=self._text(group),
+            desc=self._text(desc),
+            seq=_number(get("collective_seq_id", both)) or 0,
+            p2p_seq=_number(get("p2p_seq_id", 0 if src is None else both)) or 0,
+            op_id=_number(get("op_id")) or 0,
+            backend=backend,
+            op=op,
+            src=src,
+            dst=dst,
+            p2p=src is not None or get("is_p2p") is True,
+            inputs=self._shape(get("input_sizes")),
+            outputs=self._shape(get("output_sizes")),
+            input_types=self._types(get("input_dtypes")),
+            output_types=self._types(get("output_dtypes")),
+            state=self._text(get("state"))[:20],
+            retired=get("retired") is True,
+            created=_number(get("time_created_ns")) or None,
+            started=_number(get("time_discovered_started_ns")) or None,
+            completed=_number(get("time_discovered_completed_ns")) or None,
+            timeout_ms=_number(get("timeout_ms")),
+            frames=self._stack(get("frames")),
+        )

@@ -41,15 +41,6 @@ def group(name: str, desc: str) -> str:
     return f"{name} ({desc})" if desc and desc != "undefined" else name or "?"
 
 
-def call(entry: Entry) -> str:
-    """Return the operation with its number, sizes and types."""
-    if entry.src is not None:
-        name = f"{entry.op} {entry.src}->{entry.dst} p2p_seq={entry.p2p_seq}"
-    else:
-        name = f"{entry.op} seq={entry.seq}"
-    return f"{name} in={_sizes(entry.inputs, entry.input_types)} out={_sizes(entry.outputs, entry.output_types)}"
-
-
 class Writer:
     """Writes the lines of one dump."""
 
@@ -57,6 +48,7 @@ class Writer:
         self._dump = dump
         self._who = f"[rank{rank}]: "
         self._second, self._stamp = -1, ""
+        self._sizes: dict[tuple[object, ...], str] = {}
         self._last = max((entry.created or 0 for entry in dump.entries), default=0)
 
     def _begin(self, created: int | None) -> str:
@@ -84,16 +76,26 @@ class Writer:
         for one in dump.groups.values():
             yield f"{begin}flight recorder: group {group(one.name, one.desc)} has ranks {spans(one.ranks)}"
         for name, status in dump.status.items():
-            desc = next((entry.desc for entry in dump.entries if entry.group == name), "")
             yield (
-                f"{begin}flight recorder: counters of group {group(name, desc)}: enqueued={status.enqueued} "
+                f"{begin}flight recorder: counters of group {group(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
                 f"started={status.started} completed={status.completed}"
             )
 
+    def _call(self, entry: Entry) -> str:
+        """Return the operation with its number, sizes and types."""
+        key = (entry.inputs, entry.input_types, entry.outputs, entry.output_types)
+        sizes = self._sizes.get(key)
+        if sizes is None:
+            given, taken = _sizes(entry.inputs, entry.input_types), _sizes(entry.outputs, entry.output_types)
+            sizes = self._sizes[key] = f"in={given} out={taken}"
+        if entry.src is None:
+            return f"{entry.op} seq={entry.seq} {sizes}"
+        return f"{entry.op} {entry.src}->{entry.dst} p2p_seq={entry.p2p_seq} {sizes}"
+
     def record(self, entry: Entry) -> str:
         """Return the line of one record."""
-        what = f"record {entry.record} of group {group(entry.group, entry.desc)}: {call(entry)}"
-        frames = entry.own_frames()
+        what = f"record {entry.record} of group {group(entry.group, entry.desc)}: {self._call(entry)}"
+        frames = entry.frames
         if entry.done:
             where = " < ".join(frames[:FRAMES_DONE])
             state = entry.state if entry.state == "completed" else f"{entry.state}, retired"

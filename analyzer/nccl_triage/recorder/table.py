@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from nccl_triage.recorder.dump import Dump, Entry, Shape
@@ -66,6 +66,10 @@ class Callers:
     first: tuple[int, int]
     last: tuple[int, int]
 
+    def copy(self) -> Callers:
+        """Return an independent copy."""
+        return Callers(self.ranks, self.done, self.failed, self.example, self.first, self.last)
+
     def absorb(self, other: Callers) -> None:
         """Take over the callers that another part knows."""
         self.ranks |= other.ranks
@@ -97,7 +101,7 @@ class Cell:
         for way, theirs in other.ways.items():
             mine = self.ways.get(way)
             if mine is None:
-                self.ways[way] = replace(theirs)
+                self.ways[way] = theirs.copy()
             else:
                 mine.absorb(theirs)
         for way in sorted(self.ways)[MAX_WAYS:]:
@@ -183,7 +187,9 @@ class RecorderTable:
         _later(self.standings, other.standings)
         _later(self.pairs, other.pairs)
         for group, members in other.groups.items():
-            self.groups[group] = max(members, self.groups.get(group, ()))
+            known = self.groups.get(group, ())
+            if known is not members:
+                self.groups[group] = max(members, known)
         self.cut = self.cut or other.cut
         for key, theirs in other.calls.items():
             mine = self.calls.setdefault(key, {})
@@ -260,15 +266,12 @@ class Filling:
         if known is None:
             group = self._dump.groups.get(name)
             members = group.ranks if group is not None else ()
-            mark = f"{zlib.crc32(repr(members).encode()):08x}" if members else ""
-            desc = desc or (group.desc if group is not None else "") or self._described(name)
+            mark = group.mark if group is not None else ""
+            desc = desc or (group.desc if group is not None else "") or self._dump.described.get(name, "")
             known = self._keys[(name, "")] = GroupKey(name, desc, mark)
             if members:
                 self.table.groups[known] = members
         return known
-
-    def _described(self, name: str) -> str:
-        return next((entry.desc for entry in self._dump.entries if entry.group == name), "")
 
     def _standing(self, key: GroupKey) -> Standing:
         found = self.table.standings.get((key, self._rank))
@@ -286,7 +289,7 @@ class Filling:
         standing.backend = entry.backend
         standing.last = line
         if standing.open is None:
-            standing.frames = entry.own_frames()
+            standing.frames = entry.frames
         if not entry.done and standing.open is None:
             standing.open, standing.open_seq, standing.open_way = line, entry.seq, way
             standing.failed, standing.timeout_ms = entry.failed, entry.timeout_ms

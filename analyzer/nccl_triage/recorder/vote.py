@@ -117,8 +117,8 @@ def line_of(cell: Cell, rank: int) -> Line | None:
 
 def disagreement(cell: Cell, size: int) -> Verdict | None:
     """Return who disagrees on a call, or None where all do the same. ``size`` is that of the group, 0 if not known."""
-    if len(cell.ways) < 2:
-        return None
+    if len({callers.ranks for callers in cell.ways.values()}) < 2:
+        return None  # one way, or a batch that all made alike
     sides = _sides(cell)
     if len(sides) < 2:
         return None
