@@ -16,7 +16,7 @@ def test_one_address_in_every_spelling() -> None:
     for text in ("PCI:0000:3b:00", "0000:3B:00.0", "00000000:3B:00.0", "3b:00.0"):
         assert pci.parse(text) == wanted
     assert pci.of_bus_id("3b000") == wanted
-    assert pci.of_bus_id("100003b010") == pci.Address(0x1000, 0x3B, 1)
+    assert pci.of_bus_id("10003b010") == pci.Address(0x1000, 0x3B, 1)
     assert str(wanted) == "0000:3b:00"
 
 
