@@ -18,8 +18,12 @@ def _of_host(event: Event) -> bool:
     return event.signature.partition(".")[0] in ("kernel", "nvidia-driver")
 
 
-def _named(place: Place) -> tuple[str, str]:
-    """Return how the line names its GPU or process, in both languages."""
+def _named(event: Event, place: Place) -> tuple[str, str]:
+    """Return how the line names its GPU (switch, device) or process, in both languages."""
+    if place.address is not None and event.signature == "nvidia-driver.sxid_any":
+        return f"NVSwitch {place.address}", f"NVSwitch {place.address}"
+    if place.address is not None and event.signature.startswith("kernel."):
+        return f"PCI device {place.address}", f"PCI 设备 {place.address}"
     index = f" (GPU {place.gpu})" if place.gpu is not None else ""
     if place.address is not None:
         return f"GPU {place.address}{index}", f"GPU {place.address}{index}"
@@ -35,7 +39,7 @@ def _device(case: Case, weighed: Weighed) -> list[Culprit]:
     told = [event for event in events if _of_host(event) and event.role != "context"] or events[:1]
     for event in sorted(told, key=lambda e: (e.role != "root", case.position(e))):
         place = case.devices.place(event)
-        en, zh = _named(place)
+        en, zh = _named(event, place)
         on, on_zh = (f" on {place.host}", f"（{place.host}）") if place.host else ("", "")
         if place.rank is not None and place.how:
             why, why_zh = (text.format(rank=place.rank) for text in _HOW[place.how])

@@ -58,11 +58,12 @@ def is_kernel(event: Event) -> bool:
     return _matches(event.signature, KERNEL) and not _matches(event.signature, _NO_LOG)
 
 
-def same_host(one: str | None, two: str | None) -> bool:
-    """Tell whether two names are of one host: with or without its domain."""
-    if one is None or two is None:
-        return False
-    return one.lower().split(".")[0] == two.lower().split(".")[0] or one.lower() == two.lower()
+def host_key(name: str | None) -> str | None:
+    """Return what two names of one host share: the name without its domain, an address as a whole."""
+    if not name:
+        return None
+    first = name.lower().partition(".")[0]
+    return name.lower() if first.isdigit() else first
 
 
 def job_like(name: str | None) -> bool:
@@ -71,65 +72,73 @@ def job_like(name: str | None) -> bool:
 
 
 class Devices:
-    """The GPUs and processes that the job's own lines and nvidia-smi name."""
+    """The GPUs and processes that the job's own lines and nvidia-smi name; hosts go by ``host_key``."""
 
     def __init__(self, identity: Identity, events: Iterable[Event]) -> None:
         self._identity = identity
+        self._hosts: set[str | None] = set()
         self._by_address: dict[Address, set[tuple[str | None, int]]] = defaultdict(set)
-        self._index: dict[tuple[str | None, Address], int] = {}
         self._by_pid: dict[int, set[tuple[str | None, int]]] = defaultdict(set)
-        self._users: list[tuple[str | None, int, Address]] = []
-        self.hosts: set[str] = set()
+        self._index: dict[Address, dict[str | None, int]] = defaultdict(dict)
+        self._complete: dict[str | None, bool] = {}
+        users: list[tuple[str | None, int, Address]] = []
         for event in events:
-            self._learn(event)
+            if event.signature.startswith("nccl."):
+                self._learn(event)
+            elif _matches(event.signature, _LISTED):
+                self._learn_listed(event, users)
         for rank, info in identity.ranks.items():
             for number in info.pids:
-                self._by_pid[number].add((info.host, rank))
-        for host, process, address in self._users:
+                self._by_pid[number].add((host_key(info.host), rank))
+        for host, process, address in users:
             user = self.rank_of_pid(process, host)
             if user is not None:
-                self._by_address[address].add((host, user))
+                self._by_address[address].add((host_key(host), user))
 
     def _learn(self, event: Event) -> None:
-        host = self._identity.host_of(event)
-        if is_kernel(event):
-            return
-        if host is not None and event.signature.startswith("nccl."):
-            self.hosts.add(host)
+        """Learn from a line of NCCL: the host of a rank, the address and the number of its GPU."""
+        host = host_key(self._identity.host_of(event))
+        if host is not None:
+            self._hosts.add(host)
         address = pci.of_bus_id(event.fields.get("busid"))
-        if address is not None and event.signature.startswith("nccl."):
-            rank, index = self._identity.rank_of(event), whole(event.fields.get("nvml_dev"))
-            if rank is not None:
-                self._by_address[address].add((host, rank))
-            if index is not None:
-                self._index.setdefault((host, address), index)
-        if _matches(event.signature, _LISTED):
-            self._learn_listed(event, host)
+        if address is None:
+            return
+        rank, index = self._identity.rank_of(event), whole(event.fields.get("nvml_dev"))
+        if rank is not None:
+            self._by_address[address].add((host, rank))
+        if index is not None:
+            self._index[address].setdefault(host, index)
 
-    def _learn_listed(self, event: Event, host: str | None) -> None:
+    def _learn_listed(self, event: Event, users: list[tuple[str | None, int, Address]]) -> None:
         """Learn from a line of nvidia-smi: the number of the GPU at an address, or a process on it."""
+        host = self._identity.host_of(event)
         address = pci.parse(event.fields.get("bdf"))
         index = whole(event.fields.get("index") or event.fields.get("index2"))
         process = whole(event.fields.get("pid"))
         if address is not None and index is not None:
-            self._index[host, address] = index
+            self._index[address][host_key(host)] = index
         if process is not None and address is not None:
-            self._users.append((host, process, address))
+            users.append((host, process, address))
 
-    def has_host(self, name: str) -> bool:
-        """Tell whether the job's own lines name this host."""
-        return any(same_host(name, own) for own in self.hosts)
+    def has_host(self, name: str | None) -> bool:
+        """Tell whether NCCL's lines name this host."""
+        return host_key(name) in self._hosts if name else False
 
     def knows_all_of(self, host: str | None) -> bool:
-        """Tell whether the addresses of the GPUs of all ranks of a host are known."""
-        ranks = {rank for rank, info in self._identity.ranks.items() if same_host(info.host, host)}
-        known = {rank for places in self._by_address.values() for where, rank in places if same_host(where, host)}
-        return bool(ranks) and ranks <= known
+        """Tell whether all ranks of the job are known, and the addresses of the GPUs of those on a host."""
+        key = host_key(host)
+        if key not in self._complete:
+            every = self._identity.ranks
+            ranks = {rank for rank, info in every.items() if host_key(info.host) == key}
+            known = {rank for places in self._by_address.values() for where, rank in places if where == key}
+            whole_job = len(every) == self._identity.world_size and all(info.host for info in every.values())
+            self._complete[key] = whole_job and bool(ranks) and ranks <= known
+        return self._complete[key]
 
     def _one(self, places: Iterable[tuple[str | None, int]], host: str | None) -> int | None:
         """Return the only rank that fits a host: lines and ranks of unknown hosts fit any."""
-        named = host is not None and self.has_host(host)
-        fitting = {rank for where, rank in places if not named or where is None or same_host(where, host)}
+        named, key = self.has_host(host), host_key(host)
+        fitting = {rank for where, rank in places if not named or where is None or where == key}
         return fitting.pop() if len(fitting) == 1 else None
 
     def rank_at(self, address: Address | None, host: str | None) -> int | None:
@@ -142,11 +151,10 @@ class Devices:
 
     def index_of(self, address: Address, host: str | None) -> int | None:
         """Return the number that nvidia-smi gives the GPU at an address."""
-        found = {
-            index
-            for (where, known), index in self._index.items()
-            if known == address and (where is None or host is None or same_host(where, host))
-        }
+        known, key = self._index.get(address, {}), host_key(host)
+        if key in known:
+            return known[key]
+        found = set(known.values()) if key is None else {known[None]} if None in known else set()
         return found.pop() if len(found) == 1 else None
 
     def place(self, event: Event) -> Place:
@@ -155,13 +163,12 @@ class Devices:
         address = pci.parse(event.fields.get("bdf"))
         pid = whole(event.fields.get("pid"))
         by_pid, by_address = self.rank_of_pid(pid, host), self.rank_at(address, host)
-        rank, how = (by_pid, "pid") if by_pid is not None else (by_address, "pci")
-        if rank is None:
-            how = ""
+        rank = by_pid if by_pid is not None else by_address
+        how = None if rank is None else "pid" if by_pid is not None else "pci"
         known = self._identity.ranks.get(rank) if rank is not None else None
         if host is None and known is not None:
             host = known.host
         gpu = self.index_of(address, host) if address is not None else None
         if gpu is None and known is not None:
             gpu = known.gpu
-        return Place(rank, host, address, gpu, pid, how or None)
+        return Place(rank, host, address, gpu, pid, how)

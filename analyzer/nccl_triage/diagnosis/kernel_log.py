@@ -81,6 +81,8 @@ def _of_job(event: Event) -> bool:
 
 def _span(job: Sequence[Event]) -> Span:
     stamped = [event for event in job if event.context.time is not None]
+    # Next to stamps with a year those without one tell no moment.
+    stamped = [event for event in stamped if times.has_year(event.context.time or 0.0)] or stamped
     moments = [event.context.time or 0.0 for event in stamped]
     failures = [event for event in job if event.is_failure]
     failed = min((event.context.time or 0.0 for event in stamped if event.is_failure), default=None)
