@@ -15,6 +15,7 @@ from typing import Literal
 
 from nccl_triage.curves import CurveTable
 from nccl_triage.links import LinkTable
+from nccl_triage.recorder.table import RecorderTable
 
 Role = Literal["root", "cascade", "context", "progress"]
 
@@ -125,10 +126,12 @@ class SourceInfo:
     layout: str | None = None
     problems: list[str] = field(default_factory=list)
     tail_cut: bool = False
+    #: What a rendering read beside the lines, until the observations take it over.
+    recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:
         """Return what the path says of the input, without what was read."""
-        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False)
+        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, recorder=None)
 
 
 @dataclass(slots=True)
@@ -193,6 +196,7 @@ class Observations:
     notes: list[str] = field(default_factory=list)
     curves: CurveTable = field(default_factory=CurveTable)
     links: LinkTable = field(default_factory=LinkTable)
+    recorder: RecorderTable = field(default_factory=RecorderTable)
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
         """Record an event; events that differ in a ``keep_by`` field are kept apart.
@@ -211,7 +215,10 @@ class Observations:
         return bucket
 
     def add_source(self, info: SourceInfo) -> None:
-        """Register an input (a later registration of the same path replaces the earlier)."""
+        """Register an input (a later registration of the same path replaces the earlier), and take what it brings."""
+        if info.recorder is not None:
+            self.recorder.absorb(info.recorder)
+            info.recorder = None
         self.sources[info.path] = info
 
     def has(self, signature: str) -> bool:
@@ -264,6 +271,7 @@ class Observations:
             self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
         self.curves.absorb(other.curves)
         self.links.absorb(other.links)
+        self.recorder.absorb(other.recorder)
         for signature, number in other.counts.items():
             self.counts[signature] = self.counts.get(signature, 0) + number
         for signature, by_key in other.buckets.items():

@@ -20,6 +20,7 @@ PAGES = (
     "privacy.md",
     "configuration.md",
     "following.md",
+    "doctor.md",
     "history.md",
 )
 #: Commands of these pages that change the environment in which they run.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
+import pickle
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from nccl_triage import resources
 from nccl_triage.engine import load
 from nccl_triage.render import render
+from tests.recorder import build
 from tests.render import documents
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +58,14 @@ def rule_files() -> tuple[bytes, ...]:
     return tuple(found)
 
 
+@cache
+def dumps() -> tuple[bytes, ...]:
+    """Return flight recorder dumps, as pickles of several protocols and as JSON, behind the name of a file."""
+    document = {**build.dump([("all_reduce", 8), ("send 0->1", 4, "started"), ("broadcast", 2, "given-up")], 4)}
+    forms = [pickle.dumps(document, protocol) for protocol in (2, 4, 5)]
+    return tuple(b"nccl_trace_rank_3\n" + data for data in (*forms, json.dumps(document).encode()))
+
+
 def of(target: str) -> Iterator[bytes]:
     """Yield what fuzzing of a target begins with."""
     if target == "rules":
@@ -66,6 +77,8 @@ def of(target: str) -> Iterator[bytes]:
         yield from (b"\x40" + pack(text) for pack in (bytes, gzip.compress, bz2.compress, lzma.compress))
         yield from (b"\x10" + text.decode().encode(code, "replace") for code in ("utf-16", "utf-16-be", "gb18030"))
     else:
+        if target == "names":
+            yield from dumps()
         yield from (text.encode("utf-8", "replace") for text in (*lines()[::3], *logs()))
 
 

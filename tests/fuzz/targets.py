@@ -15,13 +15,14 @@ from pathlib import Path
 
 import orjson
 
+from nccl_triage import renderings
 from nccl_triage.cli import saved
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
 from nccl_triage.events import Observations, SourceInfo
-from nccl_triage.ingest import layouts, sniff, torch_error
+from nccl_triage.ingest import layouts, sniff
 from nccl_triage.ingest.compression import open_stream
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL
@@ -62,7 +63,10 @@ def names(data: bytes) -> None:
     name, _, content = data.partition(b"\n")
     path = os.fsdecode(name.replace(b"\0", b""))
     layouts.read_path(path)
-    torch_error.render(content)
+    renderings.recognise(path, content)
+    renderings.wants(path)
+    for form in renderings.every():
+        form.render(content, SourceInfo(path))
     sniff.looks_binary(content)
     sniff.looks_like_json_log(content)
 

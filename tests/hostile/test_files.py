@@ -125,8 +125,10 @@ def test_dumps_of_the_flight_recorder_are_never_unpickled(tmp_path: Path) -> Non
     """A pickle runs what it names: ours, if anybody loaded it, would leave a file behind."""
     trap = tmp_path / "trap"
     code = f"cos\nsystem\n(S'touch {trap}'\ntR.".encode()
+    dump = b"\x80\x02}(X\x07\0\0\0versionX\x04\0\0\x002.10X\x09\0\0\0pg_config"
     for name in ("nccl_trace_rank_0", "nccl_trace_rank_1.pkl", "rank_2.log"):
         (tmp_path / name).write_bytes(code)
+        (tmp_path / f"fr_{name}").write_bytes(dump + code)
     (tmp_path / "job.log").write_bytes(LOG)
     assert diagnose(tmp_path).to_dict()["diagnoses"]
     assert not trap.exists()

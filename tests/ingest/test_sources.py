@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
@@ -17,11 +18,13 @@ from typing import Any
 
 import pytest
 
+from nccl_triage import renderings
 from nccl_triage.errors import EXIT_USAGE, InputError
 from nccl_triage.ingest import sources as module
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.notes import display_name
 from nccl_triage.ingest.sources import STDIN, Source, find_sources
+from nccl_triage.renderings import Rendering, torch_error
 
 TEXT = "step 1 loss 2.0\n"
 
@@ -232,15 +235,19 @@ def test_empty_files_are_counted(inside: Path) -> None:
     assert notes[0].endswith("logs/rank8.log, ...")
 
 
-def test_dumps_of_the_flight_recorder_are_told(inside: Path) -> None:
+def test_dumps_of_the_flight_recorder_are_read_whatever_their_names(inside: Path) -> None:
+    document = {"version": "2.10", "pg_config": {}, "entries": []}
     make(inside, "fr/a.log")
-    (inside / "fr/nccl_trace_rank_0").write_bytes(pickle.dumps({"entries": []}))
-    (inside / "fr/nccl_trace_rank_1.json").write_text('{"entries": []}')
+    for name in ("nccl_trace_rank_0", "fr-node-7_rank_1.pkl", "_dump_2"):
+        (inside / "fr" / name).write_bytes(pickle.dumps(document, 2))
+    (inside / "fr/nccl_trace_rank_3.json").write_text('{"entries": [], "pg_config": {}}')
+    (inside / "fr/weights.pkl").write_bytes(pickle.dumps({"weights": []}))
     paths, notes = found("fr")
-    assert paths == ["fr/a.log"]
-    assert notes == [
-        "skipped 2 files (dumps of the flight recorder, not logs): fr/nccl_trace_rank_0, fr/nccl_trace_rank_1.json"
+    assert paths == [
+        f"fr/{name}"
+        for name in ("_dump_2", "a.log", "fr-node-7_rank_1.pkl", "nccl_trace_rank_0", "nccl_trace_rank_3.json")
     ]
+    assert notes == ["skipped 1 file (not logs): fr/weights.pkl"]
 
 
 def test_pipes_and_sockets_in_a_folder_are_left_out(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,10 +418,53 @@ def test_other_error_files_are_read_as_text(inside: Path) -> None:
 
 
 def test_a_huge_error_file_is_not_taken_into_memory(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nccl_triage.ingest.torch_error.MAX_SIZE", 100)
+    small = dataclasses.replace(torch_error.RENDERING, max_size=100)
+    monkeypatch.setattr(renderings, "recognise", lambda name, sample: small)
     data = json.dumps({"message": "x" * 200}).encode()
     (inside / "error.json").write_bytes(data)
     assert content(find_sources(["error.json"], None)[0][0]) == data
+
+
+#: A made-up form of dumps, that begin with a byte no text has.
+DUMP = Rendering(
+    "dump",
+    1 << 20,
+    lambda name, sample: sample.startswith(b"\x80\x02dump"),
+    lambda data, info: b"dump of 3 entries\n" if data.endswith(b"3") else None,
+    is_text=False,
+    wants=lambda name: name.startswith("dump"),
+)
+
+
+def dump(data: bytes, stdin: bool = False) -> tuple[bytes, list[str]]:
+    """Return what is read of a file with these bytes, and the problems."""
+    Path("dump.bin").write_bytes(data)
+    sources, _ = find_sources(["-" if stdin else "."], io.BytesIO(data))
+    return content(sources[0]), sources[0].info.problems
+
+
+@pytest.mark.parametrize("stdin", [False, True])
+def test_what_is_no_log_is_read_as_the_lines_that_are_made_of_it(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, stdin: bool
+) -> None:
+    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    assert dump(b"\x80\x02dump 3", stdin) == (b"dump of 3 entries\n", [])
+    assert dump(gzip.compress(b"\x80\x02dump 3"), stdin) == (b"dump of 3 entries\n", [])
+
+
+def test_a_dump_that_is_none_or_too_large_is_left_out(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    assert dump(b"\x80\x02dump of something else") == (b"", [])
+    data, problems = dump(b"\x80\x02dump" + b"." * (1 << 20))
+    assert data == b"" and len(problems) == 1 and "larger than the 1 MiB" in problems[0]
+
+
+def test_other_files_of_such_names_are_no_logs(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    (inside / "dump.bin").write_bytes(b"text of something else\n")
+    (inside / "a.log").write_bytes(b"a log\n")
+    sources, notes = find_sources(["."], None)
+    assert [source.path for source in sources] == ["a.log"] and len(notes) == 1
 
 
 def test_the_path_tells_rank_and_stream(inside: Path) -> None:

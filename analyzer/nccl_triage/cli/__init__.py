@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Rerun the failed collective and say whether it confirms the diagnosis."),
     "run": ("run", "Run a command, and say why it failed if it does."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
+    "doctor": ("doctor", "Look at this host, or every node of a Ray cluster, and say what is wrong."),
     "render": ("render", "Show a saved report.json in any format."),
     "explain": ("explain", "Explain a cause, a message, a variable, an error number or a piece of advice."),
     "history": ("history", "Show earlier diagnoses, what recurs, and which hosts to leave out."),

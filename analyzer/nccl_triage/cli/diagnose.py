@@ -9,7 +9,17 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, engines, follow, language, options, output, remembering
+from nccl_triage.cli import (
+    automatic,
+    candidates,
+    engines,
+    follow,
+    host_facts,
+    language,
+    options,
+    output,
+    remembering,
+)
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -32,6 +42,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     type=click.IntRange(1, 64),
     help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
 )
+@host_facts.option
 @engines.options
 @remembering.history_options
 @follow.follow_options
@@ -53,6 +64,7 @@ def command(
     history: str | None,
     no_history: bool,
     want_code: bool,
+    facts: tuple[Path, ...],
     debug: bool,
     **given: Any,
 ) -> None:
@@ -68,6 +80,7 @@ def command(
             click.echo(ctx.get_help(), err=True)
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
+    paths = host_facts.beside(paths, facts)
     wish = output.wanted(given)
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)

@@ -58,4 +58,54 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
     "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
     "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
+    "stranded": (
+        ("rendezvous.stranded_ranks",),
+        "did not reach the store that the others had found",
+        "没有连上其他 rank 已找到的 store",
+    ),
+    "not-at-barrier": (
+        ("rendezvous.barrier_missing_ranks",),
+        "never reached the barrier in which the others were counted",
+        "从未到达其他 rank 已被计数的屏障",
+    ),
+    "store-unheard": (
+        ("rendezvous.store_rank_unheard",),
+        "hosts the store that nobody reaches, and printed nothing",
+        "它负责 store，却无人能连上，且没有任何输出",
+    ),
+    "recorded-odd": (
+        ("recorder.mismatch_ranks",),
+        "its flight recorder differs from those of the majority",
+        "它的 flight recorder 与多数 rank 不同",
+    ),
+    "recorded-circle": (
+        ("recorder.circle_ranks",),
+        "waits in a circle, by the flight recorders",
+        "flight recorder 显示它处于互相等待的环中",
+    ),
+    "recorded-missing": (
+        ("recorder.missing_ranks", "recorder.ahead_ranks", "recorder.unmet_ranks"),
+        "by its flight recorder it went another way than the ranks that wait",
+        "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
+    ),
+    "recorded-late": (
+        ("recorder.late_ranks",),
+        "by its flight recorder it came long after the others",
+        "其 flight recorder 显示它比其他 rank 晚很久",
+    ),
+    "recorded-lagging": (
+        ("recorder.lagging_ranks",),
+        "by its flight recorder it completed less than the others",
+        "其 flight recorder 显示它完成的操作比其他 rank 少",
+    ),
+    "ras-lagging": (
+        ("ras.lagging_ranks",),
+        "has launched fewer operations than the most, by NCCL's RAS",
+        "NCCL 的 RAS 显示它启动的操作数少于多数 rank",
+    ),
+    "ras-silent": (
+        ("ras.silent_ranks",),
+        "gave NCCL's RAS no data",
+        "没有向 NCCL 的 RAS 提供数据",
+    ),
 }

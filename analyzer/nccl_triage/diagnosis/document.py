@@ -16,6 +16,7 @@ from nccl_triage.diagnosis import (
     last_step,
     peers,
     programs,
+    recorded,
     remembered,
     series,
     software,
@@ -249,7 +250,8 @@ def _timeline(case: Case) -> list[dict[str, Any]]:
 def _collective(case: Case) -> dict[str, Any] | None:
     records = case.value("collective.stuck")
     called = case.value("collective.called")
-    if not records and called is None:
+    dumped = recorded.stuck_call(case) or {}
+    if not records and called is None and not dumped:
         return None
     first = records[0] if records else None
     found = {
@@ -263,6 +265,7 @@ def _collective(case: Case) -> dict[str, Any] | None:
         "timeout_ms": case.value("collective.timeout_ms"),
         "elapsed_ms": first.elapsed_ms if first else None,
     }
+    found = {name: dumped.get(name) if value is None else value for name, value in found.items()}
     found["advice"] = collective_advice.advice(found, software.first_versions(case), programs.frameworks(case))
     return found
 

@@ -70,6 +70,10 @@ class Identity:
         self._fill_ranks()
         if self.world_size is None:
             self.world_size = self._gathered_size()
+        dumps = observations.recorder.sources()
+        if self.world_size is None and dumps and all(event.source in dumps for event in self._events):
+            members = max(observations.recorder.groups.values(), key=len, default=())
+            self.world_size = len(members) or None
 
     # -- building ---------------------------------------------------------------------------------------------
 
@@ -283,6 +287,8 @@ _STATES_RANK = frozenset(
         "torchelastic.report",
         "torchelastic.report_rank",
         "training.rank_identity",
+        "training.rank_of_world",
+        "training.actor_of_world",
         "training.torch_version",
         "huggingface.process_rank",
         "vllm.world_info",

@@ -8,7 +8,7 @@ from nccl_triage import messages
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import culprit, document
+from nccl_triage.diagnosis import aside_notes, culprit, document, recorded
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
@@ -109,6 +109,8 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes = [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    notes += aside_notes.notes(case.aside)
+    notes += recorded.notes(case)
     if verdict == "healthy" and not case.value("progress.finished"):
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(

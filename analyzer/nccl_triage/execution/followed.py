@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from nccl_triage.events import Event, Observations, SourceInfo
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.notes import display_name
-from nccl_triage.ingest.sources import Source, is_archive
+from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.tail import Change, FileTail, PipeTail
 from nccl_triage.renames import renamed
 from nccl_triage.scan.live import LiveScan
@@ -174,7 +174,7 @@ def open_tail(source: Source) -> FileTail | PipeTail | None:
     file = source.file or Path()
     if source.size is None:
         return PipeTail.named(file)
-    return None if is_archive(file) else FileTail(file)
+    return None if source.only_whole() else FileTail(file)
 
 
 def same_writer(one: SourceInfo, other: SourceInfo) -> bool:

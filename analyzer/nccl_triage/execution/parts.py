@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import encodings, watched
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.sources import Source, is_archive
+from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.scan.source import SNIFF_LINES
@@ -126,7 +126,7 @@ def _cut(source: Source, count: int) -> list[Part]:
 
 def _places(source: Source, count: int) -> list[int]:
     """Return where the parts of a file begin, but for the first; nothing for a file that is not to be cut."""
-    if source.file is None or not source.rereadable or is_archive(source.file):
+    if source.file is None or not source.rereadable or source.only_whole():
         return []
     size = source.size or 0
     found: list[int] = []

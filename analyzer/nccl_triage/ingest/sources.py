@@ -14,14 +14,15 @@ from os import stat_result
 from pathlib import Path
 from typing import BinaryIO
 
-from nccl_triage import messages
+from nccl_triage import messages, renderings
 from nccl_triage.errors import InputError
 from nccl_triage.events import SourceInfo
-from nccl_triage.ingest import layouts, sniff, torch_error, walk, watched
-from nccl_triage.ingest.compression import HEAD, detect, open_stream, read_up_to
+from nccl_triage.ingest import layouts, sniff, walk, watched
+from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
 from nccl_triage.ingest.notes import Notes, display_name
 from nccl_triage.ingest.siblings import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
+from nccl_triage.renderings import Rendering
 
 STDIN = "<stdin>"
 #: What stands for standard input on a command line.
@@ -33,7 +34,7 @@ class Source:
     """One input. ``path`` is what to call it; ``file`` is what to open, None for standard input.
 
     ``info`` holds what the path says and is filled further while reading. ``size`` is the size on disk in
-    bytes, None for a pipe.
+    bytes, None for a pipe. ``rendering`` makes lines of what is no log; of a pipe it is known once it is open.
     """
 
     path: str
@@ -41,36 +42,53 @@ class Source:
     file: Path | None = None
     size: int | None = None
     stdin: BinaryIO | None = field(default=None, repr=False)
+    rendering: Rendering | None = None
 
     @property
     def rereadable(self) -> bool:
         """Whether ``open`` gives the same bytes again, as it does for a file and not for a pipe."""
         return self.file is not None and self.size is not None
 
-    def open(self, watch: Watch | None = None) -> BinaryIO:
-        """Return the bytes of the log, decompressed; torchelastic's error.json as the traceback it holds.
+    def only_whole(self) -> bool:
+        """Tell whether a file can only be read as a whole: compressed, or made into lines. Raises OSError."""
+        if self.rendering is not None or self.file is None:
+            return True
+        with self.file.open("rb", buffering=0) as stream:
+            return detect(read_up_to(stream, HEAD)) is not None
 
-        ``watch`` is told how many bytes each read takes from the disk or the pipe. What is wrong with compressed data is added to ``info.problems``. Raises OSError when the file cannot
-        be opened any more.
+    def open(self, watch: Watch | None = None) -> BinaryIO:
+        """Return the bytes of the log, decompressed; what is no log as the lines made of it.
+
+        ``watch`` is told how many bytes each read takes from the disk or the pipe. What is wrong with the data is
+        added to ``info.problems``. Raises OSError when the file cannot be opened any more.
         """
+        stream = self._unpacked(watch)
+        if not self.rereadable:
+            sample, stream = look_ahead(stream, renderings.SAMPLE)
+            self.rendering = renderings.recognise(self.file.name if self.file else self.path, sample)
+        form = self.rendering
+        return stream if form is None else _rendered(stream, form, self.info)
+
+    def _unpacked(self, watch: Watch | None) -> BinaryIO:
         if self.file is None:
             return open_stream(watched.listen(self.stdin or io.BytesIO(), watch), self.info.problems, close=False)
-        stream = open_stream(watched.open_file(self.file, watch), self.info.problems)
-        if not torch_error.is_error_file(self.file.name):
-            return stream
-        with stream:
-            data = read_up_to(stream, torch_error.MAX_SIZE + 1)
-        if len(data) > torch_error.MAX_SIZE:
-            return open_stream(watched.open_file(self.file, watch), self.info.problems)
-        return io.BytesIO(torch_error.render(data))
+        return open_stream(watched.open_file(self.file, watch), self.info.problems)
 
 
-def is_archive(file: Path) -> bool:
-    """Tell whether a file can only be read as a whole: a compressed log, torchelastic's error.json. Raises OSError."""
-    if torch_error.is_error_file(file.name):
-        return True
-    with file.open("rb", buffering=0) as stream:
-        return detect(read_up_to(stream, HEAD)) is not None
+def _rendered(stream: BinaryIO, form: Rendering, info: SourceInfo) -> BinaryIO:
+    """Return the lines that a rendering makes of a stream, which it may turn out not to be for."""
+    data, stream = look_ahead(stream, form.max_size + 1)
+    lines = form.render(data, info) if len(data) <= form.max_size else None
+    if lines is not None:
+        stream.close()
+        return io.BytesIO(lines)
+    if form.is_text:
+        return stream
+    stream.close()
+    problem = f"larger than the {form.max_size >> 20} MiB that are read of such a file; left out"
+    if len(data) > form.max_size and problem not in info.problems:
+        info.problems.append(problem)
+    return io.BytesIO()
 
 
 def _is_there(path: Path) -> bool:
@@ -142,38 +160,40 @@ class _Finder:
             return
         self._seen.add(key)
         if stat.S_ISREG(state.st_mode):
-            if self._is_log(path, named=named):
-                self._add(path, state.st_size)
+            is_log, rendering = self._look(path, named=named)
+            if is_log:
+                self._add(path, state.st_size, rendering)
         elif stat.S_ISFIFO(state.st_mode) and named:
             self._add(path, None)
         else:
             self.notes.skipped(path, "a pipe, socket or device")
 
-    def _is_log(self, path: Path, *, named: bool) -> bool:
-        if layouts.is_dump(path.name):
-            self.notes.skipped(path, "dumps of the flight recorder, not logs")
-            return False
-        ending = Path(strip_compression(path.name)).suffix.lower()
-        if not named and ending in sniff.NO_LOG:
+    def _look(self, path: Path, *, named: bool) -> tuple[bool, Rendering | None]:
+        """Tell whether a file is to be read, and what makes lines of one that is no log."""
+        name = strip_compression(path.name)
+        ending = Path(name).suffix.lower()
+        if not named and ending in sniff.NO_LOG and not renderings.wants(name):
             self.notes.skipped(path, "not logs")
-            return False
+            return False, None
         try:
             kind, why, sample = sniff.classify(path)
         except OSError as error:
             self.notes.unread(path, walk.reason(error))
-            return False
-        wanted = named or torch_error.is_error_file(path.name) or ending not in sniff.JSON
+            return False, None
+        rendering = renderings.recognise(name, sample) if sample else None
+        if rendering is not None:
+            return True, rendering
         if kind == "unreadable":
             self.notes.unread(path, why)
         elif kind != "text":
             self.notes.skipped(path, why)
-        elif not wanted and not sniff.looks_like_json_log(sample):
+        elif not named and (ending in sniff.NO_LOG or (ending in sniff.JSON and not sniff.looks_like_json_log(sample))):
             self.notes.skipped(path, "not logs")
         else:
-            return True
-        return False
+            return True, None
+        return False, None
 
-    def _add(self, path: Path, size: int | None) -> None:
+    def _add(self, path: Path, size: int | None, rendering: Rendering | None = None) -> None:
         # Not resolve(): a link's own name says more than that of what it points to.
         absolute = path.absolute()
         folder = absolute.parent
@@ -185,7 +205,7 @@ class _Finder:
             self._siblings[folder] = Siblings(names)
         info = layouts.read_path(absolute.as_posix(), self._siblings[folder])
         info.path = display_name(path)
-        self.sources.append(Source(info.path, info, file=path, size=size))
+        self.sources.append(Source(info.path, info, file=path, size=size, rendering=rendering))
 
 
 def _near(arguments: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
+from nccl_triage.recorder import lines
 
 STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser)
 
@@ -17,4 +18,9 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 def produced_signatures() -> dict[str, str]:
     """Return the signature ids that are no pattern of a line, with their meaning: parsers and the history make them."""
     made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {**made, **signatures.PRODUCES, salient.SALIENT: salient.MEANING}
+    return {
+        **made,
+        **signatures.PRODUCES,
+        salient.SALIENT: salient.MEANING,
+        lines.RECORD: lines.MEANING,
+    }

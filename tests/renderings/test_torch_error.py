@@ -4,9 +4,15 @@ import json
 
 import pytest
 
-from nccl_triage.ingest.torch_error import MAX_SIZE, is_error_file, render
+from nccl_triage import renderings
+from nccl_triage.events import SourceInfo
+from nccl_triage.renderings import torch_error
 
 STACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\nRuntimeError: boom\n'
+
+
+def render(data: bytes) -> bytes | None:
+    return torch_error.render(data, SourceInfo("error.json"))
 
 
 def document(**message: object) -> bytes:
@@ -48,13 +54,8 @@ def test_a_plain_message() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_something_else_stays_as_it_is(data: bytes) -> None:
-    assert render(data) == data
-
-
-def test_a_huge_file_stays_as_it_is() -> None:
-    data = document(message="x" * MAX_SIZE)
-    assert render(data) == data
+def test_something_else_is_not_rendered(data: bytes) -> None:
+    assert render(data) is None
 
 
 def test_undecodable_characters_do_not_raise() -> None:
@@ -62,5 +63,6 @@ def test_undecodable_characters_do_not_raise() -> None:
 
 
 def test_only_the_name_counts() -> None:
-    assert is_error_file("error.json")
-    assert not is_error_file("my_error.json") and not is_error_file("error.json.log")
+    assert renderings.recognise("error.json", b"") is torch_error.RENDERING
+    assert renderings.recognise("my_error.json", b"") is None
+    assert renderings.recognise("error.json.log", b"") is None

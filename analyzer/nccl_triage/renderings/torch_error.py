@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from nccl_triage.events import SourceInfo
+from nccl_triage.renderings.form import Rendering
+
 #: The file holds one traceback; something larger is another file of that name.
 MAX_SIZE = 4 << 20
-
-
-def is_error_file(name: str) -> bool:
-    """Tell by its name whether a file is one of torchelastic's error files."""
-    return name == "error.json"
 
 
 def _text(document: object) -> str | None:
@@ -37,18 +35,18 @@ def _text(document: object) -> str | None:
     return None
 
 
-def render(data: bytes) -> bytes:
-    """Return the traceback (or, without one, the message) of an error file as lines.
+def _recognises(name: str, sample: bytes) -> bool:
+    return name == "error.json"
 
-    What is no such document, or is larger than ``MAX_SIZE``, is returned unchanged: it is read as text then.
-    """
-    if len(data) > MAX_SIZE:
-        return data
+
+def render(data: bytes, info: SourceInfo) -> bytes | None:
+    """Return the traceback (or, without one, the message) of an error file as lines; None for another document."""
     try:
         # json, not orjson: Python writes lone surrogates for undecodable bytes, which orjson refuses.
         text = _text(json.loads(data))
     except (ValueError, RecursionError):
-        return data
-    if text is None:
-        return data
-    return text.rstrip("\n").encode("utf-8", "replace") + b"\n"
+        return None
+    return None if text is None else text.rstrip("\n").encode("utf-8", "replace") + b"\n"
+
+
+RENDERING = Rendering("torch-error", MAX_SIZE, _recognises, render)

@@ -1,0 +1,167 @@
+"""Whose GPU is it: lines of the kernel and of the driver joined to ranks by process, PCI address, index and host.
+
+The kernel names a GPU by its PCI address and a process by the host's pid. NCCL prints the address of each rank's GPU
+when a communicator starts (``busId 3b000``), nvidia-smi lists addresses with indexes and processes. A join holds within
+one host; where the host of a line is unknown it holds when only one rank of the whole job fits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from nccl_triage.diagnosis import pci
+from nccl_triage.diagnosis.identity import Identity
+from nccl_triage.diagnosis.pci import Address
+from nccl_triage.events import Event
+from nccl_triage.numbers import whole
+
+#: Lines of the kernel's own log: what they tell happened at their time, on their host.
+KERNEL = ("kernel.*", "nvidia-driver.xid_*", "nvidia-driver.sxid_*", "nvidia-driver.nvrm_*")
+#: Of these programs, what is no line of the kernel's log: reports of tools, and what applications print.
+_NO_LOG = (
+    "kernel.ib_port_*",
+    "kernel.ib_physical_state",
+    "kernel.pcie_downgraded",
+    "kernel.pcie_acs_on",
+    "kernel.mlx5_user_completion",
+)
+#: Lines of nvidia-smi that list a GPU with its number or its processes.
+_LISTED = ("nvidia-driver.smi_*", "nvidia-driver.report_*")
+#: Names in the process table of the kernel (15 characters at most) that processes of training jobs have.
+JOB_NAMES = ("python", "pt_", "ray", "torchrun", "deepspeed", "accelerate", "vllm", "sglang", "train", "slurmstepd",
+             "srun", "mpirun", "orted", "prted", "horovod", "megatron", "nemo", "verl", "openrlhf", "cuda-evt")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line of a host's log belongs; ``how`` says what joined it to the rank: pid, pci, index or nothing."""
+
+    rank: int | None = None
+    host: str | None = None
+    address: Address | None = None
+    gpu: int | None = None
+    pid: int | None = None
+    how: str | None = None
+
+
+@cache
+def _matches(signature: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(signature, pattern) for pattern in patterns)
+
+
+def is_kernel(event: Event) -> bool:
+    """Tell whether a line comes from the log of the kernel."""
+    return _matches(event.signature, KERNEL) and not _matches(event.signature, _NO_LOG)
+
+
+def same_host(one: str | None, two: str | None) -> bool:
+    """Tell whether two names are of one host: with or without its domain."""
+    if one is None or two is None:
+        return False
+    return one.lower().split(".")[0] == two.lower().split(".")[0] or one.lower() == two.lower()
+
+
+def job_like(name: str | None) -> bool:
+    """Tell whether a process of this name may belong to a training job; a missing name may."""
+    return not name or name.lower().startswith(JOB_NAMES)
+
+
+class Devices:
+    """The GPUs and processes that the job's own lines and nvidia-smi name."""
+
+    def __init__(self, identity: Identity, events: Iterable[Event]) -> None:
+        self._identity = identity
+        self._by_address: dict[Address, set[tuple[str | None, int]]] = defaultdict(set)
+        self._index: dict[tuple[str | None, Address], int] = {}
+        self._by_pid: dict[int, set[tuple[str | None, int]]] = defaultdict(set)
+        self._users: list[tuple[str | None, int, Address]] = []
+        self.hosts: set[str] = set()
+        for event in events:
+            self._learn(event)
+        for rank, info in identity.ranks.items():
+            for number in info.pids:
+                self._by_pid[number].add((info.host, rank))
+        for host, process, address in self._users:
+            user = self.rank_of_pid(process, host)
+            if user is not None:
+                self._by_address[address].add((host, user))
+
+    def _learn(self, event: Event) -> None:
+        host = self._identity.host_of(event)
+        if is_kernel(event):
+            return
+        if host is not None and event.signature.startswith("nccl."):
+            self.hosts.add(host)
+        address = pci.of_bus_id(event.fields.get("busid"))
+        if address is not None and event.signature.startswith("nccl."):
+            rank, index = self._identity.rank_of(event), whole(event.fields.get("nvml_dev"))
+            if rank is not None:
+                self._by_address[address].add((host, rank))
+            if index is not None:
+                self._index.setdefault((host, address), index)
+        if _matches(event.signature, _LISTED):
+            self._learn_listed(event, host)
+
+    def _learn_listed(self, event: Event, host: str | None) -> None:
+        """Learn from a line of nvidia-smi: the number of the GPU at an address, or a process on it."""
+        address = pci.parse(event.fields.get("bdf"))
+        index = whole(event.fields.get("index") or event.fields.get("index2"))
+        process = whole(event.fields.get("pid"))
+        if address is not None and index is not None:
+            self._index[host, address] = index
+        if process is not None and address is not None:
+            self._users.append((host, process, address))
+
+    def has_host(self, name: str) -> bool:
+        """Tell whether the job's own lines name this host."""
+        return any(same_host(name, own) for own in self.hosts)
+
+    def knows_all_of(self, host: str | None) -> bool:
+        """Tell whether the addresses of the GPUs of all ranks of a host are known."""
+        ranks = {rank for rank, info in self._identity.ranks.items() if same_host(info.host, host)}
+        known = {rank for places in self._by_address.values() for where, rank in places if same_host(where, host)}
+        return bool(ranks) and ranks <= known
+
+    def _one(self, places: Iterable[tuple[str | None, int]], host: str | None) -> int | None:
+        """Return the only rank that fits a host: lines and ranks of unknown hosts fit any."""
+        named = host is not None and self.has_host(host)
+        fitting = {rank for where, rank in places if not named or where is None or same_host(where, host)}
+        return fitting.pop() if len(fitting) == 1 else None
+
+    def rank_at(self, address: Address | None, host: str | None) -> int | None:
+        """Return the rank whose GPU sits at an address."""
+        return self._one(self._by_address.get(address, ()), host) if address is not None else None
+
+    def rank_of_pid(self, pid: int | None, host: str | None) -> int | None:
+        """Return the rank that ran as this process of this host; pids of other hosts are no match."""
+        return self._one(self._by_pid.get(pid, ()), host) if pid is not None else None
+
+    def index_of(self, address: Address, host: str | None) -> int | None:
+        """Return the number that nvidia-smi gives the GPU at an address."""
+        found = {
+            index
+            for (where, known), index in self._index.items()
+            if known == address and (where is None or host is None or same_host(where, host))
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def place(self, event: Event) -> Place:
+        """Return whom a line of a host's log speaks of, as far as it can be joined."""
+        host = self._identity.host_of(event)
+        address = pci.parse(event.fields.get("bdf"))
+        pid = whole(event.fields.get("pid"))
+        by_pid, by_address = self.rank_of_pid(pid, host), self.rank_at(address, host)
+        rank, how = (by_pid, "pid") if by_pid is not None else (by_address, "pci")
+        if rank is None:
+            how = ""
+        known = self._identity.ranks.get(rank) if rank is not None else None
+        if host is None and known is not None:
+            host = known.host
+        gpu = self.index_of(address, host) if address is not None else None
+        if gpu is None and known is not None:
+            gpu = known.gpu
+        return Place(rank, host, address, gpu, pid, how or None)

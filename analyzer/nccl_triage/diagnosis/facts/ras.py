@@ -1,0 +1,81 @@
+"""NCCL's RAS: which ranks launched fewer operations than the most, gave no data, or are considered dead.
+
+The report names single ranks on one line and groups of ranks by a heading and a line each. Its ranks are those of a
+communicator; process, host and GPU stand beside them, by which they are joined to the job's ranks. That all launched
+equally many says nothing: a collective in which all are stuck looks so, too.
+"""
+
+from __future__ import annotations
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+_HEADS = ("nccl.ras_report_majority", "nccl.ras_report_group_never")
+_RANK = "nccl.ras_report_group_rank"
+_SINGLE = ("nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched")
+_KIND = "nccl.ras_report_op_counts_differ"
+_SILENT = "nccl.ras_report_missing_data"
+
+
+def _global(case: Case, event: Event) -> int | None:
+    """Return the job's rank of a rank that the report names."""
+    pid, number = event.number("pid"), event.number("rank")
+    host = event.fields.get("host")
+    if pid is not None:
+        named = case.identity.host_of_address(host) if host else None
+        found = case.identity.rank_of_pid(int(pid), named or host)
+        if found is not None:
+            return found
+    return int(number) if number is not None else None
+
+
+def _lines(case: Case) -> list[Event]:
+    events = case.of(*_HEADS, *_SINGLE, _RANK, _KIND, _SILENT, "nccl.ras_report_rank_error")
+    return sorted(events, key=lambda event: (event.source, event.line))
+
+
+@fact("ras.lagging_ranks", "ranks that launched fewer operations than the most, by NCCL's RAS")
+def _lagging(case: Case) -> Fact | None:
+    found: dict[int, Event] = {}
+    groups: list[tuple[float, list[Event]]] = []
+    members: list[Event] | None = None
+    for event in [*_lines(case), None]:
+        if event is None or event.signature == _KIND:
+            _settle(case, groups, found)
+            groups, members = [], None
+        elif event.signature in _HEADS:
+            members = []
+            groups.append((event.number("seq") or 0.0, members))
+        elif event.signature in _SINGLE:
+            groups.append((event.number("seq") or 0.0, [event]))
+            members = None
+        elif event.signature == _RANK and members is not None:
+            members.append(event)
+        else:
+            members = None
+    return Fact(sorted(found), list(found.values())[:4]) if found else None
+
+
+def _settle(case: Case, groups: list[tuple[float, list[Event]]], found: dict[int, Event]) -> None:
+    """Take over who is behind in one kind of operation: the named ranks of the groups below the highest number."""
+    top = max((number for number, _ in groups), default=0.0)
+    for number, members in groups:
+        if number < top:
+            for event in members:
+                rank = _global(case, event)
+                if rank is not None:
+                    found.setdefault(rank, event)
+
+
+@fact("ras.silent_ranks", "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped")
+def _silent(case: Case) -> Fact | None:
+    found: dict[int, Event] = {}
+    inside = False
+    for event in _lines(case):
+        if event.signature == _RANK and inside:
+            rank = _global(case, event)
+            if rank is not None:
+                found.setdefault(rank, event)
+        else:
+            inside = event.signature == _SILENT
+    return Fact(sorted(found), list(found.values())[:4]) if found else None

@@ -1,0 +1,145 @@
+"""Flight recorder dumps: which rank called something else, never came, or completed less than the others."""
+
+from __future__ import annotations
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.recorded import comparison, event, events
+from nccl_triage.events import Role
+from nccl_triage.recorder.compare import compare
+from nccl_triage.recorder.finding import Finding
+
+_DISAGREE = ("operation", "size", "dtype")
+
+
+@fact("recorder.comparison", "everything that the flight recorder dumps show together")
+def _comparison(case: Case) -> Fact | None:
+    table = case.observations.recorder
+    return Fact(compare(table)) if table else None
+
+
+def _ranks(case: Case, *kinds: str, role: Role = "context") -> Fact | None:
+    """Return the ranks that findings of these kinds blame."""
+    found = [finding for finding in comparison(case).of(*kinds) if finding.ranks]
+    ranks = sorted({rank for finding in found for rank in finding.ranks})
+    return Fact(ranks, events(found, role)[:8]) if ranks else None
+
+
+def _first(case: Case) -> Finding | None:
+    """Return the disagreement that matters most: of operations before sizes, where somebody is to blame before a tie."""
+    found = comparison(case).of(*_DISAGREE)
+    return min(found, key=lambda one: (not one.ranks, _DISAGREE.index(one.kind), one.group, one.seq), default=None)
+
+
+@fact("recorder.dumps", "how many ranks left a flight recorder dump")
+def _dumps(case: Case) -> Fact | None:
+    dumped = comparison(case).dumped
+    headers = [dump.header for dump in case.observations.recorder.dumps.values()]
+    return Fact(len(dumped), [event(line) for line in sorted(headers)[:2]]) if dumped else None
+
+
+@fact(
+    "recorder.absent_ranks", "ranks of a process group that left no flight recorder dump: the dumps cannot blame them"
+)
+def _absent(case: Case) -> Fact | None:
+    absent = comparison(case).absent
+    return Fact(list(absent)) if absent else None
+
+
+@fact("recorder.empty_ranks", "ranks whose flight recorder dump holds nothing while those of others do")
+def _empty(case: Case) -> Fact | None:
+    found = comparison(case)
+    if not found.empty or len(found.empty) == len(found.dumped):
+        return None
+    dumps = case.observations.recorder.dumps
+    return Fact(list(found.empty), [event(dumps[(rank,)].header) for rank in found.empty[:4]])
+
+
+@fact(
+    "recorder.mismatch_ranks",
+    "by the flight recorders, the minority that called another operation, size or type than the rest; [-1] where there is no majority",
+)
+def _mismatch(case: Case) -> Fact | None:
+    finding = _first(case)
+    return Fact(list(finding.ranks) or [-1], events([finding], "root")) if finding is not None else None
+
+
+@fact("recorder.mismatch_kind", "in what the calls differ: operation, size or dtype")
+def _kind(case: Case) -> Fact | None:
+    finding = _first(case)
+    return Fact(finding.kind, events([finding], "root")) if finding is not None else None
+
+
+@fact("recorder.mismatch_call", "the first call on which the dumps disagree: its number and group")
+def _call(case: Case) -> Fact | None:
+    finding = _first(case)
+    if finding is None:
+        return None
+    number = f"operation {finding.seq}" if finding.seq >= 0 else finding.op
+    return Fact(f"{number} of group {finding.group}", events([finding], "root"))
+
+
+@fact("recorder.order", "how the order of calls came apart: skipped, inserted or exchanged, and how many calls")
+def _order(case: Case) -> Fact | None:
+    finding = _first(case)
+    if finding is None or not finding.order[0]:
+        return None
+    return Fact(f"{finding.order[0]} {finding.order[1]}", events([finding], "root"))
+
+
+@fact(
+    "recorder.missing_ranks",
+    "ranks whose dump shows that they never issued the operation in which others wait, and that wait nowhere else",
+)
+def _missing(case: Case) -> Fact | None:
+    return _ranks(case, "missing")
+
+
+@fact("recorder.ahead_ranks", "the few ranks that issued an operation to which the majority never came")
+def _ahead(case: Case) -> Fact | None:
+    return _ranks(case, "ahead")
+
+
+@fact("recorder.lagging_ranks", "ranks that issued as much as the others and completed less, or came out alone")
+def _lagging(case: Case) -> Fact | None:
+    return _ranks(case, "lagging", "early")
+
+
+@fact("recorder.state", "an operation with a root out of which some ranks came while others hang in it, by the dumps")
+def _state(case: Case) -> Fact | None:
+    found = comparison(case).of("state")
+    if not found:
+        return None
+    return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:4])
+
+
+@fact("recorder.unmet_ranks", "ranks that did not do the counterpart of a send or receive in which another waits")
+def _unmet(case: Case) -> Fact | None:
+    return _ranks(case, "unmet")
+
+
+@fact("recorder.circle_ranks", "ranks that wait for each other in a circle of process groups or of sends and receives")
+def _circle(case: Case) -> Fact | None:
+    return _ranks(case, "circle", role="root")
+
+
+@fact(
+    "recorder.all_entered",
+    "every member issued the same operation and none completed it, and the wait was given up: the operation itself hangs",
+)
+def _entered(case: Case) -> Fact | None:
+    found = comparison(case)
+    entered = found.of("entered")
+    if not entered or found.of(*_DISAGREE, "missing", "ahead", "unmet", "circle") or found.absent:
+        return None
+    given_up = any(finding.given_up for finding in entered) or bool(case.value("collective.timeouts"))
+    return Fact(True, events(entered)[:4]) if given_up else None
+
+
+@fact("recorder.waits_in", "the operation in which ranks wait by the flight recorders, with its number and group")
+def _waits_in(case: Case) -> Fact | None:
+    found = comparison(case).of("missing", "unmet", "circle", "entered", "lagging", "operation", "size", "dtype")
+    if not found:
+        return None
+    first = found[0]
+    number = f" {first.seq}" if first.seq >= 0 else ""
+    return Fact(f"{first.op}{number} of group {first.group}", events([first])[:2])

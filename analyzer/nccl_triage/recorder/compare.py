@@ -1,0 +1,212 @@
+"""What the dumps show together: who disagrees, who is missing, what never met, who only waits.
+
+Only what all can be asked about is compared: a ring buffer that overwrote its beginning says nothing of it, and a rank
+without a dump is not blamed for that. Of each group the first call that is wrong counts; what follows it may be
+wrong because of it. A rank that is missing here while it waits elsewhere is a victim itself, so the waits are followed
+to those who wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nccl_triage.recorder import groups, order, pairs, vote
+from nccl_triage.recorder.finding import MAX_LINES, Finding
+from nccl_triage.recorder.groups import GroupView, comparable
+from nccl_triage.recorder.lines import group as group_name
+from nccl_triage.recorder.table import Line, RecorderTable
+from nccl_triage.recorder.vote import bits_of, ranks_of
+
+#: Operations that end at different times on different ranks, and whose root no record shows.
+_ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
+
+
+@dataclass(slots=True)
+class Comparison:
+    """All that the dumps of a job show."""
+
+    world: int = 0
+    dumped: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
+    #: Members of a group of which there is no dump.
+    absent: tuple[int, ...] = ()
+    versions: tuple[str, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    #: Ranks that wait in a call that does not complete.
+    waiting: dict[int, Line] = field(default_factory=dict)
+    cut: bool = False
+
+    def of(self, *kinds: str) -> list[Finding]:
+        """Return the findings of these kinds."""
+        return [finding for finding in self.findings if finding.kind in kinds]
+
+
+def compare(table: RecorderTable) -> Comparison:
+    """Compare all dumps."""
+    found = Comparison(cut=table.cut)
+    found.dumped = tuple(sorted(rank for (rank,) in table.dumps))
+    found.empty = tuple(sorted(rank for (rank,), dump in table.dumps.items() if not dump.entries))
+    members = {rank for ranks in table.groups.values() for rank in ranks}
+    found.world = len(max(table.groups.values(), key=len, default=())) or len(found.dumped)
+    found.absent = tuple(sorted(members - set(found.dumped)))
+    found.versions = tuple(sorted({dump.version for dump in table.dumps.values()}))
+    everything = list(groups.views(table))
+    stands: dict[int, set[str]] = {}
+    for view in everything:
+        finding = _first(view)
+        if finding is not None:
+            found.findings.append(finding)
+        for rank, standing in view.standings.items():
+            if standing.open is not None:
+                stands.setdefault(rank, set()).add(group_name(view.key.name, view.key.desc))
+                found.waiting[rank] = min(
+                    standing.open, found.waiting.get(rank, standing.open), key=lambda line: (line.created, line)
+                )
+    found.findings += pairs.unmet(table, {view.key: view.members for view in everything if view.stated})
+    _follow(found, stands)
+    return found
+
+
+def _first(view: GroupView) -> Finding | None:
+    """Return what is wrong with the first call of a group that is."""
+    for seq in view.seqs():
+        cell = view.cells[seq]
+        verdict = vote.disagreement(cell, view.size)
+        if verdict is not None and not _harmless(view, seq):
+            odd = verdict.odd or tuple(ranks_of(cell.ranks))
+            how = order.direction(view, seq, odd[0], verdict.common[0]) if verdict.odd else ("", 0)
+            return _finding(
+                view, seq, verdict.kind, verdict.odd, verdict.common, (verdict.odd_line, verdict.common_line), how
+            )
+        missing = view.absent_from(seq)
+        if missing and cell.ranks & view.expected:
+            return _missing(view, seq, missing)
+    return _incomplete(view)
+
+
+def _harmless(view: GroupView, seq: int) -> bool:
+    """Tell whether all came out of a call well (which Gloo's recorder does not tell)."""
+    cell = view.cells[seq]
+    done = 0
+    for callers in cell.ways.values():
+        done |= callers.done
+    gloo = any(standing.backend == "gloo" for standing in view.standings.values())
+    return not gloo and done == cell.ranks
+
+
+def _missing(view: GroupView, seq: int, missing: int) -> Finding | None:
+    there = ranks_of(view.cells[seq].ranks)
+    gone = ranks_of(missing)
+    line = vote.line_of(view.cells[seq], there[0])
+    own = [standing.last for rank in gone[:4] if (standing := view.standings.get(rank)) is not None and standing.last]
+    if len(gone) <= len(there):
+        lines = [one for one in (line, *own) if one is not None]
+        return _finding(view, seq, "missing", tuple(gone), tuple(there), lines)
+    lines = [one for rank in there[:3] if (one := vote.line_of(view.cells[seq], rank)) is not None]
+    return _finding(view, seq, "ahead", tuple(there), tuple(gone), [*lines, *own[:2]])
+
+
+def _incomplete(view: GroupView) -> Finding | None:
+    """Return what the first call tells that all made alike and not all completed."""
+    for seq in view.seqs():
+        cell = view.cells[seq]
+        done = failed = 0
+        for callers in cell.ways.values():
+            done |= callers.done
+            failed |= callers.failed
+        waiting = cell.ranks & ~done
+        if not waiting:
+            continue
+        lagging = bits_of(rank for rank in ranks_of(waiting) if not _completed(view, rank, seq))
+        ahead = cell.ranks & ~lagging
+        if not lagging:
+            continue
+        lines = [one for rank in ranks_of(lagging)[:3] if (one := vote.line_of(cell, rank)) is not None]
+        if not ahead:
+            if not view.stated or view.expected & ~cell.ranks:
+                return None
+            return _finding(view, seq, "entered", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
+        if _one_sided(view, seq):
+            lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
+            return _finding(view, seq, "state", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
+        if lagging.bit_count() <= ahead.bit_count():
+            odd, rest, kind = lagging, ahead, "lagging"
+        else:
+            odd, rest, kind = ahead, lagging, "early"
+        lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
+        return _finding(view, seq, kind, tuple(ranks_of(odd)), tuple(ranks_of(rest)), lines, given_up=bool(failed))
+    return _by_counters(view)
+
+
+def _one_sided(view: GroupView, seq: int) -> bool:
+    return any(way.op.startswith(_ONE_SIDED) or way.op == "reduce" for way in view.cells[seq].ways)
+
+
+def _completed(view: GroupView, rank: int, seq: int) -> bool:
+    standing = view.standings[rank]
+    return standing.done_seq >= seq or (comparable(standing) and standing.completed >= seq)
+
+
+def _by_counters(view: GroupView) -> Finding | None:
+    """Return who lags by what it completed last, where every rank counts alike and has issued the same."""
+    known = {
+        rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
+    }
+    if len(known) < 3 or len(known) < len(view.standings) or any(one.backend == "gloo" for one in known.values()):
+        return None
+    top = max(standing.completed for standing in known.values())
+    if top in view.cells and _one_sided(view, top):
+        return None
+    behind = sorted(rank for rank, standing in known.items() if standing.completed < top)
+    if not behind or 2 * len(behind) > len(known):
+        return None
+    lines = [line for rank in behind[:4] if (line := known[rank].open or known[rank].last) is not None]
+    return (
+        _finding(view, top, "lagging", tuple(behind), tuple(sorted(set(known) - set(behind))), lines) if lines else None
+    )
+
+
+def _finding(
+    view: GroupView, seq: int, kind: str, ranks: tuple[int, ...], others: tuple[int, ...],
+    lines: tuple[Line, ...] | list[Line], how: tuple[str, int] = ("", 0), given_up: bool = False,
+) -> Finding:  # fmt: skip
+    cell = view.cells.get(seq)
+    op = min((way.op for way in cell.ways), default="") if cell is not None else ""
+    if not given_up and cell is not None:
+        given_up = any(callers.failed for callers in cell.ways.values())
+    name = group_name(view.key.name, view.key.desc)
+    return Finding(kind, name, seq, op, ranks, others, tuple(dict.fromkeys(lines))[:MAX_LINES], given_up, how)
+
+
+def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
+    """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs.
+
+    ``stands``: the groups in which each rank has issued what did not complete.
+    """
+    blocked = [finding for finding in found.findings if finding.kind in ("missing", "unmet")]
+    stuck_in: dict[int, list[int]] = {}
+    for index, finding in enumerate(blocked):
+        for rank in finding.others:
+            stuck_in.setdefault(rank, []).append(index)
+    for index, finding in enumerate(blocked):
+        free = [rank for rank in finding.ranks if not stands.get(rank, set()) - {finding.group}]
+        if free:
+            finding.ranks = tuple(free)
+        elif _leads_out(blocked, stuck_in, index):
+            finding.kind = "waits"
+        else:
+            finding.kind = "circle"
+
+
+def _leads_out(blocked: list[Finding], stuck_in: dict[int, list[int]], start: int) -> bool:
+    """Tell whether following the waits from a call reaches a rank of which it is not known for whom it waits."""
+    seen, queue = {start}, [start]
+    while queue:
+        for rank in blocked[queue.pop()].ranks:
+            nexts = stuck_in.get(rank, [])
+            if not nexts:
+                return True
+            queue += [index for index in nexts if index not in seen]
+            seen.update(nexts)
+    return False

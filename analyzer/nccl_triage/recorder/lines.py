@@ -1,0 +1,106 @@
+"""A dump as lines: some that say what it is, and one for each record, the same for the same dump.
+
+What may matter alone (who wrote it, the counters, what never completed) begins with ``flight recorder:``, by which
+signatures find it; the many records of completed operations do not, so that nothing reads them one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from nccl_triage.recorder.dump import Dump, Entry, Shape
+
+#: Signature of a line that a finding across ranks rests on.
+RECORD = "flight-recorder.record"
+MEANING = "A record of a flight recorder dump, which those of other ranks show to be telling."
+#: Frames shown of a completed and of an open operation, and ranks of a group.
+FRAMES_DONE, FRAMES_OPEN, MAX_SPANS = 2, 8, 40
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """Return sorted ranks in short: ``0-3,7``."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1][1:] = [rank]
+        else:
+            parts.append([rank])
+    shown = ",".join("-".join(map(str, part)) for part in parts[:MAX_SPANS])
+    return f"{shown},.." if len(parts) > MAX_SPANS else shown
+
+
+def _sizes(shape: Shape, types: Sequence[str]) -> str:
+    # Sizes in brackets, types behind them: [4096,128] BFloat16
+    text = "".join(f"[{','.join(map(str, tensor))}]" for tensor in shape)
+    return f"{text} {'/'.join(types)}" if types else text or "[]"
+
+
+def group(name: str, desc: str) -> str:
+    """Return how a process group is called in lines and texts."""
+    return f"{name} ({desc})" if desc and desc != "undefined" else name or "?"
+
+
+def call(entry: Entry) -> str:
+    """Return the operation with its number, sizes and types."""
+    if entry.src is not None:
+        name = f"{entry.op} {entry.src}->{entry.dst} p2p_seq={entry.p2p_seq}"
+    else:
+        name = f"{entry.op} seq={entry.seq}"
+    return f"{name} in={_sizes(entry.inputs, entry.input_types)} out={_sizes(entry.outputs, entry.output_types)}"
+
+
+class Writer:
+    """Writes the lines of one dump."""
+
+    def __init__(self, dump: Dump, rank: int) -> None:
+        self._dump = dump
+        self._who = f"[rank{rank}]: "
+        self._second, self._stamp = -1, ""
+        self._last = max((entry.created or 0 for entry in dump.entries), default=0)
+
+    def _begin(self, created: int | None) -> str:
+        if not created or not 0 < created < 1 << 62:
+            return self._who
+        second, rest = divmod(created, 1_000_000_000)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._stamp}.{rest // 1000:06d}Z {self._who}"
+
+    def headers(self) -> Iterator[str]:
+        """Yield what is said of the dump as a whole."""
+        dump, begin = self._dump, self._begin(self._last)
+        if not dump.entries:
+            yield f"{begin}empty flight recorder, version {dump.version}: this rank issued nothing that was recorded"
+        else:
+            world = max((len(g.ranks) for g in dump.groups.values()), default=0)
+            size = f", world_size={world}" if world > 1 else ""
+            library = f", library {dump.library}" if dump.library else ""
+            first, last = dump.entries[0].record, dump.entries[-1].record
+            yield (
+                f"{begin}flight recorder: dump of version {dump.version}, {len(dump.entries)} entries, "
+                f"records {first} to {last}{size}{library}"
+            )
+        for one in dump.groups.values():
+            yield f"{begin}flight recorder: group {group(one.name, one.desc)} has ranks {spans(one.ranks)}"
+        for name, status in dump.status.items():
+            desc = next((entry.desc for entry in dump.entries if entry.group == name), "")
+            yield (
+                f"{begin}flight recorder: counters of group {group(name, desc)}: enqueued={status.enqueued} "
+                f"started={status.started} completed={status.completed}"
+            )
+
+    def record(self, entry: Entry) -> str:
+        """Return the line of one record."""
+        what = f"record {entry.record} of group {group(entry.group, entry.desc)}: {call(entry)}"
+        frames = entry.own_frames()
+        if entry.done:
+            where = " < ".join(frames[:FRAMES_DONE])
+            state = entry.state if entry.state == "completed" else f"{entry.state}, retired"
+            head = what
+        else:
+            where = " < ".join(frames[:FRAMES_OPEN])
+            state = f"{entry.state} and given up" if entry.failed else f"{entry.state}, not completed"
+            head = f"flight recorder: open {what}"
+        limit = f" limit={entry.timeout_ms}ms" if entry.timeout_ms and not entry.done else ""
+        return f"{self._begin(entry.created)}{head} {state}{limit}{f' at {where}' if where else ''}"

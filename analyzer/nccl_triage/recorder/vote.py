@@ -1,0 +1,147 @@
+"""Do all ranks of a call agree, and who does not: the majority is believed, whichever rank comes first.
+
+What must be equal follows from the operation (torch ``distributed_c10d.py``): the root of a scatter brings other
+sizes than the rest, an all-to-all may be uneven. The number of elements counts, not the shape: [4,2] and [8] meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from nccl_triage.recorder.table import Cell, Line, Way
+
+#: Operations of which ranks may bring (or get) different amounts.
+_FREE_INPUT = ("scatter", "all_to_all", "alltoall")
+_FREE_OUTPUT = ("gather", "all_to_all", "alltoall")
+_GATHERS = ("all_gather", "_all_gather_base", "all_gather_base", "all_gather_into_tensor_coalesced")
+_SCATTERS = ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced")
+_SAME = ("all_reduce", "allreduce_coalesced")
+
+Signature = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str, ...]]
+
+
+def ranks_of(bits: int) -> list[int]:
+    """Return the ranks that bits stand for."""
+    found = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found
+
+
+def bits_of(ranks: Iterable[int]) -> int:
+    """Return ranks as bits."""
+    bits = 0
+    for rank in ranks:
+        bits |= 1 << rank
+    return bits
+
+
+def _is(op: str, names: tuple[str, ...]) -> bool:
+    return op in names or (op.startswith(("all_to_all", "alltoall")) and "all_to_all" in names)
+
+
+def elements(shape: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    """Return the number of elements of each tensor."""
+    return tuple(prod(tensor) for tensor in shape)
+
+
+def signature(way: Way) -> Signature:
+    """Return what must be equal on all ranks."""
+    inputs = None if _is(way.op, _FREE_INPUT) else elements(way.inputs)
+    outputs = None if _is(way.op, _FREE_OUTPUT) else elements(way.outputs)
+    # A rank that only gives or only takes has no types on the other side.
+    types = way.input_types if inputs is not None and way.input_types else way.output_types
+    return (way.op, inputs, outputs, tuple(sorted(types)))
+
+
+def malformed(way: Way, size: int) -> bool:
+    """Tell whether a call cannot be right in a group of this size (0: not known), whatever the others do."""
+    given, taken = sum(elements(way.inputs)), sum(elements(way.outputs))
+    if not way.inputs or not way.outputs:
+        return False
+    if way.op in _SAME:
+        return given != taken
+    if size < 2:
+        return False
+    if way.op in _GATHERS:
+        return taken != given * size
+    return way.op in _SCATTERS and given != taken * size
+
+
+@dataclass(slots=True)
+class Verdict:
+    """A call on which ranks disagree. ``odd`` are the ranks in the wrong; none where there is no majority."""
+
+    kind: str
+    odd: tuple[int, ...]
+    common: tuple[int, ...]
+    odd_line: Line
+    common_line: Line
+
+
+def _sides(cell: Cell) -> dict[tuple[Signature, ...], int]:
+    """Return the ranks by all that they did under one number: a batch of operations shares it."""
+    ways = [(signature(way), callers.ranks) for way, callers in cell.ways.items()]
+    overlap = 0
+    seen = 0
+    for _, bits in ways:
+        overlap |= seen & bits
+        seen |= bits
+    found: dict[tuple[Signature, ...], int] = {}
+    for one, bits in ways:
+        alone = bits & ~overlap
+        if alone:
+            found[(one,)] = found.get((one,), 0) | alone
+    for rank in ranks_of(overlap):
+        key = tuple(sorted((one for one, bits in ways if bits >> rank & 1), key=repr))
+        found[key] = found.get(key, 0) | 1 << rank
+    return found
+
+
+def _kind(one: tuple[Signature, ...], two: tuple[Signature, ...]) -> str:
+    if [part[0] for part in one] != [part[0] for part in two]:
+        return "operation"
+    return "size" if [part[1:3] for part in one] != [part[1:3] for part in two] else "dtype"
+
+
+def line_of(cell: Cell, rank: int) -> Line | None:
+    """Return a line that shows how a rank (or one that did the same) made a call."""
+    found = [callers.example for callers in cell.ways.values() if callers.ranks >> rank & 1]
+    own = [line for line in found if line.rank == rank]
+    return min(own or found, default=None)
+
+
+def disagreement(cell: Cell, size: int) -> Verdict | None:
+    """Return who disagrees on a call, or None where all do the same. ``size`` is that of the group, 0 if not known."""
+    if len(cell.ways) < 2:
+        return None
+    sides = _sides(cell)
+    if len(sides) < 2:
+        return None
+    ordered = sorted(sides.items(), key=lambda side: (-side[1].bit_count(), repr(side[0])))
+    common, bits = ordered[0]
+    if 2 * bits.bit_count() > sum(side.bit_count() for side in sides.values()):
+        wrong = bits_of(rank for _, side in ordered[1:] for rank in ranks_of(side))
+    else:
+        wrong = _wrong_by_itself(cell, size)
+        common, bits = next(((one, side) for one, side in ordered if not side & wrong), ordered[0])
+    other, other_bits = next((one, side) for one, side in ordered if (side & wrong if wrong else one != common))
+    odd_line, common_line = line_of(cell, ranks_of(other_bits)[0]), line_of(cell, ranks_of(bits)[0])
+    if odd_line is None or common_line is None:
+        return None
+    return Verdict(_kind(common, other), tuple(ranks_of(wrong)), tuple(ranks_of(bits)), odd_line, common_line)
+
+
+def _wrong_by_itself(cell: Cell, size: int) -> int:
+    """Return the ranks (as bits) whose call is wrong by itself, where those of others are not."""
+    wrong = right = 0
+    for way, callers in cell.ways.items():
+        if malformed(way, size):
+            wrong |= callers.ranks
+        else:
+            right |= callers.ranks
+    return wrong & ~right if right & ~wrong else 0

@@ -1,0 +1,1 @@
+"""Flight recorder dumps of jobs in which one thing was really done wrong, and what analysers make of them."""
