@@ -9,17 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import (
-    automatic,
-    candidates,
-    engines,
-    follow,
-    host_facts,
-    language,
-    options,
-    output,
-    remembering,
-)
+from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output, remembering
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:

@@ -63,8 +63,7 @@ class Case:
         self.rules = rules
         everything = observations.all_events()
         remembered = [event for event in everything if event.is_remembered]
-        lines = [event for event in everything if not event.is_remembered] if remembered else everything
-        events, self.order_known = _in_order(lines, observations)
+        events, self.order_known = _in_order([e for e in everything if not e.is_remembered], observations)
         events = coded.settle(events, rules)
         self.identity = Identity(observations, events)
         #: Whose GPUs and processes the lines of hosts speak of.
@@ -146,9 +145,9 @@ class Case:
         return default if found is None else found.value
 
 
-def _in_order(everything: list[Event], observations: Observations) -> tuple[list[Event], bool]:
+def _in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     """Return the events in order, and whether that order is certain across sources; facts of hosts come last."""
-    events, facts = host_facts.split(everything)
+    events, facts = host_facts.split(events)
     dumps = observations.recorder.sources()
     if dumps and any(event.source not in dumps for event in events):
         # Their clock is UTC and a log's may be any; what they show together is facts, whatever the order.

@@ -18,9 +18,4 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 def produced_signatures() -> dict[str, str]:
     """Return the signature ids that are no pattern of a line, with their meaning: parsers and the history make them."""
     made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {
-        **made,
-        **signatures.PRODUCES,
-        salient.SALIENT: salient.MEANING,
-        lines.RECORD: lines.MEANING,
-    }
+    return {**made, **signatures.PRODUCES, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}
