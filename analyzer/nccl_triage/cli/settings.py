@@ -35,9 +35,9 @@ PROJECT_KEYS = frozenset({
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
-    "allow-busy", "collect", "debug", "dry-run", "engine", "examples", "follow", "force", "history", "host", "host-facts",
-    "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address", "ray-session", "report",
-    "workdir",
+    "allow-busy", "baseline", "collect", "debug", "dry-run", "engine", "examples", "follow", "force", "history", "host",
+    "host-facts", "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address",
+    "ray-session", "report", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})
