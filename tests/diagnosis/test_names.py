@@ -11,7 +11,7 @@ import nccl_triage
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.engine.check import expand
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.parsers import produced_signatures
+from nccl_triage.producers import produced_signatures
 
 PACKAGE = Path(nccl_triage.__file__).parent
 MODULES = sorted((PACKAGE / "diagnosis").rglob("*.py"))

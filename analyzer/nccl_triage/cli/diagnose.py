@@ -20,6 +20,19 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     return sys.stdin.buffer
 
 
+def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
+    """Raise UsageError for a good run on standard input, or beside logs that are followed and not whole yet."""
+    if "-" in baseline:
+        raise errors.UsageError(
+            "- cannot be the good run: it is the log that is diagnosed",
+            remedy="give a file, a folder or a glob to --baseline",
+        )
+    if baseline and following:
+        raise errors.UsageError(
+            "--baseline does not go with --follow", remedy="compare the logs once the job has ended, without --follow"
+        )
+
+
 @click.command("diagnose", epilog="\b\nExample:\n  nccl-triage logs/trainer.log --report post-mortem.html")
 @click.argument("paths", nargs=-1, shell_complete=candidates.files)
 @output.output_options
@@ -33,6 +46,13 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
 )
 @host_facts.option
+@click.option(
+    "--baseline",
+    multiple=True,
+    metavar="GOOD_LOG",
+    shell_complete=candidates.files,
+    help="Logs of a good run of the same job (a file, folder or glob; repeatable): what differs from it is evidence.",
+)
 @engines.options
 @remembering.history_options
 @follow.follow_options
@@ -48,6 +68,7 @@ def command(
     mode: str,
     budget: float,
     jobs: int | None,
+    baseline: tuple[str, ...],
     following: bool,
     hang_after: float | None,
     on_verdict: str | None,
@@ -75,6 +96,7 @@ def command(
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
     memory = remembering.memory(history, no_history, wish.quiet, wish.redact)
+    _refuse_baseline(baseline, following)
     if following:
         automatic.refuse_while_following(mode)
         engines.refuse_while_following(engine)
@@ -92,6 +114,7 @@ def command(
             jobs=jobs,
             stdin=None if engine is not None else _stdin(paths),
             engine=engine,
+            baseline=baseline,
             progress=progress.bytes,
             model=options.chosen_model(model_name),
             further=[memory.recall],

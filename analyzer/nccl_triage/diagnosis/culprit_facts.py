@@ -41,6 +41,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its own work took as long as the others' time-out",
         "自身工作耗时达到其他 rank 的超时",
     ),
+    "slow-steps": (
+        ("pace.slow_ranks",),
+        "its steps took longer than those of the others, again and again",
+        "它的每步耗时一直比其他 rank 长",
+    ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
     "finished-early": (
         ("progress.finished_early_ranks", "process.clean_exit_ranks"),

@@ -14,7 +14,7 @@ import click
 
 from nccl_triage import messages
 from nccl_triage.patterns import lazily
-from nccl_triage.render import experiments, incident, remarks
+from nccl_triage.render import comparison, experiments, incident, remarks
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -216,6 +216,17 @@ def _healthy(page: _Page, document: Document) -> None:
         page.say(2, word("seen", lang), f"{times}: {pick(symptom, 'meaning', lang)}")
 
 
+def _compared(page: _Page, document: Document) -> None:
+    """Print what differs from the good run, the few differences that matter."""
+    found = comparison.compared(document)
+    if found is None:
+        return
+    lang = page.lang
+    page.say(2, word("compared_with", lang), comparison.logs(found))
+    for line in comparison.brief(document, lang) or [word("diff_none", lang)]:
+        page.lines += fold(f"    {line}", page.width, 6) if page.width else [f"    {line}"]
+
+
 def _verification(page: _Page, document: Document) -> None:
     """Print what the experiments say of each cause, those of one in detail, or the command that makes them."""
     lang, entries = page.lang, experiments.verified(document)
@@ -244,6 +255,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         _healthy(page, document)
     else:
         _unknown(page, document)
+    _compared(page, document)
     if verbose:
         for diagnosis in diagnoses:
             _score(page, diagnosis)
