@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema
 import pytest
@@ -153,6 +153,23 @@ def test_where_the_log_names_no_host_the_one_that_failed_so_before_is_named(rule
     culprit_of = {"host": found.host, "why": found.why["en"]}
     document = {"verdict": "diagnosed", "diagnoses": [{"cause": "gpu-hardware-fault", "culprits": [culprit_of]}]}
     assert record.incident(document, NOW).culprits == (), "what only the history says is not said to it again"
+
+
+def test_a_gpu_is_told_of_where_a_line_of_this_failure_names_it() -> None:
+    from nccl_triage.events import Context, Event
+    from nccl_triage.history import recall
+
+    earlier = [failed("gpu07", days=1, pci="3b:00", number=1), failed("gpu07", days=2, gpu=5, number=2)]
+
+    def gpus(bdf: str, role: Literal["root", "context"]) -> list[str]:
+        seen = Observations()
+        seen.add(Event("nvidia-driver.xid_79", "a", 1, "Xid 79", Context(host="gpu07"), role, {"bdf": bdf}))
+        return [event.fields["gpu"] for event in recall.recall(seen, earlier).events("history.gpu_failed_before")]
+
+    assert gpus("0000:3B:00", "root") == ["gpu07 GPU 3b:00"]
+    assert gpus("0000:3b:00.0", "root") == ["gpu07 GPU 3b:00"]
+    assert gpus("0000:5e:00", "root") == []
+    assert gpus("0000:3b:00", "context") == []
 
 
 def test_what_does_not_answer_is_not_waited_for_and_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

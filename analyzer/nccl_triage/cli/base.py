@@ -186,7 +186,8 @@ class Section(Translated, click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let options that all commands have stand before the command."""
         leading, rest = command_first(args)
-        if self.default_command is not None and not (rest and (rest[0][:1] != "-" or rest[0] in ("-h", "--help"))):
+        named = rest and (rest[0][:1] != "-" or rest[0] in ("-h", "--help"))
+        if self.default_command is not None and not named and not ctx.resilient_parsing:
             rest = [self.default_command, *rest]
         if not rest and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)

@@ -50,9 +50,10 @@ def host_option(function: Any) -> Any:
 
 
 def cause_option(function: Any) -> Any:
-    """Add ``--cause``."""
+    """Add ``--cause``; its variable would be the one that tells the command of ``--on-verdict`` the cause."""
     return click.option(
-        "--cause", "causes", metavar="CAUSE", multiple=True, shell_complete=candidates.causes,
+        "--cause", "causes", metavar="CAUSE", multiple=True, is_eager=True,
+        shell_complete=candidates.causes,
         help="Only incidents of this cause (repeatable).",
     )(function)  # fmt: skip
 

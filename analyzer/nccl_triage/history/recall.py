@@ -24,13 +24,13 @@ def failed(observations: Observations) -> bool:
 
 
 def moment(observations: Observations, now: float) -> float:
-    """Return when the logs end by their own clock, ``now`` where they do not say."""
+    """Return when the logs end by their own clock; where they do not say it is now, on whatever clock others have."""
     known = [
         time
         for event in _events(observations)
         if (time := event.context.time) is not None and times.has_year(time) and time <= now + _AHEAD
     ]
-    return max(known, default=now)
+    return max(known, default=now + _AHEAD)
 
 
 def recall(observations: Observations, earlier: Iterable[Incident]) -> Observations:

@@ -22,8 +22,8 @@ from nccl_triage.history.waiting import collect, remove
 
 #: Seconds to wait for others that write.
 PATIENCE = 1.0
-#: Incidents kept; the oldest go.
-MOST = 20_000
+#: Incidents kept; the oldest go. Of those whose logs begin with the same line, so many are compared.
+MOST, _ALIKE = 20_000, 500
 
 
 class Store:
@@ -111,7 +111,7 @@ class Store:
             query = f"SELECT DISTINCT incident FROM input WHERE first_mark IN ({places})"
             found.update(number for (number,) in self._connection.execute(query, some))
         known = []
-        for number in found:
+        for number in sorted(found)[-_ALIKE:]:
             theirs = rows.marks_of(self._connection, number)
             if marks.same_job(ours, theirs):
                 lines = self._connection.execute("SELECT lines FROM incident WHERE id = ?", (number,)).fetchone()
