@@ -186,7 +186,13 @@ def test_the_place_is_marked_on_the_curve(rules: RuleSet) -> None:
     spike = {"kind": "spike", "x": 41, "path": "log", "line": 41}
     assert spike in marks["loss"]
     assert spike not in marks["step_time"]
-    assert all({"kind": "last_good", "x": 42, "path": "log", "line": 42} in found for found in marks.values())
+    assert all({"kind": "last_good", "x": 40, "path": "log", "line": 40} in found for found in marks.values())
+
+
+def test_steps_with_nan_are_not_good(rules: RuleSet) -> None:
+    lines = [f"step:{n} - actor/pg_loss:{'nan' if n > 6 else -0.01} - actor/grad_norm:1.5" for n in range(9)]
+    document = diagnose_observations(scan_text("\n".join([*lines, CRASH]), rules), rules).to_dict()
+    assert document["last_good_step"]["step"] == 6
 
 
 def test_a_sample_of_a_long_log_is_enough(rules: RuleSet) -> None:
