@@ -71,5 +71,7 @@ def _state(good: Case, bad: Case) -> str:
 def _said(case: Case) -> set[str]:
     """Return the kinds of lines of a run that speak of no failure."""
     return {
-        e.signature for e in case.events if not e.is_failure and e.signature != SALIENT and e.signature[:6] != "steps."
+        e.signature
+        for e in case.events
+        if not e.is_failure and e.signature != SALIENT and not e.signature.startswith("steps.")
     }
