@@ -84,6 +84,10 @@ def test_slow_steps_before_the_failure_in_every_kind_of_line(rules: RuleSet) -> 
             f"memory: 47.15GiB(59.6%)  tps: {int(8000 / t)}  tflops: {400 / t:.1f}  mfu: 40.7%"
             for n, t in enumerate(at, 1)
         ],
+        "time stamps of Hugging Face": [
+            f"2025-06-03T14:{int(t) // 60:02d}:{t % 60:06.3f}Z {{'loss': 2.31, 'grad_norm': 1.25, 'learning_rate': 4.5e-05, 'epoch': {n / 10}}}"
+            for n, t in enumerate((sum(at[:n]) for n in range(len(at) + 1)), 1)
+        ],
         "time stamps": [
             f"2025-06-03 14:{int(t) // 60:02d}:{t % 60:06.3f} - INFO - train - [rank 0/2] step {n} loss 2.5".replace(".", ",", 1)
             for n, t in enumerate((sum(at[:n]) for n in range(len(at) + 1)), 1)
@@ -95,7 +99,7 @@ def test_slow_steps_before_the_failure_in_every_kind_of_line(rules: RuleSet) -> 
         assert slowed, kind
         assert {e.line for e in slowed} == {len(lines) - 1}, kind
         assert all(4 < float(e.fields["ratio"]) < 9 for e in slowed), kind
-        assert ("derived" in slowed[0].fields) == (kind == "time stamps")
+        assert ("derived" in slowed[0].fields) == kind.startswith("time stamps")
         assert found(rules, "\n".join([*lines[:-2], CRASH])) == [], kind
 
 
@@ -182,7 +186,13 @@ def test_the_place_is_marked_on_the_curve(rules: RuleSet) -> None:
     spike = {"kind": "spike", "x": 41, "path": "log", "line": 41}
     assert spike in marks["loss"]
     assert spike not in marks["step_time"]
-    assert all({"kind": "last_good", "x": 42, "path": "log", "line": 42} in found for found in marks.values())
+    assert all({"kind": "last_good", "x": 40, "path": "log", "line": 40} in found for found in marks.values())
+
+
+def test_steps_with_nan_are_not_good(rules: RuleSet) -> None:
+    lines = [f"step:{n} - actor/pg_loss:{'nan' if n > 6 else -0.01} - actor/grad_norm:1.5" for n in range(9)]
+    document = diagnose_observations(scan_text("\n".join([*lines, CRASH]), rules), rules).to_dict()
+    assert document["last_good_step"]["step"] == 6
 
 
 def test_a_sample_of_a_long_log_is_enough(rules: RuleSet) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from nccl_triage.baseline import messages, networks, pace, shape, transports, variables, versions
 from nccl_triage.baseline.model import Difference
@@ -20,6 +21,8 @@ COMPARISONS: tuple[Callable[[Case, Case], Iterator[Difference]], ...] = (
 )  # fmt: skip
 #: Kinds of lines that the bad run must show before it can be another program than the good one.
 _FEW = 3
+#: Differences of one subject: whoever prints more variables than that does not print them to be read.
+MAX_DIFFERENCES = 400
 #: Logs of the good run that are named.
 MAX_NAMED = 4
 
@@ -50,7 +53,7 @@ def _compare(good: Case, bad: Case, verdict: str, cause: str | None) -> Observat
     )
     if state == "compared":
         for comparison in COMPARISONS:
-            for difference in comparison(good, bad):
+            for difference in islice(comparison(good, bad), MAX_DIFFERENCES):
                 event = difference.event()
                 observed.add(event, ("name", "good", "bad"))
     return observed
@@ -68,5 +71,7 @@ def _state(good: Case, bad: Case) -> str:
 def _said(case: Case) -> set[str]:
     """Return the kinds of lines of a run that speak of no failure."""
     return {
-        e.signature for e in case.events if not e.is_failure and e.signature != SALIENT and e.signature[:6] != "steps."
+        e.signature
+        for e in case.events
+        if not e.is_failure and e.signature != SALIENT and not e.signature.startswith("steps.")
     }

@@ -48,6 +48,11 @@ class Curves:
     legend: list[tuple[int, str]] = field(default_factory=list)
     left_out: int = 0
 
+    @property
+    def marked(self) -> bool:
+        """Whether places are marked on a curve."""
+        return any(panel.places for panel in self.panels)
+
 
 def number(value: object) -> str:
     """Return a number in at most four significant digits, and as few characters as an axis has room for."""

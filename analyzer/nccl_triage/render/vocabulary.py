@@ -132,6 +132,7 @@ mark_slow_rank = slower than its peers = 比其他 rank 慢
 mark_spike = rises here = 由此处升高
 mark_throughput_drop = throughput drops here = 由此处吞吐下降
 marks = Marks = 标记
+marks_text = Dotted: the last good step. Dashed: where a spike, a slow-down or NaN begins. = 点线：最后一个正常 step。虚线：尖峰、变慢或 NaN 的起点。
 more_hosts = and {n} more = 另有 {n} 个
 network = Network = 网络
 network_map = Networks of the hosts = 主机所在的网络

@@ -68,10 +68,11 @@ class Tracks:
         """Return step times made of time stamps, for sources that print none."""
         printed = {track.process.source for track in self.of("step_time")}
         best: dict[Process, Track] = {}
-        for (_, process), rows in self._rows.items():
+        for (kind, process), rows in self._rows.items():
             if process.source in printed:
                 continue
-            track = _from_stamps(process, rows)
+            sample = self.table.samples.get(kind)
+            track = _from_stamps(process, rows, sample is not None and sample.share() == 1)
             if process not in best or len(track.points) > len(best[process].points):
                 best[process] = track
         return [track for track in best.values() if track.points]
@@ -116,14 +117,20 @@ def _tracks(rows: list[Row]) -> list[Track]:
     return list(found.values())
 
 
-def _from_stamps(process: Process, rows: list[Row]) -> Track:
-    """Return the seconds a step that lie between lines of different steps, averaged over the steps between them."""
+def _from_stamps(process: Process, rows: list[Row], complete: bool) -> Track:
+    """Return the seconds a step that lie between lines of different steps, averaged over the steps between them.
+
+    Where no line tells its step (Hugging Face prints the epoch alone) it is the time from line to line, if ``complete``:
+    no line is left out.
+    """
     placed: list[Row] = []
+    stepless = complete and all(row.step < 0 for row in rows)
     for row in rows:
-        if row.step >= 0 and row.time >= 0 and (not placed or row.step > placed[-1].step):
+        advances = stepless or (row.step >= 0 and (not placed or row.step > placed[-1].step))
+        if row.time >= 0 and advances:
             placed.append(row)
     track = Track("step_time", process, derived=True)
-    spans = [(two.time - one.time, two.step - one.step, two) for one, two in pairwise(placed)]
+    spans = [(two.time - one.time, 1.0 if stepless else two.step - one.step, two) for one, two in pairwise(placed)]
     whole = all(row.time == int(row.time) for row in placed)
     if not spans or (whole and median(span for span, _, _ in spans) < _COARSE):
         return track
