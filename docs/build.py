@@ -2,7 +2,7 @@
 
 Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
 docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md, docs/variables.md,
-docs/symptoms.md and docs/timeouts.md. ``--accuracy`` also measures the labelled cases and rewrites the
+docs/symptoms.md, docs/codes.md and docs/timeouts.md. ``--accuracy`` also measures the labelled cases and rewrites the
 table in README.md and README.zh.md (it takes a minute and needs the case folders).
 """
 
@@ -226,6 +226,7 @@ def main() -> int:
         "docs/variables.md": knowledge_pages.variables_page(),
         "docs/symptoms.md": knowledge_pages.symptoms_page(),
         "docs/timeouts.md": knowledge_pages.timeouts_page(),
+        "docs/codes.md": knowledge_pages.codes_page(),
     }
     if arguments.accuracy:
         made |= accuracy()

@@ -1,4 +1,4 @@
-"""The pages that are made of ``rules/``: variables, advice, symptoms and time-outs."""
+"""The pages that are made of ``rules/``: variables, advice, symptoms, numbers and time-outs."""
 
 from __future__ import annotations
 
@@ -121,3 +121,23 @@ def timeouts_page() -> str:
     lines += [*table(["program", "one hour", "default", "note"], rows), "", "## Whose number is it?", ""]
     rows = [[str(o.milliseconds), plain(o.who["en"])] for o in catalogue.owners()]
     return "\n".join([*lines, *table(["Timeout(ms)=", "set by"], rows)])
+
+
+def codes_page() -> str:
+    """Return docs/codes.md: what the numbers mean that the NVIDIA driver prints."""
+    lines = ["# Xid and SXid", "", _WRITTEN.format(where="rules/codes"), ""]
+    lines += [
+        "What a number counts for in a verdict stands under *role*: a root names a first fault, a cascade follows one, "
+        "context blames nobody. `nccl-triage explain xid:79` says the same, in both languages.",
+        "",
+    ]
+    for name in ("xid", "sxid"):
+        known = catalogue.tables()[name]
+        lines += [f"## {plain(known.title['en'])}", "", plain(known.about["en"]), ""]
+        lines += [f"As of {known.as_of}: {', '.join(f'<{link}>' for link in known.references)}.", ""]
+        rows = [
+            [str(c.number), plain(c.name), c.severity or "", c.role or "", plain(c.meaning["en"]), plain(known.actions[c.action]["en"] if c.action else "")]
+            for c in known.codes
+        ]  # fmt: skip
+        lines += [*_whole(rows, ["number", "name", "severity", "role", "meaning", "at once"]), ""]
+    return "\n".join(lines)

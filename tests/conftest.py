@@ -13,6 +13,8 @@ from nccl_triage.engine.schema import RuleSet
 # The same examples in every run, so that a run can be repeated; HYPOTHESIS_PROFILE=search looks for others.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, print_blob=True)
+# No test sees, or adds to, what was diagnosed on this machine; those of the history name a file of their own.
+os.environ["NCCL_TRIAGE_HISTORY"] = "off"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -13,6 +13,7 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations
 from nccl_triage.execution import engines
 
 PathLike = str | Path
@@ -29,6 +30,8 @@ def diagnose(
     model: Model | Literal["shipped"] | None = "shipped",
     since: float | None = None,
     engine: engines.Engine | None = None,
+    further: Sequence[Callable[[Observations], Observations]] = (),
+    baseline: PathLike | Iterable[PathLike] | None = None,
 ) -> Diagnosis:
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
@@ -36,15 +39,34 @@ def diagnose(
     None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
     (seconds of the epoch) folders are searched for what was written from then on. ``engine`` is where the logs are read;
     None is this machine, ``execution.cluster.RayEngine`` the nodes of a Ray cluster, which has its own ``jobs`` and ``since``.
+    Each of ``further`` is called with what was scanned; what it returns is weighed beside it. ``baseline`` are the logs
+    of a good run of the same job, read on this machine: what differs from it is evidence.
 
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
     started = time.monotonic()
-    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
+    producers = (*further, *_against(baseline, ruleset, jobs))
     with engine or engines.Local(jobs, stdin, since) as place:
-        observations = place.scan([str(path) for path in given], ruleset, progress)
+        scanned = place.scan(_listed(paths), ruleset, progress)
+        observations = scanned
+        for produce in producers:
+            observations = observations.merge(produce(scanned))
         diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
         diagnosis.excerpts = place.excerpts(excerpts.wanted(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis
+
+
+def _listed(paths: PathLike | Iterable[PathLike]) -> list[str]:
+    return [str(paths)] if isinstance(paths, (str, Path)) else [str(path) for path in paths]
+
+
+def _against(
+    baseline: PathLike | Iterable[PathLike] | None, rules: RuleSet, jobs: int | None
+) -> Iterator[Callable[[Observations], Observations]]:
+    """Yield what compares a run with a good one, where there is one."""
+    if baseline is not None and (given := _listed(baseline)):
+        from nccl_triage.baseline import run
+
+        yield run.against(engines.Local(jobs).scan(given, rules, None), rules)

@@ -3,7 +3,8 @@
 TriageError
 ├── UsageError          2   the command line or the input cannot be used
 │   ├── InputError      2   nothing readable among the inputs
-│   └── OutputError     2   the result cannot be written
+│   ├── OutputError     2   the result cannot be written
+│   └── HistoryError    2   the history cannot be read or written
 └── RuleError           2   a rule file is wrong (carries file:line)
 """
 
@@ -64,6 +65,12 @@ class InputError(UsageError):
 
 class OutputError(UsageError):
     """The result could not be written where it was asked to go."""
+
+
+class HistoryError(UsageError):
+    """The history of diagnoses cannot be read or written; ``busy``: others write to it."""
+
+    busy = False
 
 
 class RuleError(TriageError):

@@ -89,6 +89,11 @@ class Event:
         return self.role in ("root", "cascade")
 
     @property
+    def is_remembered(self) -> bool:
+        """Whether it tells of earlier jobs: it supports what the logs show, and has no place among their lines."""
+        return self.signature.startswith("history.")
+
+    @property
     def last_line(self) -> int:
         """The last line of the event (equal to ``line`` for a single line)."""
         return self.end_line if self.end_line is not None else self.line

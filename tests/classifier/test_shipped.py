@@ -33,7 +33,7 @@ def test_the_examples_are_those_that_the_model_names(shipped: models.Model) -> N
 
 
 def test_signatures_among_the_features_exist(shipped: models.Model, rules: RuleSet) -> None:
-    from nccl_triage.parsers import produced_signatures
+    from nccl_triage.producers import produced_signatures
 
     known = {*rules.signatures, *produced_signatures()}
     named = {name[2:] for name in shipped.idf if name[:2] in ("s:", "r:", "q:")}

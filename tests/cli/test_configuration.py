@@ -238,7 +238,7 @@ def test_a_file_of_the_project_must_not_choose_what_runs_or_where_is_written(
     (project / ".nccl-triage.yaml").unlink()
     value = next(c for c in every_command().values() if key in settings.options_of(c))
     option = settings.options_of(value)[key]
-    text = {"engine": "ray", "launcher": "ray"}.get(key, "true" if option.is_flag else "mine")
+    text = {"before": "90d", "engine": "ray", "launcher": "ray"}.get(key, "true" if option.is_flag else "mine")
     user.write_text(f"{key}: {text}\n")
     assert origin(key, *command.split())[1] == f"{user}:1"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "analyzer" / "nccl_triage"
 #: The classes of errors.py.
-ERRORS = {"TriageError", "UsageError", "InputError", "OutputError", "RuleError"}
+ERRORS = {"TriageError", "UsageError", "InputError", "OutputError", "HistoryError", "RuleError"}
 #: Function or method -> which of its positional arguments are texts.
 SPEAKERS = {
     "fail": (0, 1),  # engine.nodes.Node.fail

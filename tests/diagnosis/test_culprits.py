@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -49,5 +52,73 @@ def test_a_node_that_reports_its_own_death_comes_before_one_that_others_name(rul
         '{"host_name":"w4","label":"RAYLET_MARKED_DEAD","message":"[Timeout] Exiting because this node manager has '
         'mistakenly been marked as dead by the GCS: GCS failed to check the health of this node for 5 times."}\n'
     )
-    culprits = diagnose_text(text, rules).candidates[0].culprits
-    assert [c.host for c in culprits] == ["w4", "10.0.0.7"]
+    # Of two hosts, the one that does not complain of an address owns it; of three nobody knows.
+    assert [c.host for c in diagnose_text(text, rules).candidates[0].culprits] == ["w4"]
+    third = '{"host_name":"w5","label":"RAYLET_MARKED_DEAD","message":"[Timeout] Exiting because this node manager has '
+    third += 'mistakenly been marked as dead by the GCS: GCS failed to check the health of this node for 5 times."}\n'
+    assert [c.host for c in diagnose_text(text + third, rules).candidates[0].culprits] == ["w4", "w5", "10.0.0.7"]
+
+
+STORE = "[c10d] TCP client failed to connect/validate to host 10.0.0.1:29501 - retrying (try=0, timeout=10000ms, delay=9010ms): "
+STORE += "The client socket has timed out after 10000ms while trying to connect to (10.0.0.1, 29501)."
+WAITED = "[rank{}]: torch.distributed.DistStoreError: wait timeout after 10000ms, keys: /default_pg/0//cpu//0/2"
+
+
+@pytest.mark.parametrize(
+    ("lost", "waiting", "culprits"),
+    [
+        ([2], [0, 1], [2]),  # the others have found the store and wait
+        ([1, 2, 3], [], [0]),  # nobody reaches the store, and its host is silent
+        ([1, 2], [0], []),  # the store is there, most do not reach it: that is no rank's fault
+    ],
+)
+def test_who_did_not_find_the_store(lost: list[int], waiting: list[int], culprits: list[int], rules: RuleSet) -> None:
+    lines = [f"[rank{rank}]: {STORE}" for rank in lost] + [WAITED.format(rank) for rank in waiting]
+    found = diagnose_text("\n".join(lines) + "\n", rules).candidates[0]
+    assert found.id == "rendezvous-failed"
+    assert [c.rank for c in found.culprits if c.rank is not None] == culprits
+
+
+def test_both_ends_of_a_path_are_named_where_both_complain(rules: RuleSet) -> None:
+    log = Path("corpus/recorded/logs/net_mtu_hole_mid_w4.log")
+    found = next(c for c in diagnose(log, rules=rules).candidates if c.id == "network-link-fault")
+    assert [c.host for c in found.culprits] == ["gpu-node-02", "gpu-node-01"]
+
+
+def test_the_node_of_an_actor_that_died_with_it_is_named(rules: RuleSet) -> None:
+    text = (
+        "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n"
+        "\tclass_name: RayTrainWorker\n\tactor_id: 4473bb24\n\tpid: 6420\n\tnamespace: c53c8492\n\tip: 10.72.56.3\n"
+        "The actor is dead because its node has died. Node Id: 677df2a9020c5db45e755b00\n"
+    )
+    culprit = diagnose_text(text, rules).candidates[0].culprits[0]
+    assert culprit.address == "10.72.56.3"
+
+
+@pytest.mark.parametrize(
+    "line", ["INFO - TrainWorker - rank {}/2: group ready", "INFO Trainer[{}]: joined, world size 2"]
+)
+def test_a_rank_announced_by_an_actor_names_its_process(line: str, rules: RuleSet) -> None:
+    text = "".join(f"(TrainWorker pid={9000 + rank}) {line.format(rank)}\n" for rank in (0, 1))
+    text += (
+        "ray.exceptions.RayTaskError(KeyError): ray::TrainWorker.train() (pid=9001, ip=10.0.0.1, actor_id=ebf4)\n"
+        "  File \"train.py\", line 9, in train\nKeyError: 'task'\n"
+    )
+    assert diagnose_text(text, rules).candidates[0].culprits[0].rank == 1
+
+
+BARRIER = "RuntimeError: Timed out initializing process group in store based barrier on rank: {}, for key: store_based_barrier_key:1 "
+BARRIER += "(world_size=4, worker_count={}, timeout=0:10:00)"
+
+
+@pytest.mark.parametrize(
+    ("heard", "joined", "culprits"),
+    [([0, 1, 3], 3, [2]), ([0, 3], 3, []), ([0, 1, 2, 3], 8, [])],
+    ids=["one never joined", "one of those who joined is not heard", "keys of an earlier run"],
+)
+def test_who_never_reached_the_barrier_of_the_store(
+    heard: list[int], joined: int, culprits: list[int], rules: RuleSet
+) -> None:
+    text = "".join(f"[rank{rank}]: {BARRIER.format(rank, joined)}\n" for rank in heard)
+    fact = diagnose_text(text, rules).case.value("rendezvous.barrier_missing_ranks")
+    assert (fact or []) == culprits

@@ -46,7 +46,7 @@ def test_times_are_asked_for_where_the_failure_has_none(rules: RuleSet) -> None:
 
 def test_witnesses_speak_of_known_signatures_and_facts(rules: RuleSet) -> None:
     from nccl_triage.diagnosis.case import fact_names
-    from nccl_triage.parsers import produced_signatures
+    from nccl_triage.producers import produced_signatures
 
     assert check.check_witnesses(rules, fact_names(), produced_signatures()) == []
 

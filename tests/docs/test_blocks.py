@@ -13,7 +13,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: Pages whose blocks marked ``sh`` and ``python`` are run; other blocks show, and are not run.
-PAGES = ("quickstart.md", "writing-a-rule.md", "formats.md", "privacy.md", "configuration.md", "following.md")
+PAGES = (
+    "quickstart.md",
+    "writing-a-rule.md",
+    "formats.md",
+    "privacy.md",
+    "configuration.md",
+    "following.md",
+    "doctor.md",
+    "history.md",
+)
 #: Commands of these pages that change the environment in which they run.
 SKIPPED = ("pip install",)
 _BLOCK = re.compile(r"^```(sh|python|yaml|toml|ini)\n(.*?)^```", re.DOTALL | re.MULTILINE)

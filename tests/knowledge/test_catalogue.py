@@ -40,7 +40,7 @@ def test_what_makes_things_worse_is_called_so() -> None:
 
 def test_the_tables_of_numbers() -> None:
     tables = catalogue.tables()
-    assert set(tables) == {"cuda", "nccl", "ib-status", "exit"}
+    assert set(tables) == {"cuda", "nccl", "ib-status", "exit", "xid", "sxid"}
     names = {(code.table, code.number): code.name for table in tables.values() for code in table.codes}
     assert names["cuda", 802] == "cudaErrorSystemNotReady"
     assert names["cuda", 807] == "cudaErrorMps.."
@@ -49,6 +49,32 @@ def test_the_tables_of_numbers() -> None:
     assert names["exit", -9] == names["exit", 137] == "SIGKILL"
     assert [code.number for code in tables["ib-status"].codes] == list(range(22))
     assert [code.number for code in tables["nccl"].codes] == list(range(9))
+
+
+def test_the_catalogues_of_the_driver_are_complete() -> None:
+    tables = catalogue.tables()
+    xid = {code.number: code for code in tables["xid"].codes}
+    sxid = {code.number: code for code in tables["sxid"].codes}
+    assert sorted(xid) == list(range(1, 173))
+    assert len(sxid) == 93
+    for table, rows in (("xid", xid), ("sxid", sxid)):
+        assert tables[table].as_of and tables[table].references
+        for code in rows.values():
+            assert code.severity and code.role and code.kind and code.action, code
+            assert (code.role == "root") <= bool(code.causes), f"{table} {code.number} blames nothing"
+
+
+@pytest.mark.parametrize(
+    ("role", "numbers"),
+    [
+        ("root", (13, 31, 48, 62, 64, 74, 79, 94, 95, 109, 119, 120, 136, 140, 143, 167)),
+        ("cascade", (43, 44, 45, 137)),
+        ("context", (63, 92, 93, 106, 121, 154)),
+    ],
+)
+def test_roles_of_well_known_xids(role: str, numbers: tuple[int, ...]) -> None:
+    xid = {code.number: code.role for code in catalogue.tables()["xid"].codes}
+    assert {number: xid[number] for number in numbers} == dict.fromkeys(numbers, role)
 
 
 def test_signals_have_both_numbers() -> None:
@@ -92,6 +118,8 @@ def test_errors_point_at_the_line(read: str, text: str, line: int, message: str)
         ("[{code: 1, name: a, meaning: {en: a, zh: 啊}}, {code: 1, name: b, meaning: {en: a, zh: 啊}}]", "exists already"),
         ("[{code: some, name: a, meaning: {en: a, zh: 啊}}]", "neither a number nor a range"),
         ("[{code: 1, name: a, tells: nobody, meaning: {en: a, zh: 啊}}]", "none of cause"),
+        ("[{code: 1, name: a, severity: awful, meaning: {en: a, zh: 啊}}]", "none of fatal"),
+        ("[{code: 1, name: a, action: unheard-of, meaning: {en: a, zh: 啊}}]", "none of"),
     ],
 )  # fmt: skip
 def test_wrong_tables_of_numbers(codes: str, message: str) -> None:

@@ -82,8 +82,8 @@ def test_a_setting_carries_its_value(rules: RuleSet) -> None:
 
 
 def test_a_bare_number_stands_for_what_every_table_has(rules: RuleSet) -> None:
-    assert [found.item.table for found in lookup.numbered("12")] == ["ib-status"]
-    assert {found.item.table for found in lookup.numbered("2")} == {"cuda", "nccl", "ib-status", "exit"}
+    assert [found.item.table for found in lookup.numbered("12")] == ["ib-status", "xid"]
+    assert {found.item.table for found in lookup.numbered("2")} == {"cuda", "nccl", "ib-status", "exit", "xid"}
     assert lookup.numbered("twelve") == []
     assert lookup.numbered("9" * 50) == []
 

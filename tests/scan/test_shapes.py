@@ -78,7 +78,7 @@ def test_storms_of_lines_of_incidents(seed: int, rules: RuleSet, monkeypatch: py
 
 
 def test_samples_of_all_signatures_with_other_digits(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(1)
+    chance = random.Random(2)
     samples = [sample for one in rules.signatures.values() for sample in one.match_samples if "\n" not in sample]
     lines = [other_digits(line, chance) for line in chance.sample(samples, 200) for _ in range(12)]
     chance.shuffle(lines)
@@ -89,8 +89,9 @@ def test_particular_digits_are_not_folded(rules: RuleSet, monkeypatch: pytest.Mo
     line = "[12345.{n:06d}] NVRM: Xid (PCI:0000:3b:00): {xid}, pid=1234, name=python, text"
     lines = [line.format(n=n, xid=79 if n == 90 else 13) for n in range(120)]
     found = same("\n".join(lines), rules, monkeypatch)
-    kinds = {name for name in found["counts"] if "xid" in name}
-    assert len(kinds) >= 2, kinds
+    assert found["counts"]["nvidia-driver.xid_any"] == len(lines)
+    # 79 has a key of its own: it is kept among a storm of others.
+    assert "'79'" in str(found)
 
 
 def test_full_tables_are_put_away_and_learnt_again(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ ETH0 = interface("eth0", "10.0.0.1")
 ETH1 = interface("eth1", "10.1.0.1")
 IB0 = interface("ib0", "10.2.0.1")
 DOCKER = interface("docker0", "172.17.0.1")
+VIRBR = interface("virbr0", "192.168.122.1")
 DOWN = interface("eth2", "10.3.0.1", up=False)
 ALL = [LO, ETH0, ETH1, DOCKER, IB0, DOWN]
 
@@ -29,6 +30,9 @@ def names(found: Any) -> list[str]:
         ([LO, ETH0, ETH1, DOCKER], ["eth0", "eth1"]),
         ([LO, DOCKER], ["docker0"]),
         ([LO], ["lo"]),
+        ([LO, VIRBR], ["lo"]),
+        ([VIRBR], ["virbr0"]),
+        ([LO, VIRBR, ETH0], ["eth0"]),
         ([LO, DOWN], ["lo"]),
         ([DOWN], []),
         ([], []),

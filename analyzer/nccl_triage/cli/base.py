@@ -181,10 +181,14 @@ class Section(Translated, click.Group):
             name: Command(sub, (*words, name), commands) for name, sub in plain.commands.items()
         }
         super().__init__(plain.name, commands=inner, help=plain.help, epilog=plain.epilog)
+        self.default_command: str | None = getattr(plain, "default_command", None)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let options that all commands have stand before the command."""
         leading, rest = command_first(args)
+        named = rest and (rest[0][:1] != "-" or rest[0] in ("-h", "--help"))
+        if self.default_command is not None and not named and not ctx.resilient_parsing:
+            rest = [self.default_command, *rest]
         if not rest and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(EXIT_USAGE)

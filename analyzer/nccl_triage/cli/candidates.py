@@ -74,6 +74,11 @@ def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     return _items(_ids(ctx, ("causes", "signatures")), incomplete)
 
 
+def causes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete the id of a cause."""
+    return _items(_ids(ctx, ("causes",)), incomplete)
+
+
 def explainable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Complete a topic, the id of a cause or a signature, or the name of a variable, an error number or an advice."""
     named = _ids(ctx, ("causes", "signatures", "variables", "codes", "advice"))

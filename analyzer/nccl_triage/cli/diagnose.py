@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, engines, follow, language, options, output
+from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output, remembering
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -18,6 +18,19 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     if sys.stdin.isatty():
         language.say("reading from the terminal; end with Ctrl-D")
     return sys.stdin.buffer
+
+
+def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
+    """Raise UsageError for a good run on standard input, or beside logs that are followed and not whole yet."""
+    if "-" in baseline:
+        raise errors.UsageError(
+            "- cannot be the good run: it is the log that is diagnosed",
+            remedy="give a file, a folder or a glob to --baseline",
+        )
+    if baseline and following:
+        raise errors.UsageError(
+            "--baseline does not go with --follow", remedy="compare the logs once the job has ended, without --follow"
+        )
 
 
 @click.command("diagnose", epilog="\b\nExample:\n  nccl-triage logs/trainer.log --report post-mortem.html")
@@ -32,7 +45,16 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     type=click.IntRange(1, 64),
     help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
 )
+@host_facts.option
+@click.option(
+    "--baseline",
+    multiple=True,
+    metavar="GOOD_LOG",
+    shell_complete=candidates.files,
+    help="Logs of a good run of the same job (a file, folder or glob; repeatable): what differs from it is evidence.",
+)
 @engines.options
+@remembering.history_options
 @follow.follow_options
 @output.exit_code_option
 @options.debug_option
@@ -46,10 +68,14 @@ def command(
     mode: str,
     budget: float,
     jobs: int | None,
+    baseline: tuple[str, ...],
     following: bool,
     hang_after: float | None,
     on_verdict: str | None,
+    history: str | None,
+    no_history: bool,
     want_code: bool,
+    facts: tuple[Path, ...],
     debug: bool,
     **given: Any,
 ) -> None:
@@ -65,13 +91,17 @@ def command(
             click.echo(ctx.get_help(), err=True)
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
+    paths = host_facts.beside(paths, facts)
     wish = output.wanted(given)
     automatic.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
+    memory = remembering.memory(history, no_history, wish.quiet, wish.redact)
+    _refuse_baseline(baseline, following)
     if following:
         automatic.refuse_while_following(mode)
         engines.refuse_while_following(engine)
-        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict)
+        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory)
+        memory.keep(document)
         ctx.exit(output.exit_code(document, want_code))
     follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
@@ -84,14 +114,17 @@ def command(
             jobs=jobs,
             stdin=None if engine is not None else _stdin(paths),
             engine=engine,
+            baseline=baseline,
             progress=progress.bytes,
             model=options.chosen_model(model_name),
+            further=[memory.recall],
         )
     document = diagnosis.to_dict()
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
     if wish.reports:
         document = automatic.verified(document, folders, mode, budget, wish.say, debug)
     output.deliver(document, wish)
+    memory.keep(document)
     if automatic.contradicted(document, first):
         ctx.exit(errors.EXIT_CONTRADICTED)
     ctx.exit(output.exit_code(document, want_code))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nccl_triage.cli.on_verdict import Hook
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.execution.follow import Follower
+    from nccl_triage.history.memory import Memory
 
 #: How many usual steps without progress are suspicious.
 HANG_AFTER = 10.0
@@ -110,6 +111,7 @@ def run(
     model_name: str | None,
     hang_after: float | None,
     command: str | None,
+    memory: Memory,
 ) -> Document:
     """Follow the logs to the end and return the last document."""
     from nccl_triage.classifier import model as models
@@ -128,7 +130,12 @@ def run(
             follower = Follower(paths, stdin, rules)
             announcer = Announcer(wish, hook, line)
             live = Live(
-                follower, rules, models.shipped() if model == "shipped" else model, announcer, hang_after or HANG_AFTER
+                follower,
+                rules,
+                models.shipped() if model == "shipped" else model,
+                announcer,
+                hang_after or HANG_AFTER,
+                memory.recall,
             )
             _begin(follower, wish)
             _loop(follower, live, hook, line, stop, wish)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from nccl_triage.classifier.model import Model
@@ -23,13 +24,20 @@ class Live:
     """What is known of the job, and what was said of it."""
 
     def __init__(
-        self, follower: Follower, rules: RuleSet, model: Model | None, announcer: Announcer, factor: float
+        self,
+        follower: Follower,
+        rules: RuleSet,
+        model: Model | None,
+        announcer: Announcer,
+        factor: float,
+        recall: Callable[[Observations], Observations],
     ) -> None:
         self._follower = follower
         self._rules = rules
         self._model = model
         self._announcer = announcer
         self._factor = factor
+        self._recall = recall
         self._pace = Pace()
         self._said: Standing | None = None
         self._found: Standing | None = None
@@ -101,7 +109,8 @@ class Live:
             self._announcer.say(self._document(found), "hang", self._hang)
 
     def _diagnose(self, observations: Observations) -> Diagnosis:
-        return diagnose_observations(observations, self._rules, self._model)
+        known = observations.merge(self._recall(observations))
+        return diagnose_observations(known, self._rules, self._model)
 
     def _document(self, found: Diagnosis) -> Document:
         found.excerpts = windows.read_all(self._follower.sources(), excerpts.wanted(found))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, language, options, output
+from nccl_triage.cli import automatic, candidates, language, options, output, remembering
 
 if TYPE_CHECKING:
     from nccl_triage.wrap.keep import Keeper
@@ -73,6 +73,7 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 @options.model_option
 @options.language_option
 @functools.partial(automatic.options, default="never")
+@remembering.history_options
 @click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but what CMD prints.")
 @options.debug_option
@@ -218,6 +219,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     from nccl_triage.render import render
 
     paths = [str(path) for path in (keeper.path, *given["logs"]) if path is not None]
+    memory = remembering.memory(given["history"], given["no_history"], given["quiet"], given["redact"])
     tail = io.BytesIO(keeper.tail) if keeper.tail else None
     diagnosis = diagnose(
         [*paths, *(["-"] if tail else [])],
@@ -225,6 +227,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
         stdin=tail,
         model=options.chosen_model(given["model_name"]),
         since=started,
+        further=[memory.recall],
     )
     document = diagnosis.to_dict()
     lang = language.current()
@@ -233,6 +236,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
         color, width = options.use_color(sys.stderr), options.width_of(sys.stderr)
         _print(render(shown, "text", lang=lang, color=color, width=width, verbose=0).decode())
     if report is None:
+        memory.keep(document)
         return
     say = _nothing if given["quiet"] else language.say
     document = automatic.verified(document, given["rules_dirs"], given["mode"], given["budget"], say, given["debug"])
@@ -240,6 +244,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     options.write_file(report, render(shown, "html", lang=lang, color=False, width=None, verbose=0), force)
     if not given["quiet"]:
         language.say("report written to {path}", path=shlex.quote(str(report)))
+    memory.keep(document)
 
 
 def _nothing(text: language.Said) -> None:

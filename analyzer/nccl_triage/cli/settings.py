@@ -28,15 +28,16 @@ Commands = Callable[[], Mapping[Words, click.Command]]
 #: What a file of the project may set.
 PROJECT_KEYS = frozenset({
     "alone", "backend", "budget", "bytes", "color", "compile", "corpus", "dtype", "exit-code", "factor", "format",
-    "hang-after", "healthy", "jobs", "kind", "lang", "list", "logs", "measured", "misses", "model", "network", "node-timeout",
+    "hang-after", "healthy", "jobs", "kind", "lang", "limit", "list", "logs", "measured", "min-failures", "misses", "model", "network", "node-timeout",
     "numel", "op",
-    "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "state-bytes", "storage",
+    "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "since", "state-bytes", "storage",
     "suspects", "timeout", "token-rate", "tokens", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
-    "allow-busy", "collect", "debug", "dry-run", "engine", "examples", "follow", "force", "host", "launcher", "log",
-    "on-verdict", "output", "previous", "python", "ray-address", "ray-session", "report", "workdir",
+    "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "force", "history", "host",
+    "host-facts", "hostfile", "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address",
+    "ray-session", "report", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})

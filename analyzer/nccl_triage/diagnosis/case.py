@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nccl_triage.diagnosis import coded, host_facts, kernel_log
+from nccl_triage.diagnosis.devices import Devices
 from nccl_triage.diagnosis.identity import Identity
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
@@ -59,14 +61,22 @@ class Case:
         facts.load_all()
         self.observations = observations
         self.rules = rules
-        self.events, self.order_known = _in_order(observations)
+        everything = observations.all_events()
+        remembered = [event for event in everything if event.is_remembered]
+        events, self.order_known = _in_order([e for e in everything if not e.is_remembered], observations)
+        events = coded.settle(events, rules)
+        self.identity = Identity(observations, events)
+        #: Whose GPUs and processes the lines of hosts speak of.
+        self.devices = Devices(self.identity, events)
+        #: Lines of the kernel that cannot concern the job, with the reason.
+        self.aside: list[kernel_log.Aside]
+        self.events, self.aside = kernel_log.sort_out(events, self.devices)
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
-        for event in self.events:
+        for event in (*self.events, *remembered):
             self._by_signature.setdefault(event.signature, []).append(event)
         self._globs: dict[str, list[str]] = {}
         self._facts: dict[str, Fact | None] = {}
-        self.identity = Identity(observations, self.events)
         self._ranks = [self.identity.rank_of(event) for event in self.events]
 
     def signatures(self, pattern: str) -> list[str]:
@@ -135,13 +145,18 @@ class Case:
         return default if found is None else found.value
 
 
-def _in_order(observations: Observations) -> tuple[list[Event], bool]:
-    """Return the events in order, and whether that order is certain across sources."""
-    events = observations.all_events()
+def _in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
+    """Return the events in order, and whether that order is certain across sources; facts of hosts come last."""
+    events, facts = host_facts.split(events)
     dumps = observations.recorder.sources()
     if dumps and any(event.source not in dumps for event in events):
         # Their clock is UTC and a log's may be any; what they show together is facts, whatever the order.
         events = [event for event in events if event.source not in dumps]
+    ordered, known = _by_time(events, observations)
+    return ordered + facts, known
+
+
+def _by_time(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     sources = {event.source for event in events}
     if len(sources) <= 1:
         return events, True

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nccl_triage.diagnosis import culprit_named  # noqa: F401  (its methods register themselves)
+from nccl_triage.diagnosis import culprit_device, culprit_named  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.facts.network import announced
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
@@ -24,11 +25,13 @@ MAX_CULPRITS = 8
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
-    for name in (*weighed.cause.culprit, *(() if "none" in weighed.cause.culprit else ("evidence-host",))):
+    hosts = case.identity.hosts
+    last = () if "none" in weighed.cause.culprit else ("evidence-host", "remembered-host")
+    for name in (*weighed.cause.culprit, *last):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
-            # A host of which only the address is known goes by its address.
-            culprit.host = culprit.host or culprit.address
+            # A host of which only the address is known goes by its address; the only host of a job is everybody's.
+            culprit.host = culprit.host or culprit.address or (hosts[0] if len(hosts) == 1 else None)
         if found:
             return found
     return []
@@ -82,6 +85,15 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
+@method("remembered-host")
+def _remembered_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one host of the job that earlier diagnoses named for the same cause."""
+    hosts = {event.context.host for item in weighed.for_items if item.is_remembered for event in item.events}
+    if len(hosts) != 1:
+        return []
+    return [Culprit(None, hosts.pop(), None, None, None, dict(WHY))]
+
+
 @method("exception")
 def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank that raised the first application exception."""
@@ -126,6 +138,30 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     host = next(iter(hosts))
     why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
     return [Culprit(None, host, None, None, None, why)]
+
+
+@method("stranded-host")
+def _stranded_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The hosts that did not reach the store which the others had found."""
+    why = {"en": "did not reach the store that the others had found", "zh": "没有连上其他主机已找到的 store"}
+    return [Culprit(None, host, None, None, None, why) for host in case.value("rendezvous.stranded_hosts") or []]
+
+
+@method("both-ends")
+def _both_ends(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Both of two hosts that complain of the path between them: which end is broken, their lines do not show."""
+    events = [event for item in weighed.rule_items for event in item.events if event.is_failure]
+    hosts = {host for event in events if (host := case.host(event)) is not None}
+    if len(hosts) != 2 or len(case.identity.hosts) != 2:
+        return []
+    first = case.identity.ranks.get(0)
+    why = {
+        "en": "one end of the path that failed; the lines do not show which",
+        "zh": "出故障的链路的一端；日志行看不出是哪一端",
+    }
+    # Rank 0's host comes last: it is the one whose lines a log shows even where nothing is wrong with it.
+    ordered = sorted(hosts, key=lambda host: (first is not None and host == first.host, host))
+    return [Culprit(None, host, None, None, None, why) for host in ordered]
 
 
 @method("unnamed-ranks")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.devices import is_kernel
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import WEIGHTS
@@ -56,6 +57,8 @@ def of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
 def dead_rank(case: Case, event: Event) -> int | None:
     """Return the rank of the process that the line is about (a pid in its text), not of the one that printed it."""
     pid = whole(event.fields.get("pid"))
+    if is_kernel(event):
+        return case.devices.rank_of_pid(pid, case.host(event))
     return case.identity.rank_of_pid(pid, case.host(event)) if pid is not None else None
 
 

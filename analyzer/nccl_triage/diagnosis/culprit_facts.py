@@ -41,6 +41,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its own work took as long as the others' time-out",
         "自身工作耗时达到其他 rank 的超时",
     ),
+    "slow-steps": (
+        ("pace.slow_ranks",),
+        "its steps took longer than those of the others, again and again",
+        "它的每步耗时一直比其他 rank 长",
+    ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
     "finished-early": (
         ("progress.finished_early_ranks", "process.clean_exit_ranks"),
@@ -58,6 +63,21 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
     "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
     "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
+    "stranded": (
+        ("rendezvous.stranded_ranks",),
+        "did not reach the store that the others had found",
+        "没有连上其他 rank 已找到的 store",
+    ),
+    "not-at-barrier": (
+        ("rendezvous.barrier_missing_ranks",),
+        "never reached the barrier in which the others were counted",
+        "从未到达其他 rank 已被计数的屏障",
+    ),
+    "store-unheard": (
+        ("rendezvous.store_rank_unheard",),
+        "hosts the store that nobody reaches, and printed nothing",
+        "它负责 store，却无人能连上，且没有任何输出",
+    ),
     "recorded-odd": (
         ("recorder.mismatch_ranks",),
         "its flight recorder differs from those of the majority",

@@ -10,11 +10,16 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.numbers import whole
+from nccl_triage.patterns import lazily
 
 #: Lines in which Ray names the process of an actor or task that died.
 DEAD_ACTOR = (
     "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
 )  # fmt: skip
+#: Lines of Ray's report of a dead actor.
+_BLOCK = 16
+#: The device of a tensor that Python printed.
+_TENSOR = lazily(r"\bdevice='cuda:(\d{1,2})'")
 
 
 @method("named-rank")
@@ -50,9 +55,24 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
             if value:
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
                 address = value if parse(value) is not None else None
-                host = case.identity.host_of_address(value) if address else value
+                host = _owner(case, weighed, value) if address else value
                 return [Culprit(None, host or value, address, None, None, why)]
     return []
+
+
+def _owner(case: Case, weighed: Weighed, address: str) -> str | None:
+    """Return the host of an address; if no line tells it, the only host of which no line complains of that address."""
+    known = case.identity.host_of_address(address)
+    if known is not None:
+        return known
+    complaining = {
+        case.host(event)
+        for item in weighed.rule_items
+        for event in item.events
+        if address in event.fields.values() or address in event.text
+    }
+    others = [host for host in case.identity.hosts if host not in complaining and host != address]
+    return others[0] if len(others) == 1 and complaining - {None} else None
 
 
 @method("named-most")
@@ -78,6 +98,8 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
         if case.rank(event) is not None:
             return []
         gpu = event.number("gpu") if event.number("gpu") is not None else event.number("device")
+        if gpu is None and (tensor := _TENSOR.search(event.text)) is not None:
+            gpu = int(tensor[1])
         if gpu is not None:
             why = {
                 "en": f"the line names GPU {int(gpu)}; on one node that is usually the rank",
@@ -100,7 +122,7 @@ def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     peer = counted.most_common(1)[0][0]
     address = peer if parse(peer) is not None else None
-    host = case.identity.host_of_address(peer) if address else peer
+    host = _owner(case, weighed, peer) if address else peer
     why = {"en": "the peer that the error lines name", "zh": "报错行所指的对端"}
     return [Culprit(None, host, address, None, None, why)]
 
@@ -130,6 +152,19 @@ def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
         address = event.fields.get("address")
         host = case.identity.host_of_address(address) if address else case.host(event)
         return [Culprit(None, host, address, number, None, why)]
+    return []
+
+
+@method("dead-actor-host")
+def _dead_actor_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host of an actor that died with its node: the address in the block of lines that reports the actor."""
+    for died in case.of("ray.actor_node_died"):
+        for event in reversed(case.of("ray.actor_died_detail")):
+            near = event.source == died.source and 0 < died.line - event.line <= _BLOCK
+            if near and event.fields.get("key2") == "ip":
+                address = event.fields["value"]
+                why = {"en": "the node of the actor that died with it", "zh": "actor 随之死亡的节点"}
+                return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
     return []
 
 

@@ -11,12 +11,14 @@ from typing import Any
 from nccl_triage._version import __version__
 from nccl_triage.diagnosis import (
     blanks,
+    comparison,
     incident,
     job,
     last_step,
     peers,
     programs,
     recorded,
+    remembered,
     series,
     software,
     subnets,
@@ -31,7 +33,8 @@ from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
 from nccl_triage.knowledge import collective_advice, remarks, stages
-from nccl_triage.parsers import produced_signatures, times
+from nccl_triage.parsers import times
+from nccl_triage.producers import produced_signatures
 
 SCHEMA_VERSION = 1
 #: Lines of evidence per item, per cause, and timeline entries kept.
@@ -297,6 +300,8 @@ def _job(diagnosis: Findings) -> dict[str, Any]:
 def build(diagnosis: Findings) -> dict[str, Any]:
     """Return the document of a diagnosis."""
     case = diagnosis.case
+    recurrence = remembered.describe(diagnosis)
+    compared = comparison.describe(diagnosis)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
@@ -310,9 +315,11 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "network": subnets.describe(case),
         "peers": peers.describe(case),
         "series": series.describe(diagnosis),
+        **({"baseline": compared} if compared is not None else {}),
         "job": _job(diagnosis),
         "symptoms": _symptoms(case),
         "not_seen": witnesses.not_seen(diagnosis),
+        **({"recurrence": recurrence} if recurrence else {}),
         "timeline": _timeline(case),
         "excerpts": diagnosis.excerpts,
         "inputs": [

@@ -31,7 +31,7 @@ def wanted(diagnosis: Findings) -> dict[str, list[int]]:
     marks: dict[str, list[int]] = defaultdict(list)
     count = 0
     for event in _telling(diagnosis):
-        if event.line not in marks[event.source] and count < MAX_WINDOWS:
+        if not event.is_remembered and event.line not in marks[event.source] and count < MAX_WINDOWS:
             marks[event.source].append(event.line)
             count += 1
     return {path: sorted(lines) for path, lines in marks.items() if lines}

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from nccl_triage.diagnosis.facts.progress import FINISHED
+from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 
 #: Lines that come with every step of a training loop. What serves requests is silent when nobody asks.

@@ -287,6 +287,8 @@ _STATES_RANK = frozenset(
         "torchelastic.report",
         "torchelastic.report_rank",
         "training.rank_identity",
+        "training.rank_of_world",
+        "training.actor_of_world",
         "training.torch_version",
         "huggingface.process_rank",
         "vllm.world_info",

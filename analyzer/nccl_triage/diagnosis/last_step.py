@@ -1,4 +1,7 @@
-"""The last training step before the first fault: where to start again, and what is lost."""
+"""The last training step before the first fault: where to start again, and what is lost.
+
+Steps whose loss is a spike or NaN until the failure are not good, though they stand before it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,19 @@ from nccl_triage.parsers import times
 _BARS = ("huggingface.tqdm", "training.keras_bar", "training.tqdm_no_total")
 
 
+#: Signatures of the line from which on the numbers of a log are spoilt.
+_SPOILT = ("steps.loss_spike", "steps.loss_not_finite")
+
+
 def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:
     """Return the last training step that certainly stands before the first fault; None without a fault or a step."""
     fault = incident.first_fault(diagnosis)
     if fault is None:
         return None
     case = diagnosis.case
+    spoilt: dict[str, int] = {}
+    for event in case.of(*_SPOILT):
+        spoilt[event.source] = min(event.line, spoilt.get(event.source, event.line))
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for event in progress_of(case):
         step = event.number("step")
@@ -36,10 +46,11 @@ def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:
             time = row.time if row.time >= 0 else None
             rank = rank_of(case, row.process)
             found.setdefault((row.source, row.line), _place(row.step, row.source, row.line, time, rank))
-    own = [place for place in found.values() if place["path"] == fault.source]
+    good = [place for (path, line), place in found.items() if path not in spoilt or line < spoilt[path]]
+    own = [place for place in good if place["path"] == fault.source]
     if own:
         return max(own, key=lambda place: place["line"])
-    return max(found.values(), key=lambda place: (place["step"], place["path"], place["line"]), default=None)
+    return max(good, key=lambda place: (place["step"], place["path"], place["line"]), default=None)
 
 
 def _event_before(case: Case, event: Event, fault: Event) -> bool:

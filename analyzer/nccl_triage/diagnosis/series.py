@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_triage.curves import Row
+from nccl_triage.diagnosis.last_step import last_good_step
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.series_groups import Group, collect
+from nccl_triage.diagnosis.series_marks import Marks
 from nccl_triage.engine.series import Metric
 from nccl_triage.parsers import times
 
@@ -80,12 +82,12 @@ class _Panel:
     axis: str
     start: float
 
-    def entry(self, group: Group) -> dict[str, Any]:
+    def entry(self, group: Group, marks: Marks) -> dict[str, Any]:
         """Return one curve as data."""
         rows = group.chosen()
         placed = sorted((self._x(row), row) for row in rows)
         first, last, low, high = (_number(group.values[r]) for r in group.ends()) if group.values else (None,) * 4
-        return {
+        entry: dict[str, Any] = {
             "metric": self.metric.id,
             "title": self.metric.title["en"],
             "title_zh": self.metric.title["zh"],
@@ -105,6 +107,7 @@ class _Panel:
             "last": last,
             "lines": [rows[0].line, rows[-1].line] if group.source is not None else None,
         }
+        return {**entry, "marks": marks.of(entry, self.start)}
 
     def _x(self, row: Row) -> float | int:
         if self.axis == "time":
@@ -159,4 +162,5 @@ def describe(diagnosis: Findings) -> list[dict[str, Any]]:
     panels = [panel for panel in found if panel is not None]
     turns = [(turn, index) for turn in range(MAX_RANKS) for index, p in enumerate(panels) if turn < len(p.groups)]
     chosen = sorted((index, turn) for turn, index in turns[:MAX_SERIES])
-    return [panels[index].entry(panels[index].groups[turn]) for index, turn in chosen]
+    marks = Marks(case, last_good_step(diagnosis) if chosen else None)
+    return [panels[index].entry(panels[index].groups[turn], marks) for index, turn in chosen]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage import messages
+from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import culprit, document, recorded
+from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, recorded
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
@@ -27,6 +27,9 @@ SUPPORTED = 0.55
 #: Rivals within this share of the first keep it from being more than possible.
 MARGIN = 0.15
 
+#: Signatures that show no sign of life by themselves.
+_NO_LIFE = (SALIENT, "baseline.")
+
 
 class Diagnosis(Findings):
     """The findings with their report document."""
@@ -38,7 +41,7 @@ class Diagnosis(Findings):
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
-    case = Case(observations, rules)
+    case = Case(_with_steps(observations), rules)
     ballot = cast(model, extract(case), bool(failures(case))) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
@@ -52,6 +55,12 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
 
 
+def _with_steps(observations: Observations) -> Observations:
+    """Return the observations with what the numbers of the steps establish."""
+    derived = steps.observe(observations)
+    return observations.merge(derived) if derived.buckets else observations
+
+
 def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     best = shown[0] if shown else None
     bad = failures(case)
@@ -62,7 +71,7 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
         looked_into = case.value("stacks.dumped") or case.value("exception.without_end")
-        life = any(event.signature != SALIENT for event in case.events)
+        life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
         trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
         suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)
         if life and not trouble and not looked_into and not suspected:
@@ -109,7 +118,9 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes = [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    notes += aside_notes.notes(case.aside)
     notes += recorded.notes(case)
+    notes += comparison.notes(case)
     if verdict == "healthy" and not case.value("progress.finished"):
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(

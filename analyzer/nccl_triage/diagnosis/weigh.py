@@ -51,6 +51,11 @@ class Contribution:
     against: bool = False
     explained_by: str | None = None
 
+    @property
+    def is_remembered(self) -> bool:
+        """Whether it rests on earlier jobs alone."""
+        return bool(self.events) and all(event.is_remembered for event in self.events)
+
 
 @dataclass(slots=True)
 class Weighed:
@@ -69,7 +74,7 @@ class Weighed:
     @property
     def rule_items(self) -> list[Contribution]:
         """The contributions of rules that speak for the cause: those that can name somebody."""
-        return [item for item in self.for_items if item.evidence.id != VOTE_ID]
+        return [item for item in self.for_items if item.evidence.id != VOTE_ID and not item.is_remembered]
 
     def root_position(self, case: Case) -> int | None:
         """Return the place of the cause's earliest event of role root."""
@@ -89,7 +94,8 @@ def gather(case: Case) -> list[Weighed]:
                 if events is not None:
                     sign = -1 if against else 1
                     weighed.contributions.append(Contribution(item, events, sign * item.log_odds, against))
-        if weighed.for_items:
+        # What is remembered of earlier jobs supports what the logs of this one show, and shows nothing by itself.
+        if any(not item.is_remembered for item in weighed.for_items):
             found.append(weighed)
     return found
 

@@ -92,7 +92,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
         ("id", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes"),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -109,6 +109,9 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     for name in keep_by:
         if f"(?P<{name}>" not in pattern.source:
             raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
+    codes = _text(part, "codes")
+    if codes is not None and f"(?P<{codes}>" not in pattern.source:
+        raise part["codes"].fail("{name!r} is no named group of the pattern", name=codes)
     role = part["role"].choice(ROLES)
     return Signature(
         id=_identifier(part["id"]),
@@ -124,6 +127,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         raw_line="on" in part and part["on"].choice(("message", "line")) == "line",
         anchors=anchors,
         keep_by=keep_by,
+        codes=codes,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),

@@ -51,7 +51,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One message shape: ``pattern`` searches the peeled message (or the raw line)."""
+    """One message shape: ``pattern`` searches the peeled message (or the raw line).
+
+    ``codes`` names a table of ``rules/codes`` and the field that holds a number of it; its row then settles the role of
+    the line, and what the field means is added to the fields.
+    """
 
     id: str
     program: str
@@ -66,6 +70,7 @@ class Signature:
     raw_line: bool = False
     anchors: Anchors | None = None
     keep_by: tuple[str, ...] = ()
+    codes: str | None = None
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()

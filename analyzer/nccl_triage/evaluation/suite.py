@@ -15,7 +15,7 @@ from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
 from nccl_triage.knowledge import check as knowledge
-from nccl_triage.parsers import produced_signatures
+from nccl_triage.producers import produced_signatures
 
 
 def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[Finding]:

@@ -14,7 +14,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -112,21 +112,22 @@ def _is_damage(error: Exception) -> bool:
 
 def read_up_to(stream: Any, size: int) -> bytes:
     """Read ``size`` bytes, or fewer at the end, however small the pieces that a pipe delivers."""
-    parts: list[bytes] = []
-    while size > 0:
-        part = (stream.read1 if hasattr(stream, "read1") else stream.read)(size)
-        if not part:
-            break
-        parts.append(part)
+    return b"".join(_pieces(stream, size))
+
+
+def _pieces(stream: Any, size: int) -> Iterator[bytes]:
+    read = stream.read1 if hasattr(stream, "read1") else stream.read
+    while size > 0 and (part := read(size)):
+        yield part
         size -= len(part)
-    return b"".join(parts)
 
 
 class _Prefixed(io.RawIOBase):
     """Bytes that were read already, then the rest of a stream that cannot seek."""
 
-    def __init__(self, head: bytes, rest: Any, close_rest: bool) -> None:
+    def __init__(self, head: bytes, rest: Any, close_rest: bool, error: OSError | None = None) -> None:
         self._head = head
+        self._error = error
         self._rest = rest
         self._close_rest = close_rest
         self._read_rest = getattr(rest, "readinto1", None) or rest.readinto
@@ -140,6 +141,9 @@ class _Prefixed(io.RawIOBase):
             buffer[:size] = self._head[:size]
             self._head = self._head[size:]
             return size
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         return int(self._read_rest(buffer) or 0)
 
     def close(self) -> None:
@@ -255,6 +259,22 @@ def open_stream(raw: BinaryIO, problems: list[str], *, close: bool = True) -> Bi
     return cast(BinaryIO, io.BufferedReader(_Unpacked(_Prefixed(head, raw, close), form, problems), 1 << 16))
 
 
-def put_back(head: bytes, stream: BinaryIO, *, close: bool = True) -> BinaryIO:
-    """Return a stream that gives what was read of it again first; ``close=False`` leaves it open when that is closed."""
-    return cast(BinaryIO, io.BufferedReader(_Prefixed(head, stream, close), 1 << 16))
+def put_back(head: bytes, stream: BinaryIO, *, close: bool = True, error: OSError | None = None) -> BinaryIO:
+    """Return a stream that gives what was read of it again first; ``close=False`` leaves it open when that is closed.
+
+    ``error`` is raised behind what was read, as it was when that was read first.
+    """
+    return cast(BinaryIO, io.BufferedReader(_Prefixed(head, stream, close, error), 1 << 16))
+
+
+def look_ahead(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
+    """Return the first bytes of a stream, fewer where it ends or fails, and one that gives them again."""
+    parts: list[bytes] = []
+    failed = None
+    try:
+        for part in _pieces(stream, size):
+            parts.append(part)
+    except OSError as error:
+        failed = error
+    head = b"".join(parts)
+    return head, put_back(head, stream, error=failed)

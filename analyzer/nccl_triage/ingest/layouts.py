@@ -58,6 +58,11 @@ _KNOWN_HOST = (
     r"(?:-[a-z0-9]+)*?[._-]?\d+"
     r"|gpu(?:0\d|\d{3,}|-\d+)|ip(?:-\d{1,3}){4}|\d{1,3}(?:\.\d{1,3}){3})"
 )
+_REPORT = (
+    r"dmesg|kern(?:el)?|journal(?:ctl)?|syslog|messages|nvidia-smi(?:-(?:q|x|xml|topo|nvlink|p2p))?|topo|dcgmi(?:-diag)?"
+    r"|ibstat|ibdev2netdev|ibv_devinfo|rdma-link|lspci|perfquery"
+)
+_REPORT_END = r"\.(?:log|txt|out|output|json|xml)"
 _POD_ROLE = r"(?:master|worker|launcher|head|chief|trainer|ps|replica|node)"
 _POD_HASH = r"[bcdfghjklmnpqrstvwxz2456789]{5}"
 
@@ -113,6 +118,9 @@ RULES: tuple[Rule, ...] = (
     _rule("kubernetes", DIGIT, r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
     _rule("kubernetes", DIGIT, r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),
     _rule("docker", "-json.log", r"[0-9a-f]{64}-json\.log(?:\.\d+)?$"),
+    # Logs and reports of a host that people save as "dmesg.$(hostname).log"; "kern.log.1" is a rotated file.
+    _rule("host-report", "", rf"(?:{_REPORT})[._-](?!log[._-]?\d){_HOST}(?:{_REPORT_END})?$"),
+    _rule("host-report", "", rf"{_HOST}[._-](?:{_REPORT})(?:{_REPORT_END})?$"),
     _rule("rank-file", "rank", rf"(?P<before>[^/]*?){_GLOBAL}(?P<after>[^/]*)$", _speaks_for_itself),
     _rule("rank-folder", "rank", rf"(?:global[._-]?)?rank[._-]?{_RANK}/(?:[^/]+/)?[^/]+$"),
     _rule("slurm", "_log.", rf"\d{{2,}}_(?:\d+_)?{_RANK}_log\.(?P<stream>out|err)$"),

@@ -18,7 +18,7 @@ from nccl_triage import messages, renderings
 from nccl_triage.errors import InputError
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import layouts, sniff, walk, watched
-from nccl_triage.ingest.compression import HEAD, detect, open_stream, put_back, read_up_to
+from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
 from nccl_triage.ingest.notes import Notes, display_name
 from nccl_triage.ingest.siblings import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
@@ -64,9 +64,8 @@ class Source:
         """
         stream = self._unpacked(watch)
         if not self.rereadable:
-            sample = read_up_to(stream, renderings.SAMPLE)
+            sample, stream = look_ahead(stream, renderings.SAMPLE)
             self.rendering = renderings.recognise(self.file.name if self.file else self.path, sample)
-            stream = put_back(sample, stream, close=self.file is not None)
         form = self.rendering
         return stream if form is None else _rendered(stream, form, self.info)
 
@@ -78,13 +77,13 @@ class Source:
 
 def _rendered(stream: BinaryIO, form: Rendering, info: SourceInfo) -> BinaryIO:
     """Return the lines that a rendering makes of a stream, which it may turn out not to be for."""
-    data = read_up_to(stream, form.max_size + 1)
+    data, stream = look_ahead(stream, form.max_size + 1)
     lines = form.render(data, info) if len(data) <= form.max_size else None
     if lines is not None:
         stream.close()
         return io.BytesIO(lines)
     if form.is_text:
-        return put_back(data, stream)
+        return stream
     stream.close()
     problem = f"larger than the {form.max_size >> 20} MiB that are read of such a file; left out"
     if len(data) > form.max_size and problem not in info.problems:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
 from typing import TypeVar
 
 from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import ROLES
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import fields, files
 from nccl_triage.knowledge.model import (
+    SEVERITIES,
     TELLS,
     URGENCIES,
     VERDICTS,
@@ -88,8 +90,11 @@ def _numbers(node: Node) -> list[int]:
     return found
 
 
-def _codes(node: Node, table: str) -> list[Code]:
-    part = node.keys(("code", "name", "meaning"), ("text", "tells", "causes", "since", "until"))
+def _codes(node: Node, table: str, actions: Sequence[str]) -> list[Code]:
+    part = node.keys(
+        ("code", "name", "meaning"),
+        ("text", "tells", "causes", "since", "until", "severity", "role", "kind", "action"),
+    )
     return [
         Code(
             table=table,
@@ -102,15 +107,22 @@ def _codes(node: Node, table: str) -> list[Code]:
             causes=fields.texts(part, "causes"),
             since=fields.text(part, "since"),
             until=fields.text(part, "until"),
+            severity=part["severity"].choice(SEVERITIES) if "severity" in part else None,
+            role=part["role"].choice(ROLES) if "role" in part else None,  # type: ignore[arg-type]
+            kind=fields.text(part, "kind"),
+            action=part["action"].choice(actions) if "action" in part else None,
         )
         for number in _numbers(part["code"])
     ]
 
 
 def _table(root: Node) -> CodeTable:
-    part = root.keys(("id", "title", "about", "codes"), ("aliases", "references"))
+    part = root.keys(("id", "title", "about", "codes"), ("aliases", "references", "actions", "as_of"))
     name = _id(part["id"])
-    codes = [code for item in part["codes"].items() for code in _codes(item, name)]
+    actions = (
+        {key: fields.bilingual(node) for key, node in part["actions"].mapping().items()} if "actions" in part else {}
+    )
+    codes = [code for item in part["codes"].items() for code in _codes(item, name, tuple(actions))]
     return CodeTable(
         id=name,
         title=fields.bilingual(part["title"]),
@@ -119,6 +131,8 @@ def _table(root: Node) -> CodeTable:
         codes=tuple(_unique(codes, lambda code: code.number, lambda code: code.where)),
         where=root.where,
         references=fields.texts(part, "references"),
+        actions=actions,
+        as_of=fields.text(part, "as_of"),
     )
 
 

@@ -81,6 +81,7 @@ def check(rules: RuleSet, variables: Variables | None = None) -> list[Finding]:
         missing = [name for name in advice.variables if known.find(name) is None]
         found += _unknown(advice.where, advice.id, "variable", missing, ())
     for table in catalogue.tables().values():
+        found += languages(table.where, table.id, table.actions.values())
         for code in table.codes:
             name = f"{table.id}:{code.number}"
             found += _unknown(code.where, name, "cause", code.causes, rules.causes)

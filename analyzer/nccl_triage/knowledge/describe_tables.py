@@ -16,6 +16,7 @@ _HEADER = lazily(
 
 
 def _code_row(item: Code) -> Data:
+    action = catalogue.tables()[item.table].actions.get(item.action or "")
     return {
         "number": item.number,
         "name": item.name,
@@ -25,6 +26,9 @@ def _code_row(item: Code) -> Data:
         "causes": list(item.causes),
         "since": item.since,
         "until": item.until,
+        "severity": item.severity,
+        "role": item.role,
+        **pair("action", action),
     }
 
 
@@ -39,6 +43,7 @@ def code(item: Code, rules: RuleSet) -> Data:
         **pair("table", table.title),
         **pair("about", table.about),
         "references": list(table.references),
+        "as_of": table.as_of,
         "where": item.where,
     }
 
@@ -52,6 +57,7 @@ def table(item: CodeTable) -> Data:
         **pair("about", item.about),
         "codes": [_code_row(row) for row in sorted(item.codes, key=lambda row: (row.number < 0, abs(row.number)))],
         "references": list(item.references),
+        "as_of": item.as_of,
         "where": item.where,
     }
 

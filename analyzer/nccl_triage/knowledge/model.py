@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from nccl_triage.events import Role
+
 Text = dict[str, str]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -19,6 +21,8 @@ KINDS = ("env", "flag")
 VERDICTS = ("right", "partly", "wrong", "unsupported", "dangerous", "no-op")
 #: How much hurry a step or a symptom deserves.
 URGENCIES = ("high", "medium", "low")
+#: How bad a numbered error is: a reset or a repair is due, work is lost, it foretells something, it only informs.
+SEVERITIES = ("fatal", "error", "warning", "notice")
 #: What a message says of the rank that prints it.
 TELLS = ("cause", "victim", "either", "nothing")
 Level = Literal["note", "warn"]
@@ -139,7 +143,11 @@ class Advice(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A number that a library prints, with its name and what it means for a triage."""
+    """A number that a library prints, with its name and what it means for a triage.
+
+    ``role`` and ``kind`` settle what a line with the number counts for (see ``diagnosis.coded``); ``action`` is one of
+    the actions of its table.
+    """
 
     table: str
     number: int
@@ -151,10 +159,17 @@ class Code(NamedTuple):
     causes: tuple[str, ...] = ()
     until: str | None = None
     since: str | None = None
+    severity: str | None = None
+    role: Role | None = None
+    kind: str | None = None
+    action: str | None = None
 
 
 class CodeTable(NamedTuple):
-    """One table of numbers: ``aliases`` are the words that may stand before the number on the command line."""
+    """One table of numbers: ``aliases`` are the words that may stand before the number on the command line.
+
+    ``actions`` says what is done about a number; ``as_of`` is the day of the source that the numbers are from.
+    """
 
     id: str
     title: Text
@@ -163,6 +178,8 @@ class CodeTable(NamedTuple):
     codes: tuple[Code, ...]
     where: str
     references: tuple[str, ...] = ()
+    actions: Mapping[str, Text] = MappingProxyType({})
+    as_of: str | None = None
 
 
 class Symptom(NamedTuple):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from nccl_triage.history import signatures
 from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import StatefulParser
@@ -15,6 +16,6 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 
 
 def produced_signatures() -> dict[str, str]:
-    """Return the signature ids that parsers make themselves, with their meaning."""
+    """Return the signature ids that are no pattern of a line, with their meaning: parsers and the history make them."""
     made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {**made, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}
+    return {**made, **signatures.PRODUCES, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.render.shapes import WIDTH, shape
-from nccl_triage.render.words import Document, Pair, place, visible
+from nccl_triage.render.words import Document, Pair, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.
 MAX_PANELS, MAX_LINES = 8, 8
@@ -34,6 +34,7 @@ class Panel:
     lines: list[tuple[str, str, int]] = field(default_factory=list)
     bad: list[tuple[str, str]] = field(default_factory=list)
     marks: list[tuple[int, int, str]] = field(default_factory=list)
+    places: list[tuple[int, str, Pair]] = field(default_factory=list)
     axis: list[tuple[int, int, str, str]] = field(default_factory=list)
 
 
@@ -46,6 +47,11 @@ class Curves:
     rows: list[dict[str, Any]] = field(default_factory=list)
     legend: list[tuple[int, str]] = field(default_factory=list)
     left_out: int = 0
+
+    @property
+    def marked(self) -> bool:
+        """Whether places are marked on a curve."""
+        return any(panel.places for panel in self.panels)
 
 
 def number(value: object) -> str:
@@ -95,9 +101,16 @@ def _row(series: Mapping[str, Any]) -> dict[str, Any]:
         "max": number(series.get("max")),
         "last": number(series.get("last")),
         "bad": ", ".join(f"{number(x)}: {visible(text, 20)}" for x, text in (series.get("not_finite") or [])[:4]),
+        "marks": [_named(mark) for mark in series.get("marks") or []],
         "point": source,
         "where": visible(place(source)),
     }
+
+
+def _named(mark: Mapping[str, Any]) -> Pair:
+    """Return a mark in words: what it is, and where on the axis."""
+    kind, at = f"mark_{mark.get('kind')}", number(mark.get("x"))
+    return Pair(*(f"{word(kind, lang)}: {at}" for lang in ("en", "zh")))
 
 
 class _Scale:
@@ -143,6 +156,7 @@ def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int
                 panel.bad.append(
                     (shape("cross", across(float(at)), y + _TOP - 2, 5), f"{number(at)}: {visible(text, 20)}")
                 )
+    panel.places = _places(found, across)
     low, high = y + _TALL - _BOTTOM, y + _TOP
     panel.axis = [(x + _LEFT - 6, high + 4, number(max(ys)), "end"), (x + _LEFT - 6, low + 4, number(min(ys)), "end")]
     if xs and panel.scale != "time":
@@ -151,3 +165,13 @@ def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int
             (x + _WIDE - _RIGHT, y + _TALL - 6, number(max(xs)), "end"),
         ]
     return panel
+
+
+def _places(found: Sequence[Mapping[str, Any]], across: _Scale) -> list[tuple[int, str, Pair]]:
+    """Return the upright lines of a panel, each place once: pixel, style and words."""
+    marks = {(m.get("kind"), m.get("x")): m for series in found for m in series.get("marks") or []}
+    return [
+        (across(float(mark["x"])), "good" if kind == "last_good" else "fault", _named(mark))
+        for (kind, _), mark in marks.items()
+        if isinstance(mark.get("x"), (int, float))
+    ]

@@ -192,6 +192,9 @@ def _code(data: Data, lang: Lang) -> list[Block]:
     blocks = [Block("title", f"{data['id']} {data['name']}{shown}")]
     blocks += _para("meaning", data, "meaning", lang)
     blocks.append(Block("field", say(f"tells_{data['tells']}", lang), pick(data, "table", lang)))
+    fields = [(key, say(f"{key}_{data[key]}", lang)) for key in ("severity", "role") if data[key]]
+    fields += [("action", pick(data, "action", lang) or ""), ("as_of", data["as_of"] or "")]
+    blocks += [Block("field", text, say(label, lang)) for label, text in fields if text]
     versions = _versions(data, lang)
     if versions:
         blocks.append(Block("field", versions, say("program", lang)))

@@ -8,8 +8,10 @@ _LINES = """
 about = About = 说明
 advice = Advice that people repeat about it = 关于它的常见说法
 against = Speaks against it = 反对的证据
+action = What is done at once = 立即处理
 aliases = Also known as = 别名
 applies_to = Applies to = 适用于
+as_of = Numbers as of = 编号截至
 assumed = Assumptions, each of which can be changed = 假设（均可修改）
 brought_about = Brought about by = 可由以下根因引起
 cause = cause = 根因
@@ -82,6 +84,11 @@ role_root = root: it names a first fault = 根源：指出最初的故障
 samples = As it is printed = 打印样例
 sees = log = 日志
 set-by-launcher = set by the launcher = 由启动器设置
+severity = Severity = 严重程度
+severity_error = error: work is lost = 错误：工作丢失
+severity_fatal = fatal: a reset or a repair is due = 致命：需要复位或维修
+severity_notice = notice: it only informs = 提示：仅供参考
+severity_warning = warning: it may foretell a fault = 警告：可能预示故障
 signature = signature = 特征
 signatures = Signatures = 特征
 since = since {version} = 自 {version} 起
@@ -101,7 +108,7 @@ tells_nothing = says nothing about the cause = 与原因无关
 tells_victim = a victim prints it = 由受害者打印
 timeouts = Time-outs of collectives = 集合操作的超时
 topics = Topics = 专题
-topic_codes = the tables of numbers: CUDA, NCCL, InfiniBand, exit codes = 编号表：CUDA、NCCL、InfiniBand、退出码
+topic_codes = the tables of numbers: CUDA, NCCL, InfiniBand, exit codes, Xid, SXid = 编号表：CUDA、NCCL、InfiniBand、退出码、Xid、SXid
 topic_symptoms = what you see, what it means, how urgent it is, what to look at first = 看到什么、意味着什么、紧急程度、先查什么
 touch = When to touch it = 何时需要改动
 traps = Traps = 易错之处

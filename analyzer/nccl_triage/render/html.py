@@ -71,7 +71,8 @@ def _finalize(value: object) -> object:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what makes pages of our templates; its functions are those that templates call."""
     made = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -109,7 +110,7 @@ def _environment() -> Environment:
 
 def render(document: Document, lang: Lang) -> str:
     """Return the page; ``lang`` is the language shown first."""
-    template = _environment().get_template("report.html.jinja")
+    template = environment().get_template("report.html.jinja")
     page = ""
     for limits in ATTEMPTS:
         same = _lenient(document, limits.text)

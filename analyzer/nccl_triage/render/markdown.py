@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_triage import messages
 from nccl_triage.patterns import lazily
-from nccl_triage.render import experiments, incident, remarks
+from nccl_triage.render import comparison, experiments, incident, remarks
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -110,6 +110,11 @@ def _check(check: Mapping[str, Any] | None, lang: Lang) -> list[str]:
     return [*lines, ""]
 
 
+def _recurrence(document: Document, lang: Lang) -> list[str]:
+    entries = document.get("recurrence") or []
+    return [text for entry in entries for text in (f"{_bold('history', lang)} {plain(pick(entry, 'says', lang))}", "")]
+
+
 def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
     title = plain(pick(best, "title", lang))
     lines = [f"{_bold('root_cause', lang)} {code(best.get('cause'))}: {title} ({_sure(best, lang)})", ""]
@@ -117,6 +122,7 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
         why = plain(pick(culprit, "why", lang))
         name = plain(culprit_name(culprit, lang))
         lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
+    lines += _recurrence(document, lang)
     lines += _incident(document, lang)
     outcome = verification_text(best, lang)
     shown = plain(outcome or word("not_verified", lang))
@@ -210,6 +216,28 @@ def _verification(document: Document, lang: Lang) -> list[str]:
     return [*lines, "", *_runs(found, lang), *_paths(found, lang)]
 
 
+def _compared(document: Document, lang: Lang) -> list[str]:
+    """Return what differs from the good run as a table."""
+    found = comparison.compared(document)
+    if found is None:
+        return []
+    lines = [f"### {word('compared_with', lang)} {code(comparison.logs(found))}", ""]
+    rows = [
+        (
+            plain(row.subject.zh if lang == "zh" else row.subject.en),
+            code(row.name),
+            code(row.good) + (f" {code(place(row.good_at))}" if row.good_at else ""),
+            code(row.bad),
+            code(place(row.at)),
+            ", ".join(map(code, row.causes)),
+        )
+        for row in comparison.rows(found)
+    ]
+    heads = ("diff_subject", "name", "good_run", "this_run", "location", "speaks_for")
+    shown = table([word(key, lang) for key in heads], rows) if rows else [word("diff_none", lang)]
+    return [*lines, *shown, ""]
+
+
 def _context(document: Document, lang: Lang) -> list[str]:
     """Return the tables: symptoms, environment, inputs."""
     lines: list[str] = []
@@ -266,6 +294,7 @@ def render(document: Document, lang: Lang) -> str:
         lines += _rivals(diagnoses, lang, "possible_causes")
     if document.get("verdict") != "healthy" and diagnoses:
         lines += _verification(document, lang)
+    lines += _compared(document, lang)
     lines += _context(document, lang)
     lines += _not_seen(document, lang)
     tool = document.get("tool") or {}

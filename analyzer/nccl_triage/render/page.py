@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from nccl_triage.render import (
+    comparison,
     curves,
     heat_map,
     incident,
@@ -65,6 +66,9 @@ class Page:
         self.networks = network_map.draw(document) if self._network_matters() else None
         self.curves = curves.draw(document)
         self.peers = heat_map.draw(document)
+        self.compared = comparison.compared(document)
+        self.compared_logs = comparison.logs(self.compared) if self.compared else ""
+        self.compared_rows = self.some(comparison.rows(self.compared) if self.compared else [], "compared_with", 80)
         self.stages = self._stages()
         self.remarks = self._remarks(job.get("env_remarks") or [])
         self.verification = verification_html.section(document, self.some)

@@ -14,7 +14,7 @@ import click
 
 from nccl_triage import messages
 from nccl_triage.patterns import lazily
-from nccl_triage.render import experiments, incident, remarks
+from nccl_triage.render import comparison, experiments, incident, remarks
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View
 from nccl_triage.render.words import (
@@ -100,7 +100,8 @@ def strongest(evidence: Iterable[Mapping[str, Any]], number: int) -> list[Mappin
     """Return the pieces of evidence that decide, the weightiest first, one line for each thing they say."""
     rank = {weight: order for order, weight in enumerate(WEIGHTS)}
     found: dict[str, Mapping[str, Any]] = {}
-    for item in sorted(evidence, key=lambda e: rank.get(str(e.get("weight")), len(rank))):
+    lines = (e for e in evidence if not str(e.get("signature")).startswith("history."))  # a line of its own tells of it
+    for item in sorted(lines, key=lambda e: rank.get(str(e.get("weight")), len(rank))):
         found.setdefault(str(item.get("says") or id(item)), item)
     return list(found.values())[:number]
 
@@ -136,6 +137,12 @@ def _incident(page: _Page, document: Document) -> None:
     page.say(2, word("cost_word", page.lang), incident.cost(document, page.lang))
 
 
+def _recurrence(page: _Page, document: Document) -> None:
+    """Print which hosts of the job failed before."""
+    for entry in document.get("recurrence") or []:
+        page.say(2, word("history", page.lang), pick(entry, "says", page.lang), fg="yellow")
+
+
 def _stages(page: _Page, diagnosis: Mapping[str, Any]) -> None:
     """Print the advice by urgency."""
     for item in diagnosis.get("stages") or []:
@@ -167,6 +174,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
     for culprit in best.get("culprits") or []:
         why = pick(culprit, "why", lang)
         page.say(2, word("culprit", lang), culprit_name(culprit, lang) + (f": {why}" if why else ""), fg="red")
+    _recurrence(page, document)
     _incident(page, document)
     evidence = best.get("evidence") or []
     for item in evidence if verbose else strongest(evidence, 3):
@@ -188,6 +196,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
 def _unknown(page: _Page, document: Document) -> None:
     lang = page.lang
     page.say(2, word("root_cause", lang), f"{word('unknown', lang)}: {word('unknown_text', lang)}", fg="yellow")
+    _recurrence(page, document)
     for diagnosis in document.get("diagnoses") or []:
         sure = f"{diagnosis.get('cause')} ({word('confidence', lang)} {confidence(diagnosis.get('confidence'))})"
         page.say(2, word("possible", lang), f"{sure}: {pick(diagnosis, 'title', lang)}")
@@ -205,6 +214,17 @@ def _healthy(page: _Page, document: Document) -> None:
     for symptom in seen[:5]:
         times = f"{symptom.get('signature')} x{symptom.get('count')}"
         page.say(2, word("seen", lang), f"{times}: {pick(symptom, 'meaning', lang)}")
+
+
+def _compared(page: _Page, document: Document) -> None:
+    """Print what differs from the good run, the few differences that matter."""
+    found = comparison.compared(document)
+    if found is None:
+        return
+    lang = page.lang
+    page.say(2, word("compared_with", lang), comparison.logs(found))
+    for line in comparison.brief(document, lang) or [word("diff_none", lang)]:
+        page.lines += fold(f"    {line}", page.width, 6) if page.width else [f"    {line}"]
 
 
 def _verification(page: _Page, document: Document) -> None:
@@ -235,6 +255,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         _healthy(page, document)
     else:
         _unknown(page, document)
+    _compared(page, document)
     if verbose:
         for diagnosis in diagnoses:
             _score(page, diagnosis)

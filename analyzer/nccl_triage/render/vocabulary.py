@@ -91,6 +91,7 @@ up_to = up to {n} Gbit/s = 速率 {n} Gbit/s
 
 PAGE = """
 all_advice = All that can be done = 全部处理办法
+compared_with = Compared with = 对照的正常运行
 cost_word = Cost = 代价
 cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持续 {span}，损失 {hours} rank·小时
 cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
@@ -99,9 +100,23 @@ count_min = Smallest = 最小
 count_max = Largest = 最大
 curves = Curves = 曲线
 curves_text = As the program printed them; at most 240 points a line are kept. = 取自程序的输出；每条曲线最多保留 240 个点。
+diff_algorithm = algorithm = 算法
+diff_divergence = first difference = 首个分歧
+diff_interface = interface = 网络接口
+diff_message = new message = 新出现的消息
+diff_more = and {n} more, all in the report (--report, --format json) = 另有 {n} 处，详见报告（--report、--format json）
+diff_none = Nothing differs. = 没有差异。
+diff_pace = slower = 变慢
+diff_subject = Subject = 项目
+diff_topology = topology = 拓扑
+diff_transport = transport = 传输方式
+diff_variable = variable = 变量
+diff_version = version = 版本
+diff_world = size = 规模
 failed_connections = Connections that failed = 失败的连接
 fixes_detail = Repairs in detail = 详细修复办法
 first_sign = first sign = 首个征兆
+good_run = Good run = 正常运行
 kind = Kind = 类型
 kind_container = container bridge = 容器网桥
 kind_link-local = link-local = 链路本地
@@ -110,6 +125,14 @@ kind_private = private = 私有
 kind_public = public = 公网
 lasted = lasted {span} = 持续 {span}
 last_value = Last = 最后
+mark_last_good = last good step = 最后一个正常 step
+mark_not_finite = not a number from here on = 由此起为非数值
+mark_slow_down = slower from here on = 由此起变慢
+mark_slow_rank = slower than its peers = 比其他 rank 慢
+mark_spike = rises here = 由此处升高
+mark_throughput_drop = throughput drops here = 由此处吞吐下降
+marks = Marks = 标记
+marks_text = Dotted: the last good step. Dashed: where a spike, a slow-down or NaN begins. = 点线：最后一个正常 step。虚线：尖峰、变慢或 NaN 的起点。
 more_hosts = and {n} more = 另有 {n} 个
 network = Network = 网络
 network_map = Networks of the hosts = 主机所在的网络
@@ -145,6 +168,7 @@ span_days = {n} d = {n} 天
 span_hours = {n} h = {n} 小时
 span_minutes = {n} min = {n} 分钟
 span_seconds = {n} s = {n} 秒
+speaks_for = Speaks for = 支持的原因
 stage_15min = In the next 15 minutes = 15 分钟内
 stage_5min = In the next 5 minutes = 5 分钟内
 stage_lasting = For good = 长期措施
@@ -158,9 +182,40 @@ story_fault = First fault = 首个故障
 story_sign = First sign that the log shows = 日志中的首个征兆
 story_progress = Last progress = 最后一次进展
 story_waiting = A rank begins to wait = 有 rank 开始等待
+this_run = This run = 本次运行
 timeout_advice = The time-out = 关于超时
 under_a_second = less than a second = 不到 1 秒
 unnamed_path = path not named = 未注明通路
 waits = waits in the collective = 在集合通信中等待
 what_happened = What happened = 发生了什么
+"""
+
+HISTORY = """
+history_by_cause = By cause = 按原因
+history_by_host = By host = 按主机
+history_cause = Causes = 原因
+history_cut = The latest {shown} of {total}; nccl-triage history list shows all. = 最近的 {shown} 条，共 {total} 条；全部见 nccl-triage history list。
+history_exclude = Hosts to leave out = 应排除的主机
+history_exclude_none = No host failed twice in the last 14 days. = 最近 14 天内没有主机失败两次。
+history_exclude_text = They failed at least twice in the last 14 days, of causes that a host can be to blame for. = 这些主机在最近 14 天内至少因可归咎于主机的原因失败过两次。
+history_failures = Failures = 失败次数
+history_first = First = 首次
+history_gpu = GPUs = GPU
+history_host = Hosts = 主机
+history_incidents = Incidents = 事故
+history_kept = Kept = 已保存
+history_kept_text = {diagnosed} failures with a cause, {unknown} without one, {healthy} healthy jobs = 有原因的失败 {diagnosed} 次，原因不明 {unknown} 次，正常作业 {healthy} 个
+history_last = Last = 最近
+history_many = failures = 次失败
+history_nothing = Nothing is kept yet. = 尚无记录。
+history_over_time = Over time = 时间分布
+history_over_time_text = A bar is {days} days; its height is the number of jobs. = 每个柱形为 {days} 天，高度为作业数。
+history_place = Database = 数据库
+history_rank = Ranks = rank
+history_recorded = Recorded = 记录于
+history_recurs = What recurred in the last 14 days = 最近 14 天内反复出现的情况
+history_recurs_none = Nothing failed twice in the last 14 days. = 最近 14 天内没有失败两次的对象。
+history_text = Earlier diagnoses = 历史诊断
+history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
+history_worked = Healthy jobs since = 此后正常作业
 """

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.patterns import lazily
-from nccl_triage.render.vocabulary import PAGE, VERIFICATION
+from nccl_triage.render.vocabulary import HISTORY, PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -72,6 +72,7 @@ fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
 healthy = healthy = 正常
 healthy_text = no failure; inputs: {inputs}, lines: {lines} = 没有故障；输入 {inputs} 个，{lines} 行
+history = history = 历史
 host = Host = 主机
 hosts = Hosts = 主机
 if_no = if no = 若否
@@ -160,7 +161,7 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= _table(VERIFICATION) | _table(PAGE)
+WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY)
 
 
 def word(key: str, lang: Lang) -> str:

@@ -1,15 +1,14 @@
-"""The GPUs as NVML tells them (the package nvidia-ml-py, module pynvml): questions only.
+"""The GPUs as NVML tells them: questions only.
 
-Each may be unsupported by a GPU, a driver or a version of the library: the answer is then None. Numbers are those of
-nvml.h, so that a library which does not name them yet serves as well.
+Each may be unsupported by a GPU, a driver or a version of the library: the answer is then None.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
+from nccl_triage.verify import nvml
 from nccl_triage.verify.gpus import Gpu, Inventory, Process
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
@@ -25,88 +24,41 @@ _RECOVERY = (
     "bus-reset",
     "system-reboot",
 )
-#: nvmlReturn_t.
-_NO_DRIVER, _NO_LIBRARY, _LOST, _RESET_REQUIRED, _UNKNOWN = 9, 12, 15, 16, 999
 _UNCORRECTED, _SINCE_LOADED = 1, 0
 
 
 def read() -> Inventory:
     """Return all GPUs of this host in the order of the PCI bus, or why none can be seen; never raises."""
-    nvml, problem = _library()
-    if nvml is None:
+    library, problem = nvml.library()
+    if library is None:
         return Inventory(problem=problem)
     try:
-        with _session(nvml):
-            gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-            driver = _text(_Questions(nvml).ask("nvmlSystemGetDriverVersion"))
-    except nvml.NVMLError as error:
-        known = {_NO_DRIVER: "no NVIDIA driver is loaded", _NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml) here"}
+        with nvml.session(library):
+            gpus = tuple(_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
+            driver = nvml.text(_Questions(library).ask("nvmlSystemGetDriverVersion"))
+    except library.NVMLError as error:
+        known = {
+            nvml.NO_DRIVER: "no NVIDIA driver is loaded",
+            nvml.NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml) here",
+        }
         return Inventory(problem=known.get(error.value, f"NVML: {error}"))
     return Inventory(gpus, driver or None, None if gpus else "the driver knows no GPU", "nvml")
 
 
 def utilisation() -> dict[int, int | None]:
     """Return percent busy by index, as measured now; empty when the driver does not answer."""
-    nvml, _ = _library()
+    library, _ = nvml.library()
     found: dict[int, int | None] = {}
-    if nvml is not None:
-        with contextlib.suppress(nvml.NVMLError), _session(nvml):
-            for index in range(nvml.nvmlDeviceGetCount()):
-                with contextlib.suppress(nvml.NVMLError):
-                    found[index] = _Questions(nvml, nvml.nvmlDeviceGetHandleByIndex(index)).utilisation()
+    if library is not None:
+        with contextlib.suppress(library.NVMLError), nvml.session(library):
+            for index in range(library.nvmlDeviceGetCount()):
+                with contextlib.suppress(library.NVMLError):
+                    found[index] = _Questions(library, library.nvmlDeviceGetHandleByIndex(index)).utilisation()
     return found
 
 
-def _library() -> tuple[Any, str]:
-    try:
-        import pynvml
-    except (ImportError, OSError) as error:
-        return None, f"the library nvidia-ml-py cannot be used ({error})"
-    return pynvml, ""
-
-
-@contextlib.contextmanager
-def _session(nvml: Any) -> Iterator[None]:
-    nvml.nvmlInit()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
-
-
-def _text(found: Any) -> str:
-    # Libraries before 11.515 return bytes.
-    return found.decode(errors="replace") if isinstance(found, bytes) else str(found or "")
-
-
-class _Questions:
-    """Questions to one GPU (or to the driver, without a handle) that answer None for what is not supported."""
-
-    def __init__(self, nvml: Any, handle: Any = None) -> None:
-        self._nvml = nvml
-        self._first = () if handle is None else (handle,)
-        self._errors: dict[str, int] = {}
-
-    def ask(self, function: str, *arguments: Any, **options: Any) -> Any:
-        call = getattr(self._nvml, function, None)
-        if call is None:
-            return None
-        try:
-            return call(*self._first, *arguments, **options)
-        except self._nvml.NVMLError as error:
-            self._errors[function] = error.value
-            return None
-
-    def fault(self) -> str | None:
-        """Return what the errors so far say of the GPU itself rather than of the questions."""
-        codes = set(self._errors.values())
-        if _LOST in codes:
-            return "lost"
-        if _RESET_REQUIRED in codes:
-            return "reset-required"
-        # Rare questions have "unknown error" for an answer on healthy GPUs; its memory every GPU knows.
-        return "unknown" if self._errors.get("nvmlDeviceGetMemoryInfo") == _UNKNOWN else None
+class _Questions(nvml.Questions):
+    """What one GPU is asked here."""
 
     def utilisation(self) -> int | None:
         rates = self.ask("nvmlDeviceGetUtilizationRates")
@@ -139,19 +91,19 @@ class _Questions:
         return (None, None) if rows is None else (bool(rows[2]), bool(rows[3]))
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
+def _gpu(library: Any, index: int) -> Gpu:
     try:
-        questions = _Questions(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
-    except nvml.NVMLError as error:
-        return Gpu(index, fault={_LOST: "lost", _RESET_REQUIRED: "reset-required"}.get(error.value, "unknown"))
+        questions = _Questions(library, library.nvmlDeviceGetHandleByIndex(index))
+    except library.NVMLError as error:
+        return Gpu(index, fault={nvml.LOST: "lost", nvml.RESET_REQUIRED: "reset-required"}.get(error.value, "unknown"))
     ask = questions.ask
     total, used, free = questions.memory()
     mode, mig = ask("nvmlDeviceGetComputeMode"), ask("nvmlDeviceGetMigMode")
     pending, failure = questions.remapped_rows()
     return Gpu(
         index=index,
-        uuid=_text(ask("nvmlDeviceGetUUID")),
-        name=_text(ask("nvmlDeviceGetName")),
+        uuid=nvml.text(ask("nvmlDeviceGetUUID")),
+        name=nvml.text(ask("nvmlDeviceGetName")),
         memory_total=total,
         memory_used=used,
         memory_free=free,

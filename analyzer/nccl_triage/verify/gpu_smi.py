@@ -28,7 +28,7 @@ def read() -> Inventory:
     """Return all GPUs of this host, or why none can be seen; never raises."""
     if shutil.which(_TOOL) is None:
         return Inventory(problem=f"{_TOOL} is not on PATH")
-    rows, problem = _query(f"--query-gpu={_FIELDS}")
+    rows, problem = query(f"--query-gpu={_FIELDS}")
     if problem:
         return Inventory(problem=problem)
     complete = [row for row in rows if len(row) == len(_FIELDS.split(",")) and row[0].isdigit()]
@@ -42,11 +42,12 @@ def utilisation() -> dict[int, int | None]:
     """Return percent busy by index, as measured now; empty when the tool does not answer."""
     if shutil.which(_TOOL) is None:
         return {}
-    rows, _ = _query("--query-gpu=index,utilization.gpu")
+    rows, _ = query("--query-gpu=index,utilization.gpu")
     return {int(row[0]): _number(row[1]) for row in rows if len(row) == 2 and row[0].isdigit()}
 
 
-def _query(question: str) -> tuple[list[list[str]], str]:
+def query(question: str) -> tuple[list[list[str]], str]:
+    """Return the rows of an answer as cells, or none and why."""
     command = [_TOOL, question, "--format=csv,noheader,nounits"]
     try:
         process = subprocess.Popen(
@@ -87,17 +88,17 @@ def _more() -> _More:
     more = _More()
     more.mig = _pairs("--query-gpu=uuid,mig.mode.current")
     more.recovery = _pairs("--query-gpu=uuid,gpu_recovery_action")
-    for row in _query("--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure")[0]:
+    for row in query("--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure")[0]:
         if len(row) == 3:
             more.remapped[row[0]] = row[1:]
-    for row in _query("--query-compute-apps=gpu_uuid,pid,used_gpu_memory")[0]:
+    for row in query("--query-compute-apps=gpu_uuid,pid,used_gpu_memory")[0]:
         if len(row) == 3 and row[1].isdigit():
             more.processes.setdefault(row[0], []).append(Process(int(row[1]), _bytes(row[2])))
     return more
 
 
 def _pairs(question: str) -> dict[str, str]:
-    return {row[0]: row[1] for row in _query(question)[0] if len(row) == 2}
+    return {row[0]: row[1] for row in query(question)[0] if len(row) == 2}
 
 
 def _number(cell: str) -> int | None:

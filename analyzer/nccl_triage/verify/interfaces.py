@@ -1,7 +1,8 @@
 """Which interface a backend takes on a host, from the host's own list and the variables of the job.
 
 NCCL: NCCL_SOCKET_IFNAME is a list of prefixes, ``=`` asks for whole names, ``^`` excludes; without it NCCL takes
-interfaces named ib* first, then any but lo and docker*, then docker*, then lo (src/misc/socket.cc, findInterfaces).
+interfaces named ib* first, then one in the network of NCCL_COMM_ID, then any but lo, docker* and virbr*, then docker*,
+then lo, then virbr* (src/misc/socket.cc, ncclFindInterfaces; older releases took virbr* with the others).
 Gloo: GLOO_SOCKET_IFNAME is one name (or a list); without it the address of the host's own name, where that can be
 bound, else the loopback (torch ProcessGroupGloo.cpp, createDefaultDevice).
 """
@@ -17,15 +18,40 @@ Interface = Mapping[str, Any]
 
 def nccl_choice(interfaces: Sequence[Interface], wish: str | None) -> list[Interface]:
     """Return the interfaces that NCCL would use, in its order; empty when it finds none."""
+    return nccl_pick(interfaces, wish)[0]
+
+
+def nccl_pick(
+    interfaces: Sequence[Interface], wish: str | None, root: str | None = None
+) -> tuple[list[Interface], str]:
+    """Return the interfaces that NCCL would use and which of its rules chose them.
+
+    ``root`` is the address of NCCL_COMM_ID. The rules: wished, infiniband, subnet, plain, docker, loopback, bridge, none.
+    """
     usable = [entry for entry in interfaces if entry["up"]]
     if wish:
-        return [entry for entry in usable if _wished(entry["name"], wish)]
-    infiniband = [entry for entry in usable if entry["name"].startswith("ib")]
-    if infiniband:
-        return infiniband
-    plain = [entry for entry in usable if not entry["loopback"] and not entry["name"].startswith("docker")]
-    docker = [entry for entry in usable if entry["name"].startswith("docker")]
-    return plain or docker or [entry for entry in usable if entry["loopback"]]
+        chosen = [entry for entry in usable if _wished(entry["name"], wish)]
+        return chosen, "wished" if chosen else "none"
+    docker, bridges = ([entry for entry in usable if entry["name"].startswith(kind)] for kind in ("docker", "virbr"))
+    put_off = [*docker, *bridges]
+    for rule, found in (
+        ("infiniband", [entry for entry in usable if entry["name"].startswith("ib")]),
+        ("subnet", [entry for entry in usable if root and _holds(entry, root)][:1]),
+        ("plain", [entry for entry in usable if not entry["loopback"] and entry not in put_off]),
+        ("docker", docker),
+        ("loopback", [entry for entry in usable if entry["loopback"]]),
+        ("bridge", bridges),
+    ):
+        if found:
+            return found, rule
+    return [], "none"
+
+
+def _holds(entry: Interface, address: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(address) in _network(entry)
+    except ValueError:  # a name, or an address of another family
+        return False
 
 
 def _wished(name: str, wish: str) -> bool:

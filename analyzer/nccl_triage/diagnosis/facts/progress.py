@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.exceptions import is_communication
+from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 
-FINISHED = ("training.finished", "lightning.fit_stopped", "huggingface.train_completed", "deepspeed.process_exits_ok")
 #: A rank that prints one of these leaves its training loop, though it may still wait somewhere.
 LEAVING = (*FINISHED, "training.dataloader_exhausted", "training.early_stop")
 SKIPPED = ("training.skip_step",)

@@ -1,0 +1,73 @@
+"""A difference between two runs, and the event that it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nccl_triage.events import Context, Event
+
+#: Signature -> what its events mean, those that say most first.
+PRODUCES = {
+    "baseline.compared": "The run was compared with a good one.",
+    "baseline.divergence": "The first line without a counterpart in the good run, and the stage in which it stands.",
+    "baseline.variable": "An environment variable that the good run had not, or had with another value.",
+    "baseline.version": "Another version than in the good run.",
+    "baseline.interface": "Other network interfaces or adapters than in the good run.",
+    "baseline.transport": "Ranks talk over another transport than in the good run.",
+    "baseline.world": "Another number of ranks, hosts or ranks a host than in the good run.",
+    "baseline.topology": "NCCL found another topology than in the good run: channels, multicast, direct memory access.",
+    "baseline.algorithm": "NCCL chose an algorithm or a protocol that the good run did not use.",
+    "baseline.pace": "Steps are slower than in the good run.",
+    "baseline.message": "A warning or an error that the good run never printed.",
+}
+#: Characters of a value.
+MAX_VALUE = 200
+#: What stands for a side that has no value.
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is different: a value of the good run (None: there was none), one of the bad run, and where both stand.
+
+    ``at`` is the line of the bad run; where something is missing there, the nearest line of its kind.
+    """
+
+    subject: str
+    name: str
+    good: str | None
+    bad: str | None
+    at: Event
+    good_at: tuple[str, int] | None = None
+    further: dict[str, str] = field(default_factory=dict)
+    #: The bad run's own line instead of the two values.
+    line: str | None = None
+    #: Where the difference is that of one host among several.
+    host: str | None = None
+
+    @property
+    def change(self) -> str:
+        """``added``, ``removed`` or ``changed``."""
+        return "added" if self.good is None else "removed" if self.bad is None else "changed"
+
+    def event(self) -> Event:
+        """Return the event; it belongs to the run as a whole, or to a host, so it names no rank."""
+        fields = {"name": self.name, "change": self.change, **self.further}
+        for key, value in (("good", self.good), ("bad", self.bad)):
+            if value is not None:
+                fields[key] = value[:MAX_VALUE]
+        place = ""
+        if self.good_at is not None:
+            fields |= {"good_path": self.good_at[0], "good_line": str(self.good_at[1])}
+            place = f" ({self.good_at[0]}:{self.good_at[1]})"
+        shown = [NOTHING if value is None else value[:MAX_VALUE] for value in (self.good, self.bad)]
+        text = self.line or f"[{self.name}: {shown[0]}{place} -> {shown[1]}]"
+        return Event(
+            f"baseline.{self.subject}", self.at.source, self.at.line, text, Context(host=self.host, time=self.at.context.time),
+            "context", fields,
+        )  # fmt: skip
+
+
+def place(event: Event | None) -> tuple[str, int] | None:
+    """Return where an event stands."""
+    return None if event is None else (event.source, event.line)

@@ -1,0 +1,72 @@
+"""What a numbered line counts for: the table of its numbers settles the role, and says what the number means.
+
+A signature with ``codes: xid`` has one pattern for all Xids; the row of ``rules/codes/xid.yaml`` makes the line a root,
+a consequence or mere context, and adds ``code_name``, ``code_kind``, ``code_severity`` and ``code_action`` to its fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Event
+from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge.model import Code
+from nccl_triage.numbers import whole
+
+#: Kind of numbers of which the line itself says whether they are fatal (the Xids of NVLink 5).
+LINK = "link"
+#: Kind of a number that stands in no table.
+UNLISTED = "unlisted"
+_FATAL = re.compile(r"\bFatal\b")
+
+
+def codes(table: str) -> dict[int, Code]:
+    """Return the rows of a table by their numbers; none where the table does not exist."""
+    known = catalogue.tables().get(table)
+    return {row.number: row for row in known.codes} if known is not None else {}
+
+
+def action(row: Code) -> dict[str, str]:
+    """Return what is done about a number, in every language."""
+    return catalogue.tables()[row.table].actions.get(row.action or "", {"en": "", "zh": ""})
+
+
+def settle(events: Iterable[Event], rules: RuleSet) -> list[Event]:
+    """Return the events, those with a number of a table in the role of its row."""
+    by_table: dict[str, dict[int, Code]] = {}
+    settled: list[Event] = []
+    for event in events:
+        signature = rules.signatures.get(event.signature)
+        if signature is None or signature.codes is None:
+            settled.append(event)
+            continue
+        name = signature.codes
+        if name not in by_table:
+            by_table[name] = codes(name)
+        rows = by_table[name]
+        number = whole(event.fields.get(name))
+        settled.append(_settled(event, rows.get(number) if number is not None else None))
+    return settled
+
+
+def _settled(event: Event, row: Code | None) -> Event:
+    if row is None:
+        return replace(event, fields={**event.fields, "code_kind": UNLISTED})
+    role = row.role or event.role
+    severity = row.severity or ""
+    if row.kind == LINK:
+        fatal = _FATAL.search(event.text) is not None
+        role, severity = (role, "fatal") if fatal else ("cascade", "error")
+    told = action(row)
+    fields = {
+        **event.fields,
+        "code_name": row.name,
+        "code_kind": row.kind or "",
+        "code_severity": severity,
+        "code_action": told["en"],
+        "code_action_zh": told["zh"],
+    }
+    return replace(event, role=role, fields=fields)

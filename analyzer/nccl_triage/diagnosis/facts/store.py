@@ -1,0 +1,78 @@
+"""Who found the store of the rendezvous and who did not."""
+
+from __future__ import annotations
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+
+#: A process gave up, or tries again, because it does not reach the store. Not the lines of single attempts: those are
+#: printed as well while the store is still starting, and for the addresses of the other family.
+UNREACHED = (
+    "torch.socket_connect_timeout", "torch.socket_connect_any_failed", "torch.socket_gai_all_failed",
+    "torch.store_tcp_connect_retry", "torch.store_host_not_found_old", "torch.store_connect_timed_out_old",
+)  # fmt: skip
+
+#: Ranks of a job above this are not listed one by one.
+MOST_RANKS = 65_536
+
+
+def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
+    """Return the lines of processes that do not reach the store, by rank or by host."""
+    found: dict[int | str, list[Event]] = {}
+    for event in case.of(*UNREACHED):
+        who = case.rank(event) if of_ranks else case.host(event)
+        if who is not None:
+            found.setdefault(who, []).append(event)
+    return found
+
+
+def _stranded(case: Case, speakers: set[int | str], of_ranks: bool) -> Fact | None:
+    """Return those who do not reach the store that the others, at least as many, have found."""
+    lost = _by(case, of_ranks)
+    others = speakers - set(lost)
+    if not lost or len(lost) > len(others):
+        return None
+    return Fact(sorted(lost, key=str), [events[0] for events in lost.values()][:3])
+
+
+@fact("rendezvous.stranded_ranks", "ranks that did not reach the store which the others, at least as many, had found")
+def _ranks(case: Case) -> Fact | None:
+    return _stranded(case, set(case.identity.ranks), True)
+
+
+@fact("rendezvous.stranded_hosts", "hosts that did not reach the store which the others, at least as many, had found")
+def _hosts(case: Case) -> Fact | None:
+    return _stranded(case, set(case.identity.hosts), False)
+
+
+@fact(
+    "rendezvous.store_rank_unheard",
+    "rank 0, which hosts the store, where no other rank reaches it and it printed nothing",
+)
+def _unheard(case: Case) -> Fact | None:
+    lost = _by(case, True)
+    speakers = set(case.identity.ranks)
+    if 0 in speakers or len(speakers) < 2 or speakers - set(lost):
+        return None
+    return Fact([0], [events[0] for events in lost.values()][:3])
+
+
+@fact(
+    "rendezvous.barrier_missing_ranks",
+    "ranks that never reached the barrier of the store, by its count and by who waited there",
+)
+def _barrier(case: Case) -> Fact | None:
+    failed = case.of("torch.store_barrier_timeout")
+    if not failed:
+        return None
+    key = failed[-1].fields.get("key")
+    events = [
+        e for e in case.of("torch.store_barrier_timeout", "torch.store_barrier_waiting") if e.fields.get("key") == key
+    ]
+    waiting = {int(n) for e in events if (n := e.number("rank")) is not None}
+    world = max((int(n) for e in events if (n := e.number("world")) is not None), default=0)
+    joined = max((int(n) for e in events if (n := e.number("joined")) is not None), default=0)
+    # Only where all that the store counted are heard: of a log of few ranks the others may have joined as well.
+    if not joined <= len(waiting) < world <= MOST_RANKS:
+        return None
+    return Fact(sorted(set(range(world)) - waiting), events[-2:])

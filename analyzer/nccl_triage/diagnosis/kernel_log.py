@@ -1,0 +1,175 @@
+"""Which lines of the kernel's log concern the job: those of its hosts, its GPUs and processes, and of its time.
+
+A host's log reaches back to its boot and speaks of everybody on the host. A line that cannot have to do with the job is
+set aside with the reason, before anything is weighed: an old fault beside a healthy job is no fault of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis import devices
+from nccl_triage.diagnosis.devices import Devices
+from nccl_triage.diagnosis.signs import FINISHED
+from nccl_triage.events import Event
+from nccl_triage.parsers import times
+
+#: Seconds that clocks of hosts may differ, and that a fault may stand before the first line that tells a time.
+SKEW, BEFORE = 120.0, 600.0
+#: A fault may stop a job that prints nothing any more; so long after the last line it still may be the reason.
+SILENCE = 1800.0
+_HOUR = 3600.0
+#: Zones of clocks differ by so many hours at most.
+_ZONES = 14
+_YEAR = 365.25 * 86400
+_KILLED = frozenset({"-9", "137", "9", "SIGKILL"})
+#: What the driver reports of one GPU.
+XID = "nvidia-driver.xid_any"
+#: Lines that name the victim of the out-of-memory killer.
+VICTIM = ("kernel.oom_kill_line", "kernel.oom_killed", "kernel.oom_reaper")
+
+Aside = tuple[Event, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What the job's own lines tell of its time: first and last, where it stopped advancing, the first failure."""
+
+    begin: float | None
+    end: float | None
+    stopped: float | None
+    failed: float | None
+    is_failed: bool
+    is_finished: bool
+
+
+def sort_out(events: Sequence[Event], known: Devices) -> tuple[list[Event], list[Aside]]:
+    """Return the events that may concern the job, and those of the kernel that cannot, with the reason."""
+    kernel = [event for event in events if devices.is_kernel(event)]
+    sources = job_sources(events)
+    job = [event for event in events if event.source in sources and not devices.is_kernel(event)]
+    if not kernel or not job:
+        return list(events), []
+    span = _span(job)
+    named = {event.context.host for event in kernel if event.context.host}
+    comparable = any(known.has_host(name) for name in named)
+    strangers = set() if any(_is_kill(event) for event in job) else _strangers(kernel, known)
+    aside: dict[int, str] = {}
+    for event in kernel:
+        if comparable and event.context.host and not known.has_host(event.context.host):
+            reason: str | None = "elsewhere"
+        elif id(event) in strangers:
+            reason = "other-process"
+        else:
+            reason = _reason(event, span, known, event.source in sources)
+        if reason is not None:
+            aside[id(event)] = reason
+    kept = [event for event in events if id(event) not in aside]
+    return kept, [(event, aside[id(event)]) for event in kernel if id(event) in aside]
+
+
+def _is_kill(event: Event) -> bool:
+    """Tell whether a line reports a process that was killed with SIGKILL."""
+    return not _KILLED.isdisjoint(event.fields.get(name, "") for name in ("exitcode", "signal", "signo"))
+
+
+def _of_job(event: Event) -> bool:
+    """Tell whether a line can only come from a job: it advances, or a library of training prints it."""
+    return event.role == "progress" or event.signature.startswith(("nccl.", "torch", "python.", "training.", "ray."))
+
+
+def _span(job: Sequence[Event]) -> Span:
+    stamped = [event for event in job if event.context.time is not None]
+    # Next to stamps with a year those without one tell no moment.
+    stamped = [event for event in stamped if times.has_year(event.context.time or 0.0)] or stamped
+    moments = [event.context.time or 0.0 for event in stamped]
+    failures = [event for event in job if event.is_failure]
+    failed = min((event.context.time or 0.0 for event in stamped if event.is_failure), default=None)
+    advanced = [
+        event.context.time or 0.0
+        for event in stamped
+        if event.role == "progress" and (failed is None or (event.context.time or 0.0) <= failed)
+    ]
+    return Span(
+        begin=min(moments, default=None),
+        end=max(moments, default=None),
+        stopped=max(advanced, default=None),
+        failed=failed,
+        is_failed=bool(failures),
+        is_finished=any(event.signature in FINISHED for event in job),
+    )
+
+
+def job_sources(events: Sequence[Event]) -> set[str]:
+    """Return the sources that hold lines of a job; the rest are logs and reports of hosts."""
+    return {event.source for event in events if _of_job(event)}
+
+
+def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
+    """Return the lines about victims of the out-of-memory killer that are no processes of a job, by their identity.
+
+    The process that asked for memory need not be the victim: its line goes with the victims of its log.
+    """
+    strange: set[int] = set()
+    by_source: dict[str, list[Event]] = {}
+    for event in kernel:
+        if event.signature in VICTIM:
+            by_source.setdefault(event.source, []).append(event)
+    for events in by_source.values():
+        others = {id(e) for e in events if known.place(e).rank is None and not devices.job_like(e.fields.get("name"))}
+        strange |= others
+        if len(others) == len(events):
+            strange |= {id(e) for e in kernel if e.signature == "kernel.oom_invoked" and e.source == events[0].source}
+    return strange
+
+
+def _reason(event: Event, span: Span, known: Devices, beside: bool) -> str | None:
+    """Return why a line of the kernel cannot concern the job, or None; ``beside``: it stands in a log of the job."""
+    place = known.place(event)
+    if event.signature == XID and place.address is not None and place.rank is None and known.knows_all_of(place.host):
+        return "other-gpu"
+    timed = _of_time(event, span)
+    if timed is not None:
+        return timed
+    if place.how == "pid" or beside or span.is_failed:
+        return None
+    if span.is_finished:
+        return "finished"
+    return "no-clock" if event.context.time is None else None
+
+
+def _of_time(event: Event, span: Span) -> str | None:
+    """Return "before" or "after" for a line that stands outside of the job's time."""
+    moment = event.context.time
+    if moment is None or span.begin is None or span.end is None:
+        return None
+    moment = _in_year_of(moment, span.end)
+    end = span.end
+    if not times.has_year(end) and times.has_year(moment):
+        return None  # the day may be right and the year another
+    slack = SKEW if span.is_finished or span.is_failed else SILENCE
+    if span.begin - BEFORE <= moment <= end + slack or _of_other_zone(moment, span):
+        return None
+    return "before" if moment < span.begin else "after"
+
+
+def _in_year_of(moment: float, reference: float) -> float:
+    """Move a stamp without a year next to a reference that has one."""
+    moved = times.with_year_of(moment, reference)
+    if moved == moment:
+        return moment
+    return min((moved, moved - _YEAR, moved + _YEAR), key=lambda value: abs(value - reference))
+
+
+def _of_other_zone(moment: float, span: Span) -> bool:
+    """Tell whether the line stands where the job failed if the two clocks differ by whole hours (UTC in a container)."""
+    if not span.is_failed:
+        return False
+    for reference, earlier, later in ((span.stopped, 60.0, 300.0), (span.failed, SKEW, 60.0)):
+        if reference is None:
+            continue
+        hours = round((moment - reference) / _HOUR)
+        if 0 < abs(hours) <= _ZONES and -earlier <= moment - hours * _HOUR - reference <= later:
+            return True
+    return False

@@ -1,0 +1,6 @@
+"""Signatures that several parts of the diagnosis ask for."""
+
+from __future__ import annotations
+
+#: The job, or a rank of it, says that it came to its end.
+FINISHED = ("training.finished", "lightning.fit_stopped", "huggingface.train_completed", "deepspeed.process_exits_ok")

@@ -1,0 +1,245 @@
+"""The database: opened carefully, written in one transaction, read although nobody may write it.
+
+The journal is SQLite's oldest one, since homes lie on network file systems, where its write-ahead log does not work. What
+goes wrong with the file is a ``HistoryError`` that says what it is; whoever only wanted to keep a diagnosis goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from nccl_triage import messages
+from nccl_triage.errors import HistoryError, UsageError
+from nccl_triage.history import marks, rows, schema
+from nccl_triage.history.model import Incident, Input
+from nccl_triage.history.waiting import collect, remove
+
+#: Seconds to wait for others that write.
+PATIENCE = 1.0
+#: Incidents kept; the oldest go. Of those whose logs begin with the same line, so many are compared.
+MOST, _ALIKE = 20_000, 500
+
+
+class Store:
+    """An open history; for one thread. Close it, or use it in a ``with`` block."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def keep(self, incident: Incident) -> int:
+        """Store an incident and return its number; it replaces what is known of the same logs, unless that is more."""
+        with self._writing() as cursor:
+            waiting = self._take_in(cursor)
+            number = self._put(cursor, incident)
+            cursor.execute(
+                "DELETE FROM incident WHERE id IN (SELECT id FROM incident ORDER BY happened DESC, id DESC LIMIT -1 OFFSET ?)",
+                (MOST,),
+            )
+        remove(waiting)
+        return number
+
+    def take_in(self) -> None:
+        """Store the incidents that found the database busy."""
+        with self._writing() as cursor:
+            waiting = self._take_in(cursor)
+        remove(waiting)
+
+    def _take_in(self, cursor: sqlite3.Cursor) -> list[Path]:
+        """Store what waits beside the database; return the files, which go when it is safe."""
+        files = []
+        for file, incident in collect(self._path):
+            files.append(file)
+            if incident is None:
+                continue
+            # A writer that was ended before it removed the file has stored it already.
+            known = "SELECT 1 FROM incident WHERE recorded = ? AND lines = ? AND headline = ?"
+            if not cursor.execute(known, (incident.recorded, incident.lines, incident.headline)).fetchone():
+                self._put(cursor, incident)
+        return files
+
+    def _put(self, cursor: sqlite3.Cursor, incident: Incident) -> int:
+        known = self._same(incident.inputs)
+        fuller = [one for one in known if one[1] > incident.lines]
+        if fuller:
+            return fuller[0][0]
+        cursor.executemany("DELETE FROM incident WHERE id = ?", [(number,) for number, _ in known])
+        return rows.insert(cursor, incident, min((number for number, _ in known), default=None))
+
+    def forget(self, numbers: Iterable[int]) -> int:
+        """Remove incidents; return how many there were."""
+        with self._writing() as cursor:
+            return sum(cursor.execute("DELETE FROM incident WHERE id = ?", (number,)).rowcount for number in numbers)
+
+    def incidents(self, since: float | None = None, until: float | None = None) -> list[Incident]:
+        """Return the incidents of a time, the latest first, without their logs."""
+        span = (-1e18 if since is None else since, 1e18 if until is None else until)
+        with self._reading():
+            return rows.select(self._connection, "WHERE happened BETWEEN ? AND ? ORDER BY happened DESC, id DESC", span)
+
+    def incident(self, number: int) -> Incident | None:
+        """Return one incident with its logs."""
+        with self._reading():
+            found = rows.select(self._connection, "WHERE id = ?", (number,), inputs=True)
+        return found[0] if found else None
+
+    def same(self, inputs: Iterable[Input]) -> set[int]:
+        """Return the incidents that logs with these marks told of before."""
+        with self._reading():
+            return {number for number, _ in self._same(inputs)}
+
+    def _same(self, inputs: Iterable[Input]) -> list[tuple[int, int]]:
+        """Return the number and the lines of the incidents that these logs told of, those with most lines first."""
+        ours = [one.marks for one in inputs if one.marks]
+        heads = sorted({each[0] for each in ours})
+        found: set[int] = set()
+        for start in range(0, len(heads), 500):
+            some = heads[start : start + 500]
+            places = ", ".join("?" * len(some))
+            query = f"SELECT DISTINCT incident FROM input WHERE first_mark IN ({places})"
+            found.update(number for (number,) in self._connection.execute(query, some))
+        known = []
+        for number in sorted(found)[-_ALIKE:]:
+            theirs = rows.marks_of(self._connection, number)
+            if marks.same_job(ours, theirs):
+                lines = self._connection.execute("SELECT lines FROM incident WHERE id = ?", (number,)).fetchone()
+                known.append((number, int(lines[0])))
+        return sorted(known, key=lambda one: (-one[1], one[0]))
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Cursor]:
+        with _told(self._path, reading=False):
+            cursor = self._connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with _told(self._path, reading=True):
+            yield
+
+
+def writable(path: Path, patience: float = PATIENCE) -> Store:
+    """Open a history to write, and make it where there is none; raises HistoryError."""
+    with _told(path, reading=False):
+        _make(path)
+        connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        try:
+            _settle(connection)
+            connection.execute("PRAGMA foreign_keys = ON")
+            schema.migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return Store(connection, path)
+
+
+def readable(path: Path, patience: float = PATIENCE) -> Store | None:
+    """Open a history to read only, None where there is none; raises HistoryError.
+
+    One of an earlier version is brought up to date in memory: whoever reads changes nothing.
+    """
+    with _told(path, reading=True):
+        if not _is_there(path):
+            return None
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=patience, isolation_level=None
+        )
+        try:
+            _settle(connection)
+            if schema.version(connection) != len(schema.MIGRATIONS):
+                copy = sqlite3.connect(":memory:", isolation_level=None)
+                connection.backup(copy)
+                connection.close()
+                connection = copy
+                schema.migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return Store(connection, path)
+
+
+def _settle(connection: sqlite3.Connection) -> None:
+    """Trust no function and no cell that stands in the file: somebody else may have written it."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether there is a file; raises UsageError for what is none."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        raise UsageError("it is no file", remedy="name a file: --history FILE")
+    return True
+
+
+def _make(path: Path) -> None:
+    """Make the file where there is none, or what a link leads to, for its owner alone."""
+    if not _is_there(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+_DAMAGED = "it is damaged"
+#: How SQLite begins to say it -> what that means to a user.
+_MEANINGS = {
+    "database is locked": "others write to it and do not finish",
+    "attempt to write a readonly database": "it may not be written",
+    "unable to open database file": "it cannot be opened, or nothing may be written beside it",
+    "file is not a database": "it is no database",
+    "database disk image is malformed": _DAMAGED,
+    "database or disk is full": "the disk is full",
+    "disk I/O error": "the disk does not take it: full, broken, or without locks",
+}
+
+
+@contextmanager
+def _told(path: Path, *, reading: bool) -> Iterator[None]:
+    """Let what goes wrong be a HistoryError that says what and where."""
+    try:
+        yield
+        return
+    except HistoryError:
+        raise
+    except (sqlite3.Error, UsageError, OSError, ValueError, TypeError) as error:
+        why, remedy = _why(error)
+        busy = str(error).startswith("database is locked")
+    template = "the history {path} cannot be read: {why}" if reading else "the history {path} cannot be written: {why}"
+    told = HistoryError(template, remedy=remedy, path=path, why=why)
+    told.busy = busy
+    raise told from None
+
+
+def _why(error: Exception) -> tuple[dict[str, str], str]:
+    """Return what went wrong, in both languages, and what to try."""
+    remedy = "name another file with --history FILE, or go without one: --no-history"
+    if isinstance(error, UsageError):
+        return {lang: error.in_language(lang)[0] for lang in ("en", "zh")}, error.texts[2] or remedy
+    if isinstance(error, OSError):
+        said = error.strerror or str(error)
+    elif isinstance(error, sqlite3.Error):
+        said = next((text for start, text in _MEANINGS.items() if str(error).startswith(start)), str(error))
+    else:
+        said = _DAMAGED
+    return {lang: messages.retold(said, lang) for lang in ("en", "zh")}, remedy

@@ -1,0 +1,45 @@
+"""What the numbers of training steps establish: a slow rank, a slow-down, a spike or NaN before the failure.
+
+A producer of events like any parser: from the sampled rows of ``Observations.curves`` to events of role context, which
+rules weigh. Statistics are robust (median and median absolute deviation) and silent where there are too few numbers:
+a wrong suspicion is worse than none. The sample is uniform over a log's lines, so medians are fair, and the last row
+of each process is always kept; durations of one process are compared, never clocks of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_triage.events import Event, Observations
+from nccl_triage.steps import losses, pace, peers
+from nccl_triage.steps.marks import Mark
+from nccl_triage.steps.tracks import Tracks
+
+#: Signature -> what its events mean.
+PRODUCES = {
+    "steps.slow_rank": "A rank whose steps take longer than those of its peers, again and again.",
+    "steps.slow_down": "The last steps before the failure took several times as long as usual.",
+    "steps.throughput_drop": "The throughput of the last steps before the failure was a fraction of the usual.",
+    "steps.loss_spike": "Loss or gradient norm rose far above its usual value and stayed there until the failure.",
+    "steps.loss_not_finite": "Loss or gradient norm was NaN or infinite until the failure.",
+}
+#: Events made of one kind at most.
+MAX_EVENTS = 8
+
+
+def observe(observations: Observations) -> Observations:
+    """Return the events that the numbers of the steps establish, nothing else."""
+    found = Observations()
+    if not observations.curves:
+        return found
+    tracks = Tracks(observations)
+    for marks in (peers.slow_ranks(tracks), pace.slowed(tracks), losses.spikes(tracks), losses.not_finite(tracks)):
+        for event in _events(marks):
+            found.add(event, ("metric",))
+    return found
+
+
+def _events(marks: list[Mark]) -> Iterator[Event]:
+    marks.sort(key=lambda mark: (-mark.ratio, mark.row))
+    for mark in marks[:MAX_EVENTS]:
+        yield mark.event()

@@ -1,0 +1,61 @@
+"""Losses and gradient norms that left their range before the failure."""
+
+from __future__ import annotations
+
+from nccl_triage.curves import Row
+from nccl_triage.steps.marks import Mark
+from nccl_triage.steps.robust import Usual, tail
+from nccl_triage.steps.tracks import Tracks
+
+#: Metric -> how many times its usual value is a spike. Losses of reinforcement learning are noisy and change sign.
+_SPIKE = {"loss": 1.5, "grad_norm": 10.0}
+#: Metrics that must be finite.
+_FINITE = ("loss", "policy_loss", "critic_loss", "grad_norm")
+#: Standard deviations above the usual, factor above the highest that was usual, and the factor above which one number
+#: is enough where otherwise two are needed.
+_SIGMA, _ABOVE_ALL, _ALONE = 8.0, 1.1, 4.0
+#: Numbers before the last ones with which they are compared: a loss falls, so what was long ago says nothing.
+_WINDOW = 20
+#: Infinite gradient norms that a loss scaler may make: so few mean nothing.
+_OVERFLOWS = 3
+
+
+def spikes(tracks: Tracks) -> list[Mark]:
+    """Return where losses rose and stayed high until a failure."""
+    found: list[Mark] = []
+    for track in tracks.of(*_SPIKE):
+        factor = _SPIKE[track.metric]
+
+        def high(value: float, known: Usual, factor: float = factor) -> bool:
+            above = known.middle > 0 and value > factor * known.middle and value > _ABOVE_ALL * known.high
+            return above and value > known.middle + _SIGMA * known.spread
+
+        points = track.settled()
+        run = tail([value for _, value in points], high, _WINDOW)
+        if run is None:
+            continue
+        length, known = run
+        (row, _), top = points[-length], max(value for _, value in points[-length:])
+        if (length > 1 or top > _ALONE * factor * known.middle) and tracks.fails_after(row):
+            found.append(Mark("steps.loss_spike", track.metric, row, top, known.middle, len(points)))
+    return found
+
+
+def not_finite(tracks: Tracks) -> list[Mark]:
+    """Return where losses stopped to be finite and never were again before a failure."""
+    found: list[Mark] = []
+    for metric in _FINITE:
+        rows, count = tracks.table.strange.get(metric, ([], 0))
+        first: dict[object, Row] = {}
+        for row in rows:
+            first.setdefault(row.process, row)
+        later: dict[object, Row] = {}
+        for track in tracks.of(metric):
+            later[track.process] = max(track.points[-1][0], later.get(track.process, track.points[-1][0]))
+        for row in first.values():
+            word = dict(row.strange)[metric]
+            recovered = row.process in later and later[row.process] > row
+            scaled = metric == "grad_norm" and word != "nan" and count < _OVERFLOWS
+            if not recovered and not scaled and tracks.fails_after(row):
+                found.append(Mark("steps.loss_not_finite", metric, row, 0.0, 0.0, count, word=word))
+    return found

@@ -1,0 +1,31 @@
+"""The Python interface: what is known besides the logs is weighed with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nccl_triage import diagnose
+from nccl_triage.events import Context, Event, Observations
+
+
+def test_further_observations_are_weighed_with_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("[rank0]: step 1 loss 2.5\n[rank0]: step 2 loss 2.4\n")
+    seen: list[list[str]] = []
+
+    def host(observations: Observations) -> Observations:
+        seen.append(sorted(observations.sources))
+        found = Observations()
+        found.add(Event("kernel.oom_killer", "probe", 1, "oom-killer", Context(host="node-1"), "root"))
+        return found
+
+    def nothing(observations: Observations) -> Observations:
+        seen.append(observations.signatures())
+        return Observations()
+
+    alone, both = diagnose(log), diagnose(log, further=[host, nothing])
+    assert alone.verdict == "healthy"
+    assert [event.source for event in both.case.of("kernel.oom_killer")] == ["probe"]
+    assert both.case.of("training.*"), "the log is still there"
+    assert seen[0] == [str(log)]
+    assert "kernel.oom_killer" not in seen[1], "each is given what was scanned, and nothing else"
