@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.events import SourceInfo
@@ -57,3 +58,14 @@ def job(*rows: Sequence[Call], world: int | None = None, first: int = 0) -> Comp
     """Return the comparison of a job in which rank N made the calls of row N; None: that rank left no dump."""
     size = world or len(rows)
     return compare(table({rank: dump(row, size, first) for rank, row in enumerate(rows) if row is not None}))
+
+
+def blamed(folder: Path) -> list[int]:
+    """Return the ranks that the dumps of a folder blame."""
+    found = RecorderTable()
+    for path in sorted(folder.iterdir()):
+        info = SourceInfo(path.as_posix())
+        assert flight_recorder.render(path.read_bytes(), info) is not None and not info.problems, info.problems
+        assert info.recorder is not None
+        found.absorb(info.recorder)
+    return sorted({rank for finding in compare(found).findings for rank in finding.ranks if finding.kind != "waits"})

@@ -51,7 +51,7 @@ def merged(*parts: RecorderTable) -> RecorderTable:
     return total
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(DUMPS, DUMPS, DUMPS)
 def test_merge_is_associative_and_commutative(a: dict, b: dict, c: dict) -> None:  # type: ignore[type-arg]
     with small():
