@@ -50,7 +50,7 @@ _STERN = lazily(r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) 
 _COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
 _NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
-    r"|srun|slurmstepd|slurmd|kernel|wandb|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|step|Note"
+    r"|srun|slurmstepd|slurmd|kernel|wandb|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
     r"|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"
 )
 
