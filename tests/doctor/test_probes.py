@@ -168,7 +168,13 @@ def test_hints_of_a_firewall(tmp_path: Path) -> None:
 
 def test_variables_of_communication_and_no_others(tmp_path: Path) -> None:
     files = {"etc/nccl.conf": "# site\nNCCL_IB_HCA = mlx5\nAWS_SECRET=x\n", "home/u/.nccl.conf": "NCCL_DEBUG=INFO\n"}
-    environment = {"NCCL_DEBUG": "WARN", "API_TOKEN": "secret", "MASTER_ADDR": "10.0.0.1", "HOME": "/home/u"}
+    environment = {
+        "NCCL_DEBUG": "WARN",
+        "NCCL_TRIAGE_LANG": "zh",
+        "API_TOKEN": "secret",
+        "MASTER_ADDR": "10.0.0.1",
+        "HOME": "/home/u",
+    }
     seen = look("environment", tree(tmp_path, files), environment=environment)
     assert seen.facts == {
         "variables": {"MASTER_ADDR": "10.0.0.1", "NCCL_DEBUG": "WARN"},

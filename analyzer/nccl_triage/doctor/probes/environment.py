@@ -15,6 +15,8 @@ _NAMES = frozenset(
         *("OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_CPP_LOG_LEVEL", "VLLM_NCCL_SO_PATH", "RAY_ADDRESS"),
     }
 )
+#: Our own variables begin as NCCL's do and mean nothing to it.
+_OWN = "NCCL_TRIAGE_"
 _MOST, _LONGEST = 400, 1000
 
 
@@ -23,7 +25,7 @@ def probe(where: Where) -> Seen:
     chosen = {
         name: value[:_LONGEST]
         for name, value in sorted(where.environment.items())
-        if name.startswith(_PREFIXES) or name in _NAMES
+        if (name.startswith(_PREFIXES) and not name.startswith(_OWN)) or name in _NAMES
     }
     files = {}
     for path in _files(where):
