@@ -16,7 +16,7 @@ def test_further_observations_are_weighed_with_the_log(tmp_path: Path) -> None:
     def host(observations: Observations) -> Observations:
         seen.append(sorted(observations.sources))
         found = Observations()
-        found.add(Event("kernel.oom_killer", "probe", 1, "oom-killer", Context(host="node-1"), "root"))
+        found.add(Event("os.exit_code_generic", "probe", 1, "exit code 137", Context(host="node-1"), "cascade"))
         return found
 
     def nothing(observations: Observations) -> Observations:
@@ -25,7 +25,7 @@ def test_further_observations_are_weighed_with_the_log(tmp_path: Path) -> None:
 
     alone, both = diagnose(log), diagnose(log, further=[host, nothing])
     assert alone.verdict == "healthy"
-    assert [event.source for event in both.case.of("kernel.oom_killer")] == ["probe"]
+    assert [event.source for event in both.case.of("os.exit_code_generic")] == ["probe"]
     assert both.case.of("training.*"), "the log is still there"
     assert seen[0] == [str(log)]
-    assert "kernel.oom_killer" not in seen[1], "each is given what was scanned, and nothing else"
+    assert "os.exit_code_generic" not in seen[1], "each is given what was scanned, and nothing else"

@@ -255,7 +255,7 @@ LOGS = Path(__file__).parents[2] / "corpus" / "recorded" / "logs"
 @pytest.mark.parametrize(
     ("bad", "cause", "subjects"),
     [
-        ("nccl_subnets_rejected_w2", "network-unreachable-subnet", {"variable", "interface"}),
+        ("nccl_subnets_rejected_w2", "network-unreachable-subnet", {"variable", "interface", "world"}),
         ("nccl_interface_veth_w4", "network-wrong-interface", {"variable", "interface", "version"}),
     ],
 )

@@ -80,7 +80,7 @@ def test_who_did_not_find_the_store(lost: list[int], waiting: list[int], culprit
 
 
 def test_both_ends_of_a_path_are_named_where_both_complain(rules: RuleSet) -> None:
-    log = Path("corpus/recorded/logs/net_mtu_hole_mid_w4.log")
+    log = Path(__file__).parents[2] / "corpus" / "recorded" / "logs" / "net_mtu_hole_mid_w4.log"
     found = next(c for c in diagnose(log, rules=rules).candidates if c.id == "network-link-fault")
     assert [c.host for c in found.culprits] == ["gpu-node-02", "gpu-node-01"]
 

@@ -181,7 +181,10 @@ def test_an_interrupted_scan_leaves_nothing(cluster: Any, tmp_path: Path, number
             process.kill()
     for writer in writers:
         os.close(writer)
-    assert (process.returncode, output, errors) == (130, b"", b"interrupted\n")
+    assert output == b""
+    # Ray has a handler of its own for SIGTERM: whose is called first, and tells how it ended, is chance.
+    told = {(130, b"interrupted\n"), (128 + number, b"ended by SIGTERM\n")}
+    assert (process.returncode, errors) in told
     wait_for(lambda: living_workers() == 0, "no worker is left")
 
 

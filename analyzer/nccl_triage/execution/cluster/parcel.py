@@ -14,10 +14,10 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 
 #: What of nccl_triage a node needs: folders, with all that is in them.
-_PARTS = ("engine", "execution", "ingest", "messages", "parsers", "scan")
+_PARTS = ("engine", "execution", "ingest", "messages", "parsers", "recorder", "renderings", "scan")
 _PROTOCOL = 5
 #: Modules whose classes findings are made of.
-_MODULES = frozenset({"nccl_triage.curves", "nccl_triage.events", "nccl_triage.links"})
+_MODULES = frozenset({"nccl_triage.curves", "nccl_triage.events", "nccl_triage.links", "nccl_triage.recorder.table"})
 
 
 def program() -> bytes:
