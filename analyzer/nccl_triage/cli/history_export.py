@@ -78,7 +78,11 @@ def exclude(
     path, found = told(history, since)
     bad = bad_hosts(found, causes, min_failures)
     if not bad:
-        language.say("no host failed {times} times in {days} days", times=min_failures, days=f"{span(since):g}")
+        language.say(
+            "no host failed {times} times in {days} days from causes that count here",
+            times=min_failures,
+            days=f"{span(since):g}",
+        )
     _write(_excluded(chosen, bad, text, span(since), path), output, force)
 
 
