@@ -143,7 +143,7 @@ def test_where_the_log_names_no_host_the_one_that_failed_so_before_is_named(rule
     for host, pid in (("gpu07", 1), ("gpu08", 2)):
         seen.add(Event("nccl.version", "a", pid, "NCCL version 2.21.5", Context(host=host, pid=pid)))
     seen.add(Event("cuda.unknown_error", "a", 3, "CUDA error: unknown error", Context(), "root", {}))
-    seen.absorb(recall.recall(seen, [failed("gpu08", days=1, number=4)]))
+    seen.absorb(recall.recall(seen, [failed("gpu08", days=1, number=4), failed("gpu08", days=2, number=5)]))
     case = Case(seen, rules)
     assert not any(event.is_remembered for event in case.events), "it has no place among the lines"
     (weighed,) = (one for one in gather(case) if one.cause.id == "gpu-hardware-fault")
