@@ -51,7 +51,7 @@ def diagnose(
         scanned = place.scan(_listed(paths), ruleset, progress)
         observations = scanned
         for produce in producers:
-            observations = observations.merge(produce(scanned))
+            observations = observations.beside(produce(scanned))
         diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
         diagnosis.excerpts = place.excerpts(excerpts.wanted(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)

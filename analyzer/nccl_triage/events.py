@@ -248,6 +248,11 @@ class Observations:
         found.sort(key=lambda e: (e.source, e.line, e.signature))
         return found
 
+    def beside(self, other: Observations) -> Observations:
+        """Return the union with what a producer made of these; these themselves where it made nothing."""
+        made = (other.buckets, other.sources, other.notes, other.curves, other.links.kept(), other.recorder)
+        return self.merge(other) if any(made) else self
+
     def merge(self, other: Observations) -> Observations:
         """Return the union of two observations; associative, and commutative up to the order of notes."""
         merged = Observations()

@@ -40,16 +40,8 @@ Examples:
     show_default=True,
     help="Factor on every deadline.",
 )
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the result.",
-)
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@options.format_option
+@options.result_file_options
 @click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
 @click.option("--exit-code", "want_code", is_flag=True, help="Exit 1 when a check failed.")
 @click.option("--verbose", "-v", count=True, help="Say of notes, too, what to do.")

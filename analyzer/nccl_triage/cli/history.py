@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nccl_triage.cli import history_export, language, options, remembering
-from nccl_triage.cli.history_options import cause_option, form, host_option, since_option, span, told
+from nccl_triage.cli.history_options import cause_option, host_option, since_option, span, told
 from nccl_triage.errors import UsageError
 
 
@@ -37,7 +37,7 @@ command.add_command(history_export.report)
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="Incidents shown at most, the latest first."
 )
-@form
+@options.format_option
 @remembering.file_option
 def list_(
     since: float | None, host: str | None, causes: tuple[str, ...], limit: int, chosen: str, history: str | None
@@ -63,7 +63,7 @@ def list_(
 
 @command.command("show", epilog="\b\nExample:\n  nccl-triage history show 17")
 @click.argument("number", metavar="ID", type=click.IntRange(1, 1 << 62))
-@form
+@options.format_option
 @remembering.file_option
 def show(number: int, chosen: str, history: str | None) -> None:
     """Show all that is kept of one incident."""
@@ -85,7 +85,7 @@ def show(number: int, chosen: str, history: str | None) -> None:
 @command.command("hosts", epilog="\b\nExample:\n  nccl-triage history hosts --since 30d")
 @since_option()
 @cause_option
-@form
+@options.format_option
 @remembering.file_option
 def hosts(since: float | None, causes: tuple[str, ...], chosen: str, history: str | None) -> None:
     """List the hosts by failures, with their causes, the first and the last time, and healthy jobs since.
@@ -114,7 +114,7 @@ def hosts(since: float | None, causes: tuple[str, ...], chosen: str, history: st
     show_default=True,
     help="Failures from which on somebody is named.",
 )
-@form
+@options.format_option
 @remembering.file_option
 def recurrence(since: float | None, min_failures: int, chosen: str, history: str | None) -> None:
     """Say what recurs: by host, GPU, rank and cause.

@@ -58,18 +58,6 @@ def cause_option(function: Any) -> Any:
     )(function)  # fmt: skip
 
 
-def form(function: Any) -> Any:
-    """Add ``--format``."""
-    return click.option(
-        "--format",
-        "chosen",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Format of the result.",
-    )(function)
-
-
 def told(history: str | None, since: float | None) -> tuple[Path, list[Incident]]:
     """Return where the history lies, and its incidents from a time on."""
     path, opened = remembering.opened(history)

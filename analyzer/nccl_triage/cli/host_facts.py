@@ -28,14 +28,13 @@ def beside(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, ...]:
 
     Raises UsageError for a file that cannot be read or that holds something else.
     """
-    from nccl_triage.ingest.compression import open_stream
+    from nccl_triage.ingest import sniff
     from nccl_triage.ingest.siblings import strip_compression
-    from nccl_triage.renderings import SAMPLE, recognise
+    from nccl_triage.renderings import recognise
 
     for path in facts:
         try:
-            with path.open("rb") as raw, open_stream(raw, []) as stream:
-                sample = stream.read(SAMPLE)
+            sample, _ = sniff.head(path)
         except OSError as error:
             raise UsageError("cannot read {path}", cause="{why}", path=path, why=error.strerror or error) from None
         form = recognise(strip_compression(path.name), sample)

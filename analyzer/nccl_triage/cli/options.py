@@ -57,6 +57,26 @@ def all_rules(given: tuple[Path, ...]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(given))
 
 
+def format_option(function: Any) -> Any:
+    """Add ``--format`` of a command whose result is for people or for programs."""
+    return click.option(
+        "--format",
+        "chosen",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Format of the result.",
+    )(function)
+
+
+def result_file_options(function: Any) -> Any:
+    """Add ``--output`` and ``--force``."""
+    function = click.option("--force", is_flag=True, help="Overwrite existing files.")(function)
+    return click.option(
+        "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file."
+    )(function)
+
+
 def language_option(function: Any) -> Any:
     """Add ``--lang``."""
     return click.option(

@@ -20,16 +20,8 @@ BUDGET = 120.0
     epilog="\b\nExample (in a launch script):\n  nccl-triage preflight --host gpu-a --host gpu-b --ranks-per-host 8 || exit 1",
 )
 @launching.launcher_options(["local", "ray"], BUDGET)
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the result.",
-)
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to this file.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@options.format_option
+@options.result_file_options
 @options.language_option
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
 @options.debug_option

@@ -22,14 +22,7 @@ def command() -> None:
 @click.option(
     "--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True, help="What to list."
 )
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the result.",
-)
+@options.format_option
 @options.rules_options
 @options.language_option
 @options.debug_option

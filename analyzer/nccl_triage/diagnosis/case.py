@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from nccl_triage.diagnosis import coded, host_facts, kernel_log
@@ -66,11 +67,10 @@ class Case:
         events, self.order_known = _in_order([e for e in everything if not e.is_remembered], observations)
         events = coded.settle(events, rules)
         self.identity = Identity(observations, events)
-        #: Whose GPUs and processes the lines of hosts speak of.
-        self.devices = Devices(self.identity, events)
+        self._settled = events
         #: Lines of the kernel that cannot concern the job, with the reason.
         self.aside: list[kernel_log.Aside]
-        self.events, self.aside = kernel_log.sort_out(events, self.devices)
+        self.events, self.aside = kernel_log.sort_out(events, lambda: self.devices)
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
         for event in (*self.events, *remembered):
@@ -78,6 +78,11 @@ class Case:
         self._globs: dict[str, list[str]] = {}
         self._facts: dict[str, Fact | None] = {}
         self._ranks = [self.identity.rank_of(event) for event in self.events]
+
+    @cached_property
+    def devices(self) -> Devices:
+        """Whose GPUs and processes the lines of hosts speak of."""
+        return Devices(self.identity, self._settled)
 
     def signatures(self, pattern: str) -> list[str]:
         """Return the ids seen that a name or glob stands for."""

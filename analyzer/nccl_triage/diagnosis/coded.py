@@ -6,7 +6,6 @@ a consequence or mere context, and adds ``code_name``, ``code_kind``, ``code_sev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,12 +14,13 @@ from nccl_triage.events import Event
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import Code
 from nccl_triage.numbers import whole
+from nccl_triage.patterns import lazily
 
 #: Kind of numbers of which the line itself says whether they are fatal (the Xids of NVLink 5).
 LINK = "link"
 #: Kind of a number that stands in no table.
 UNLISTED = "unlisted"
-_FATAL = re.compile(r"\bFatal\b")
+_FATAL = lazily(r"\bFatal\b")
 
 
 def codes(table: str) -> dict[int, Code]:

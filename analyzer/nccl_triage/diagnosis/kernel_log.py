@@ -6,7 +6,7 @@ set aside with the reason, before anything is weighed: an old fault beside a hea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nccl_triage.diagnosis import devices
@@ -44,13 +44,19 @@ class Span:
     is_finished: bool
 
 
-def sort_out(events: Sequence[Event], known: Devices) -> tuple[list[Event], list[Aside]]:
-    """Return the events that may concern the job, and those of the kernel that cannot, with the reason."""
+def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
+    """Return the events that may concern the job, and those of the kernel that cannot, with the reason.
+
+    ``learn`` tells whose devices there are; it is asked only where the kernel says something.
+    """
     kernel = [event for event in events if devices.is_kernel(event)]
+    if not kernel:
+        return list(events), []
     sources = job_sources(events)
     job = [event for event in events if event.source in sources and not devices.is_kernel(event)]
-    if not kernel or not job:
+    if not job:
         return list(events), []
+    known = learn()
     span = _span(job)
     named = {event.context.host for event in kernel if event.context.host}
     comparable = any(known.has_host(name) for name in named)

@@ -41,7 +41,7 @@ class Diagnosis(Findings):
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
-    case = Case(_with_steps(observations), rules)
+    case = Case(observations.beside(steps.observe(observations)), rules)
     ballot = cast(model, extract(case), bool(failures(case))) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
@@ -53,12 +53,6 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
             candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
     notes = _notes(case, verdict)
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
-
-
-def _with_steps(observations: Observations) -> Observations:
-    """Return the observations with what the numbers of the steps establish."""
-    derived = steps.observe(observations)
-    return observations.merge(derived) if derived.buckets else observations
 
 
 def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:

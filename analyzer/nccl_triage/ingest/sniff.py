@@ -8,6 +8,7 @@ from typing import Literal
 from nccl_triage.ingest import compression
 from nccl_triage.ingest.encodings import wide_encoding
 from nccl_triage.patterns import lazily
+from nccl_triage.renderings.form import SAMPLE
 
 Kind = Literal["text", "binary", "archive", "empty", "unreadable"]
 
@@ -30,7 +31,6 @@ NO_LOG = frozenset({
 #: Endings of files that are logs when their records look like it.
 JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
-_SAMPLE = 8192
 #: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b") + b"\x7f"
 _CONTROL_SHARE = 0.04
@@ -67,12 +67,12 @@ def head(path: Path) -> tuple[bytes, list[str]]:
     """
     problems: list[str] = []
     with compression.open_stream(path.open("rb", buffering=0), problems) as stream:
-        sample = compression.read_up_to(stream, _SAMPLE)
+        sample = compression.read_up_to(stream, SAMPLE)
     if sample and not sample.strip(b"\0"):
         # A log truncated while its writer kept the position: the file begins with a hole.
         with path.open("rb", buffering=0) as raw:
-            raw.seek(max(0, path.stat().st_size - _SAMPLE))
-            sample = compression.read_up_to(raw, _SAMPLE).lstrip(b"\0") or sample
+            raw.seek(max(0, path.stat().st_size - SAMPLE))
+            sample = compression.read_up_to(raw, SAMPLE).lstrip(b"\0") or sample
     return sample, problems
 
 

@@ -8,13 +8,13 @@ The numbers and texts are somebody else's: all of them are cut to what can be to
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from nccl_triage.patterns import lazily
 from nccl_triage.recorder.unpickle import MAX_CONTAINERS, NotPlainError, loads
 
 #: Versions whose fields are known. Others are read as far as they resemble these.
@@ -22,10 +22,10 @@ KNOWN = frozenset({"1.4", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7"
 #: Entries, groups, members, frames and tensors of one entry, dimensions and characters that are kept.
 MAX_ENTRIES, MAX_GROUPS, MAX_RANK, MAX_FRAMES, MAX_TENSORS, MAX_DIMS, MAX_TEXT = 200_000, 4096, 1 << 20, 24, 16, 8, 200
 _NUMBER = 1 << 63
-_PEER = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
-_RANKS = re.compile(r"\d{1,7}")
+_PEER = lazily(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
+_RANKS = lazily(r"\d{1,7}")
 #: Folders of code that is not the user's own.
-_LIBRARY = re.compile(
+_LIBRARY = lazily(
     r"/(?:site|dist)-packages/|/torch/(?:distributed|nn|autograd|utils|_\w+)/|/lib/python\d|^<frozen |^\?\?$"
 )
 

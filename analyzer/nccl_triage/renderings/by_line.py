@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+
+from nccl_triage.patterns import lazily
 
 #: Reports of one host are some hundred KiB; something larger is a log that holds one, and is read as it is.
 MAX_SIZE = 16 << 20
 #: Longer lines belong to no report; nesting deeper than this to none either.
 MAX_LINE, MAX_DEPTH = 1000, 12
-_PLAIN = re.compile(r"[^a-z0-9]+")
+_PLAIN = lazily(r"[^a-z0-9]+")
 
 
 def key(name: str) -> str:

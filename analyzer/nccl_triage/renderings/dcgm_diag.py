@@ -7,11 +7,11 @@ Source: DCGM 3 writes ``{"DCGM GPU Diagnostic": {"test_categories": [{"category"
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering
 
 MAX_SIZE = 8 << 20
@@ -23,10 +23,6 @@ _TEXT, _RESULTS = 400, 20_000
 
 def _recognises(name: str, sample: bytes) -> bool:
     return sample.lstrip()[:1] == b"{" and any(mark in sample for mark in _MARKS)
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _flat(value: object) -> str:
@@ -47,23 +43,17 @@ def _who(result: Mapping[str, Any]) -> str:
 
 
 def _results(document: Mapping[str, Any]) -> Iterator[str]:
-    for category in _items(document.get("test_categories")):
-        for test in _items(category.get("tests")) if isinstance(category, Mapping) else []:
-            if not isinstance(test, Mapping):
-                continue
-            for result in _items(test.get("results")):
-                if isinstance(result, Mapping):
-                    warning = _flat(result.get("warnings"))[:_TEXT]
-                    told = f" warnings={warning}" if warning else ""
-                    yield f"dcgm diag: test={_flat(test.get('name'))[:60]}{_who(result)} status={_flat(result.get('status'))[:20]}{told}"
+    for category in documents.rows(document.get("test_categories")):
+        for test in documents.rows(category.get("tests")):
+            for result in documents.rows(test.get("results")):
+                warning = _flat(result.get("warnings"))[:_TEXT]
+                told = f" warnings={warning}" if warning else ""
+                yield f"dcgm diag: test={_flat(test.get('name'))[:60]}{_who(result)} status={_flat(result.get('status'))[:20]}{told}"
 
 
 def render(data: bytes, info: SourceInfo) -> bytes | None:
     """Return one line a result; None for another document."""
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+    whole = documents.load(data)
     inner = next((whole[key] for key in _KEYS if key in whole), None) if isinstance(whole, Mapping) else None
     if not isinstance(inner, Mapping):
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering
 
 #: Documents of thousands of hosts; what is larger is none of ours.
@@ -28,21 +29,14 @@ def _recognises(name: str, sample: bytes) -> bool:
 
 def render(data: bytes, info: SourceInfo) -> bytes | None:
     """Return the lines of a document, None for what is none."""
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+    document = documents.load(data)
     if not isinstance(document, dict) or document.get("kind") != _KIND:
         return None
-    hosts = _list(document.get("hosts"))
+    hosts = documents.rows(document.get("hosts"))
     # No word of the heading is one that people filter logs for: all other lines share one.
     heading = json.dumps({"message": f"facts of {len(hosts)} hosts, seen at {_word(document.get('time'))}"})
     lines = [heading, *(line for host in hosts for line in _host(host))]
     return b"".join(line.encode("utf-8", "replace") + b"\n" for line in lines)
-
-
-def _list(found: Any) -> list[Mapping[str, Any]]:
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def _host(host: Mapping[str, Any]) -> Iterator[str]:
@@ -50,7 +44,7 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
     facts = host.get("facts")
     for address in _addresses(facts if isinstance(facts, dict) else {}):
         yield _line(name, f"fact=address value={address}")
-    for check in _list(host.get("checks")):
+    for check in documents.rows(host.get("checks")):
         if check.get("state") != "ok":
             subject = f" subject={_word(check.get('subject'))}" if check.get("subject") else ""
             head = f"check={_word(check.get('id'))} state={_word(check.get('state'))}{subject}"
@@ -62,7 +56,7 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
 
 def _addresses(facts: Mapping[str, Any]) -> Iterator[str]:
     network = facts.get("network")
-    for entry in _list(network.get("interfaces")) if isinstance(network, dict) else ():
+    for entry in documents.rows(network.get("interfaces")) if isinstance(network, dict) else ():
         if not entry.get("loopback") and isinstance(entry.get("address"), str):
             yield _word(entry["address"])
 

@@ -6,9 +6,8 @@ across ranks goes into ``info.recorder`` while the lines are made: no dump is re
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
 from nccl_triage.recorder.dump import read
 from nccl_triage.recorder.lines import Writer
 from nccl_triage.recorder.table import MAX_RANK, Filling
@@ -18,10 +17,10 @@ from nccl_triage.renderings.form import Rendering
 #: 20,000 entries with deep stacks are a tenth of it.
 MAX_SIZE = 256 << 20
 _ENDING = r"(?:\.(?:json|pkl|pickle|bin|dump|trace))?$"
-_RANK = re.compile(rf"rank[._-]?(\d{{1,5}})(?!\d)(?!.*rank[._-]?\d)|(?<!\d)(\d{{1,5}}){_ENDING}")
-_NAME = re.compile(rf"(?:rank|trace|flight|dump)[^/]*?\d{{1,5}}{_ENDING}")
-_PICKLE = re.compile(rb"(?s)\x80[\x02-\x05].{0,200}?(?:version|entries|pg_config|pg_status|comm_lib_version)")
-_JSON = re.compile(rb'\s*\{\s*"(?:comm_lib_version|entries|pg_config|pg_status|version|nccl_version)"\s*:')
+_RANK = lazily(rf"rank[._-]?(\d{{1,5}})(?!\d)(?!.*rank[._-]?\d)|(?<!\d)(\d{{1,5}}){_ENDING}")
+_NAME = lazily(rf"(?:rank|trace|flight|dump)[^/]*?\d{{1,5}}{_ENDING}")
+_PICKLE = lazily(rb"(?s)\x80[\x02-\x05].{0,200}?(?:version|entries|pg_config|pg_status|comm_lib_version)")
+_JSON = lazily(rb'\s*\{\s*"(?:comm_lib_version|entries|pg_config|pg_status|version|nccl_version)"\s*:')
 _FIELDS = (b"pg_config", b"pg_status", b"profiling_name", b"collective_seq_id", b"record_id")
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering
 
@@ -29,25 +30,25 @@ class _Report:
 REPORTS = (
     _Report(
         "ibstat",
-        re.compile(r"^CA '(\w{1,40})'"),
-        re.compile(r"^\s+((?:State|Physical state|Rate|Link layer|CA type|Firmware version): .*)$"),
-        re.compile(r"^\s+Port (\d+):"),
+        lazily(r"^CA '(\w{1,40})'"),
+        lazily(r"^\s+((?:State|Physical state|Rate|Link layer|CA type|Firmware version): .*)$"),
+        lazily(r"^\s+Port (\d+):"),
     ),
     _Report(
         "ibv_devinfo",
-        re.compile(r"^hca_id:\s*(\w{1,40})"),
-        re.compile(r"^\s+((?:state|phys_state|active_mtu|link_layer|fw_ver):\s.*)$"),
-        re.compile(r"^\s+port:\s*(\d+)"),
+        lazily(r"^hca_id:\s*(\w{1,40})"),
+        lazily(r"^\s+((?:state|phys_state|active_mtu|link_layer|fw_ver):\s.*)$"),
+        lazily(r"^\s+port:\s*(\d+)"),
     ),
     _Report(
         "lspci",
-        re.compile(r"^((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9][^\n]{3,160})"),
-        re.compile(r"^\s+((?:LnkCap|LnkSta|ACSCtl|DevSta):\s.*)$"),
+        lazily(r"^((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9][^\n]{3,160})"),
+        lazily(r"^\s+((?:LnkCap|LnkSta|ACSCtl|DevSta):\s.*)$"),
     ),
     _Report(
         "nvlink",
-        re.compile(r"^GPU (\d{1,3}): [^(]{2,60} \(UUID: "),
-        re.compile(r"^\s+(Link \d{1,2}: .*)$"),
+        lazily(r"^GPU (\d{1,3}): [^(]{2,60} \(UUID: "),
+        lazily(r"^\s+(Link \d{1,2}: .*)$"),
     ),
 )
 

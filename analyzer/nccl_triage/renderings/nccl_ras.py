@@ -8,20 +8,21 @@ of the communicator. Source: NCCL ``src/ras/client_support.cc`` (2.28.7 and late
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
+from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering
 
 #: A communicator of 100,000 ranks takes 50 MB.
 MAX_SIZE = 128 << 20
 #: Lists and tables of one document, outliers named of one kind, and characters of a text.
 MAX_CONTAINERS, MAX_NAMED, MAX_TEXT = 4_000_000, 64, 100
-_STATUS = re.compile(rb'\s*\{\s*"nccl_version"\s*:[^{}\[]{0,400}"communicators"')
-_MONITOR = re.compile(rb'(?s)[^{]{0,400}\{\s*"timestamp"\s*:\s*"[^"]{0,40}",\s*"group"\s*:\s*"(?:LIFECYCLE|TRACE)"')
+_STATUS = lazily(rb'\s*\{\s*"nccl_version"\s*:[^{}\[]{0,400}"communicators"')
+_MONITOR = lazily(rb'(?s)[^{]{0,400}\{\s*"timestamp"\s*:\s*"[^"]{0,40}",\s*"group"\s*:\s*"(?:LIFECYCLE|TRACE)"')
 #: Texts of ``ncclResult_t`` as the report has them (``ncclErrorToString``); 0 is success, 7 in progress.
 _ERRORS = {
     1: "Unhandled CUDA error", 2: "System error", 3: "Internal error", 4: "Invalid argument", 5: "Invalid usage",
@@ -39,11 +40,6 @@ def _text(value: object) -> str:
 
 def _whole(value: object, otherwise: int = -1) -> int:
     return value if type(value) is int and abs(value) < 1 << 63 else otherwise
-
-
-def _rows(table: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = table.get(name)
-    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
 def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -120,8 +116,8 @@ def _missing(rows: list[Mapping[str, Any]]) -> Iterator[str]:
 def _status(document: Mapping[str, Any]) -> Iterator[str]:
     stamp = _text(document.get("timestamp"))
     yield f"{stamp} NCCL RAS status, NCCL version {_text(document.get('nccl_version'))}"
-    for index, comm in enumerate(_rows(document, "communicators")):
-        ranks, missing = _rows(comm, "ranks"), _rows(comm, "missing_ranks")
+    for index, comm in enumerate(documents.rows(document.get("communicators"))):
+        ranks, missing = documents.rows(comm.get("ranks")), documents.rows(comm.get("missing_ranks"))
         found = [*_missing(missing), *_errors(ranks), *_states(ranks), *_counts(ranks)]
         size = _whole(comm.get("size"))
         yield f"#{index} ({_text(comm.get('hash'))}) {size} ranks, {len(ranks)} answered{'' if found else ': OK'}"

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering
 
-_COLUMN = re.compile(r"^[a-z][a-z0-9_.]{0,70}(?: \[[^\]]{0,20}\])?$")
+_COLUMN = lazily(r"^[a-z][a-z0-9_.]{0,70}(?: \[[^\]]{0,20}\])?$")
 _PLACES = ("pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "index")
 _KNOWN = (
     *_PLACES, "name", "gpu_name", "timestamp", "driver_version", "pid", "process_name", "count", "serial", "vbios_version",

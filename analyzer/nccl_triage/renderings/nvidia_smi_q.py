@@ -7,61 +7,58 @@ Source: the output of nvidia-smi of the drivers 470 to 580; headings and indenta
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering
+from nccl_triage.renderings.gpu_report import GpuReport
 
 _MARK = b"=NVSMI LOG="
-_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_VALUE = re.compile(r"^( *)(\S[^:]{0,70}?) *: (.*)$")
-_HEADING = re.compile(r"^( +)(\S[^:]{0,70})$")
+_GPU = lazily(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_VALUE = lazily(r"^( *)(\S[^:]{0,70}?) *: (.*)$")
+_HEADING = lazily(r"^( +)(\S[^:]{0,70})$")
 
 
 def _recognises(name: str, sample: bytes) -> bool:
     return _MARK in sample[:400]
 
 
-class _Reader:
+class _Reader(GpuReport):
     def __init__(self) -> None:
-        self._gpu: str | None = None
-        self._index = -1
+        super().__init__()
         self._above = by_line.Sections()
-        self._widest: str | None = None
 
     def change(self, line: str) -> str | None:
         """Return a line with what it speaks of, None where it stays as it is."""
         found = _GPU.match(line)
         if found is not None:
-            self._gpu, self._index = found[1], self._index + 1
             self._above.clear()
-            return f"nvidia-smi gpu={self._gpu} index: {self._index}"
+            return self.begin(found[1])
         value = _VALUE.match(line)
         if value is not None:
             return self._told(len(value[1]), value[2], value[3].strip())
         heading = _HEADING.match(line)
-        if heading is not None and self._gpu is not None:
+        if heading is not None and self.gpu is not None:
             self._above.open(len(heading[1]), by_line.key(heading[2]))
         elif not line.startswith(" "):
-            self._gpu = None  # the report is over
+            self.gpu = None  # the report is over
         return None
 
     def _told(self, indent: int, name: str, value: str) -> str | None:
         if not indent:
-            self._gpu = None
+            self.gpu = None
             return f"nvidia-smi {name}: {value}" if name in ("Driver Version", "CUDA Version") else None
-        if self._gpu is None:
+        if self.gpu is None:
             return None
         above = self._above.at(indent)
         if name == "Process ID" or name.startswith("GPU UUID"):
             self._above.open(indent, by_line.key(name))
-        text = f"nvidia-smi gpu={self._gpu} {above}{by_line.key(name)}: {value}"
+        text = f"nvidia-smi gpu={self.gpu} {above}{by_line.key(name)}: {value}"
         if above.endswith("link_width/"):
             if name == "Max":
-                self._widest = value
-            elif name == "Current" and self._widest:
-                text += f" of {self._widest}"
+                self.widest = value
+            elif name == "Current" and self.widest:
+                text += f" of {self.widest}"
         return text
 
 

@@ -5,16 +5,16 @@ The document has one element a line, so it is read line by line: nothing in it i
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.events import SourceInfo
+from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering
+from nccl_triage.renderings.gpu_report import GpuReport
 
-_GPU = re.compile(r'^\s*<gpu id="([0-9A-Fa-f:.]{7,20})">\s*$')
-_VALUE = re.compile(r"^\s*<([a-z]\w{0,80})>([^<]*)</\1>\s*$")
-_OPEN = re.compile(r"^\s*<([a-z]\w{0,80})>\s*$")
-_CLOSE = re.compile(r"^\s*</([a-z]\w{0,80})>\s*$")
+_GPU = lazily(r'^\s*<gpu id="([0-9A-Fa-f:.]{7,20})">\s*$')
+_VALUE = lazily(r"^\s*<([a-z]\w{0,80})>([^<]*)</\1>\s*$")
+_OPEN = lazily(r"^\s*<([a-z]\w{0,80})>\s*$")
+_CLOSE = lazily(r"^\s*</([a-z]\w{0,80})>\s*$")
 #: Names that the text form writes otherwise.
 _SAME = {"remapped_row_pending": "pending", "remapped_row_failure": "remapping_failure_occurred", "pid": "process_id"}
 _HEAD = {"driver_version": "Driver Version", "cuda_version": "CUDA Version"}
@@ -28,20 +28,17 @@ def _wants(name: str) -> bool:
     return name.endswith(".xml") and "nvidia" in name.lower()
 
 
-class _Reader:
+class _Reader(GpuReport):
     def __init__(self) -> None:
-        self._gpu: str | None = None
-        self._index = -1
+        super().__init__()
         self._above: list[str] = []
-        self._widest: str | None = None
 
     def change(self, line: str) -> str | None:
         """Return a line with what it speaks of, None where it stays as it is."""
         found = _GPU.match(line)
         if found is not None:
-            self._gpu, self._index = found[1], self._index + 1
             self._above.clear()
-            return f"nvidia-smi gpu={self._gpu} index: {self._index}"
+            return self.begin(found[1])
         value = _VALUE.match(line)
         if value is not None:
             return self._told(value[1], value[2].strip())
@@ -49,20 +46,20 @@ class _Reader:
         if opened is not None and len(self._above) < by_line.MAX_DEPTH:
             self._above.append(opened[1])
         elif closed is not None and closed[1] == "gpu":
-            self._gpu = None
+            self.gpu = None
         elif closed is not None and self._above and self._above[-1] == closed[1]:
             self._above.pop()
         return None
 
     def _told(self, name: str, value: str) -> str | None:
-        if self._gpu is None:
+        if self.gpu is None:
             return f"nvidia-smi {_HEAD[name]}: {value}" if name in _HEAD else None
         above = "".join(f"{heading}/" for heading in self._above)
-        text = f"nvidia-smi gpu={self._gpu} {above}{_SAME.get(name, name)}: {value}"
+        text = f"nvidia-smi gpu={self.gpu} {above}{_SAME.get(name, name)}: {value}"
         if name == "max_link_width":
-            self._widest = value
-        elif name == "current_link_width" and self._widest:
-            return f"nvidia-smi gpu={self._gpu} {above}link_width/current: {value} of {self._widest}"
+            self.widest = value
+        elif name == "current_link_width" and self.widest:
+            return f"nvidia-smi gpu={self.gpu} {above}link_width/current: {value} of {self.widest}"
         return text
 
 

@@ -7,10 +7,10 @@ the file is ``{"message": {"message": "RuntimeError: ..", "extraInfo": {"py_call
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from nccl_triage.events import SourceInfo
+from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering
 
 #: The file holds one traceback; something larger is another file of that name.
@@ -41,11 +41,7 @@ def _recognises(name: str, sample: bytes) -> bool:
 
 def render(data: bytes, info: SourceInfo) -> bytes | None:
     """Return the traceback (or, without one, the message) of an error file as lines; None for another document."""
-    try:
-        # json, not orjson: Python writes lone surrogates for undecodable bytes, which orjson refuses.
-        text = _text(json.loads(data))
-    except (ValueError, RecursionError):
-        return None
+    text = _text(documents.load(data))
     return None if text is None else text.rstrip("\n").encode("utf-8", "replace") + b"\n"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.case import Case, Fact, FactFunction, fact
 from nccl_triage.events import Event
 
 
@@ -30,51 +30,51 @@ def _odd(events: dict[str, Event], hosts: int) -> list[Event]:
     return [event for event in events.values() if not majority or event.fields["value"] != best]
 
 
-def _differing(case: Case, wanted: Callable[[str], bool]) -> Fact | None:
-    values = _by_fact(case)
-    hosts = {host for told in values.values() for host in told}
-    events = [event for name, told in sorted(values.items()) if wanted(name) for event in _odd(told, len(hosts))]
-    if not events:
-        return None
-    return Fact(sorted({f"{event.fields['fact']} ({event.fields['host']})" for event in events}), events[:6])
+#: Fact -> (of which values of doctor, what it tells).
+_FACTS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "hosts.drivers_differ": (
+        lambda name: name == "driver",
+        "hosts of the job whose NVIDIA driver is another one than the others'",
+    ),
+    "hosts.nccl_differs": (
+        lambda name: name == "nccl",
+        "hosts of the job whose NCCL is another version than the others'",
+    ),
+    "hosts.software_differs": (
+        lambda name: name in ("torch", "vllm", "ray"),
+        "hosts of the job whose torch, vLLM or Ray is another version than the others'",
+    ),
+    "hosts.interfaces_differ": (
+        lambda name: name == "interface",
+        "hosts of the job where NCCL would use an interface of another name",
+    ),
+    "hosts.networks_differ": (
+        lambda name: name == "network",
+        "hosts of the job whose chosen interface lies in another network",
+    ),
+    "hosts.mtu_differs": (lambda name: name == "mtu", "hosts of the job whose chosen interface has another MTU"),
+    "hosts.ports_differ": (
+        lambda name: name == "ports",
+        "hosts of the job with other active InfiniBand or RoCE ports",
+    ),
+    "hosts.variables_differ": (
+        lambda name: name.startswith(("variable:NCCL_", "variable:TORCH_NCCL_", "variable:GLOO_")),
+        "NCCL variables that differ between hosts of the job",
+    ),
+}
 
 
-@fact("hosts.drivers_differ", "hosts of the job whose NVIDIA driver is another one than the others'")
-def _drivers(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "driver")
+def _differing(wanted: Callable[[str], bool]) -> FactFunction:
+    def differ(case: Case) -> Fact | None:
+        values = _by_fact(case)
+        hosts = {host for told in values.values() for host in told}
+        events = [event for name, told in sorted(values.items()) if wanted(name) for event in _odd(told, len(hosts))]
+        if not events:
+            return None
+        return Fact(sorted({f"{event.fields['fact']} ({event.fields['host']})" for event in events}), events[:6])
+
+    return differ
 
 
-@fact("hosts.nccl_differs", "hosts of the job whose NCCL is another version than the others'")
-def _nccl(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "nccl")
-
-
-@fact("hosts.software_differs", "hosts of the job whose torch, vLLM or Ray is another version than the others'")
-def _software(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name in ("torch", "vllm", "ray"))
-
-
-@fact("hosts.interfaces_differ", "hosts of the job where NCCL would use an interface of another name")
-def _interfaces(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "interface")
-
-
-@fact("hosts.networks_differ", "hosts of the job whose chosen interface lies in another network")
-def _networks(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "network")
-
-
-@fact("hosts.mtu_differs", "hosts of the job whose chosen interface has another MTU")
-def _mtu(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "mtu")
-
-
-@fact("hosts.ports_differ", "hosts of the job with other active InfiniBand or RoCE ports")
-def _ports(case: Case) -> Fact | None:
-    return _differing(case, lambda name: name == "ports")
-
-
-@fact("hosts.variables_differ", "NCCL variables that differ between hosts of the job")
-def _variables(case: Case) -> Fact | None:
-    names = ("variable:NCCL_", "variable:TORCH_NCCL_", "variable:GLOO_")
-    return _differing(case, lambda name: name.startswith(names))
+for _name, (_wanted, _meaning) in _FACTS.items():
+    fact(_name, _meaning)(_differing(_wanted))
