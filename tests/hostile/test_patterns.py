@@ -36,7 +36,7 @@ SHORTER = {
 }
 #: Expressions that are tried at the beginning of a text only.
 AT_THE_BEGINNING = (
-    *("parsers.prefixes.CERTAIN", "parsers.tracebacks._FRAME", "parsers.tracebacks._EXCEPTION"),
+    *("parsers.prefixes._CERTAIN", "parsers.tracebacks._FRAME", "parsers.tracebacks._EXCEPTION"),
     *("parsers.tracebacks._CUSTOM", "ingest.filtered._CONTINUATION", "ingest.progress", "parsers.series._PER"),
     *(f"parsers.wrappers.{name}" for name in ("_SRUN", "_NODE", "_MPICH", "_STERN", "_COMPOSE", "_NOT_A_NODE")),
 )

@@ -84,6 +84,21 @@ class Case:
         """Whose GPUs and processes the lines of hosts speak of."""
         return Devices(self.identity, self._settled)
 
+    @cached_property
+    def failures(self) -> list[Event]:
+        """The events that speak of a failure, in order."""
+        return [event for event in self.events if event.is_failure]
+
+    @cached_property
+    def first_complaints(self) -> dict[int | None, int]:
+        """Where each rank's own first error line stands; under None the first of all."""
+        first: dict[int | None, int] = {}
+        for event in self.failures:
+            position = self._position[id(event)]
+            first.setdefault(None, position)
+            first.setdefault(self._ranks[position], position)
+        return first
+
     def signatures(self, pattern: str) -> list[str]:
         """Return the ids seen that a name or glob stands for."""
         found = self._globs.get(pattern)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.devices import is_kernel
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.events import Event
@@ -64,7 +63,7 @@ def dead_rank(case: Case, event: Event) -> int | None:
 
 def _sole_failing_rank(case: Case) -> int | None:
     """Return the only rank that fails, where one process at most fails without naming its rank: then they are one."""
-    failed = failures(case)
+    failed = case.failures
     ranks = set(case.ranks(failed))
     pids = {event.context.pid for event in failed if case.rank(event) is None}
     return ranks.pop() if len(ranks) == 1 and len(pids) == 1 and None not in pids else None

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from nccl_triage.diagnosis import incident
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event
 
@@ -23,7 +22,7 @@ def _telling(diagnosis: Findings) -> Iterator[Event]:
     if fault is not None:
         yield fault
     if diagnosis.verdict == "unknown":
-        yield from failures(diagnosis.case)[:4]
+        yield from diagnosis.case.failures[:4]
 
 
 def wanted(diagnosis: Findings) -> dict[str, list[int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts.progress import failures, progress_of
+from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
@@ -29,7 +29,7 @@ def first_fault(diagnosis: Findings) -> Event | None:
         faults = [event for item in weighed.for_items for event in item.events if event.role == "root"]
         if faults:
             return min(faults, key=case.position)
-    return next(iter(failures(case)), None)
+    return next(iter(case.failures), None)
 
 
 def waits(case: Case) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def _span(case: Case, fault: Event) -> tuple[float | None, Event | None, float |
         start = waiting[0]
     if start is None:
         return None, None, None
-    end = _latest(failures(case) if case.value("progress.resumed") else case.events, start)
+    end = _latest(case.failures if case.value("progress.resumed") else case.events, start)
     seconds = None if end is None else (end.context.time or 0.0) - start
     if seconds is None or not 0 < seconds <= LONGEST:
         return start, None, None

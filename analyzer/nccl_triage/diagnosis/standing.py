@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Findings, Status, Verdict
 
 #: Why a verdict is said: it stands for the first time, it has changed, a hang is suspected, the job is no longer followed.
@@ -28,7 +27,7 @@ class Standing:
     @classmethod
     def of(cls, found: Findings) -> Standing:
         """Return what matters of a diagnosis."""
-        if found.verdict == "unknown" and not failures(found.case):
+        if found.verdict == "unknown" and not found.case.failures:
             return cls("healthy", None, None, frozenset())  # a job that begins has said nothing that we know
         if found.verdict != "diagnosed" or not found.candidates:
             return cls(found.verdict, None, None, frozenset())

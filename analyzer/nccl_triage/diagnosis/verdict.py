@@ -10,7 +10,6 @@ from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
 from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, recorded
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
@@ -42,7 +41,7 @@ class Diagnosis(Findings):
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
     case = Case(observations.beside(steps.observe(observations)), rules)
-    ballot = cast(model, extract(case), bool(failures(case))) if model is not None else Ballot()
+    ballot = cast(model, extract(case), bool(case.failures)) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
     verdict = _verdict(case, shown, ballot)
@@ -57,7 +56,7 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
 
 def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     best = shown[0] if shown else None
-    bad = failures(case)
+    bad = case.failures
     resumed = bool(case.value("progress.resumed"))
     strong = best is not None and best.confidence >= 0.5
     if (not bad and case.value("progress.finished")) or case.value("progress.ended_well"):
@@ -133,7 +132,7 @@ def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
             }
         )
     cut = [path for path, info in case.observations.sources.items() if info.tail_cut]
-    if cut and failures(case):
+    if cut and case.failures:
         notes.append(
             {
                 "en": f"The last line of {cut[0]} has no end: the writer may have died there.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import times
@@ -138,8 +139,8 @@ _LEVELS = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|SUCCESS|TRACE
 _ISO_TS = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _ADDRESS = r"[0-9A-Fa-f.:]+"
 
-#: Prefixes that cannot be mistaken for text: (name, first characters or None, pattern, handler).
-CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
+#: Prefixes that cannot be mistaken for text: (name, first characters, pattern, handler).
+_CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
     (name, first, lazily(pattern), handler)
     for name, first, pattern, handler in (
         (
@@ -336,3 +337,9 @@ CERTAIN: tuple[tuple[str, str | None, re.Pattern[str], Handler], ...] = tuple(
         ("wandb", "w", r"wandb: ", lambda match, context: None),
     )
 )
+
+
+@lru_cache(maxsize=512)
+def certain(first: str) -> tuple[tuple[str, re.Pattern[str], Handler], ...]:
+    """Return the prefixes that may begin with a character, in the order in which they are tried."""
+    return tuple((name, pattern, handler) for name, starts, pattern, handler in _CERTAIN if first and first in starts)

@@ -7,6 +7,7 @@ Two lines that one statement of a program printed have one template. Small numbe
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from nccl_triage.patterns import lazily
 
@@ -31,7 +32,7 @@ _FOLDS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _FOLD_DIGITS = {ord(digit): "0" for digit in "123456789"}
 #: Digits that stay where they follow a letter (int8, cuda12), and those that other folds look for.
-_NAMES = lazily(r"[a-z_<]\d|\b0x|\bfe80")
+_NAMES = lazily(r"[a-z_<]\d|\b\dx|\bfe\d\d")
 _SPACE = lazily(r"\s+")
 _WORD = lazily(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
 
@@ -48,7 +49,14 @@ def template(message: str) -> str:
 def key(message: str) -> tuple[object, ...]:
     """Return a key: messages that share it have one template, and it is made far faster."""
     text = message[:MAX_MESSAGE].lower()
-    return text.translate(_FOLD_DIGITS), *_CODE.findall(text), *_NAMES.findall(text)
+    folded = text.translate(_FOLD_DIGITS)
+    return folded, *[text[start:end] for start, end in _telling(folded)]
+
+
+@lru_cache(maxsize=4096)
+def _telling(folded: str) -> tuple[tuple[int, int], ...]:
+    """Return where digits stand that tell templates apart, in all messages that differ in digits alone."""
+    return tuple(found.span() for pattern in (_CODE, _NAMES) for found in pattern.finditer(folded))
 
 
 def _keep_code(found: re.Match[str]) -> str:

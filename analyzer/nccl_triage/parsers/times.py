@@ -7,6 +7,7 @@ source and rough ordering across sources. Stamps without a year (glog, vLLM, c10
 from __future__ import annotations
 
 import calendar
+from functools import lru_cache
 
 from nccl_triage.patterns import lazily
 
@@ -32,8 +33,13 @@ def seconds(
     """Return seconds since the epoch of the given wall time read as UTC, or None when it is no valid time."""
     if not (year > 0 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
         return None
-    base = float(calendar.timegm((year, month, day, hour, minute, second)))
+    base = _midnight(year, month, day) + 3600.0 * hour + 60 * minute + second
     return base + float(f"0.{fraction}") if fraction else base
+
+
+@lru_cache(maxsize=64)
+def _midnight(year: int, month: int, day: int) -> float:
+    return float(calendar.timegm((year, month, day, 0, 0, 0)))
 
 
 def from_stamp(text: str) -> float | None:

@@ -5,7 +5,7 @@ the programs whose lines we diagnose (NCCL's ``host:pid:tid [dev] NCCL WARN``, c
 are read but stay in the message, because signatures speak of them.
 
 Some prefixes look like ordinary text (``3: ``, ``node1: ``, ``[2] ``). They count only when the source as a
-whole uses them: ``WrapperProfile.sniff`` decides that once per source. The others are rows of ``prefixes.CERTAIN``.
+whole uses them: ``WrapperProfile.sniff`` decides that once per source. The others are rows of ``prefixes.certain``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from nccl_triage.events import Context
 from nccl_triage.parsers import headers
 from nccl_triage.parsers.jsonlines import peel_json
-from nccl_triage.parsers.prefixes import CERTAIN, set_host
+from nccl_triage.parsers.prefixes import certain, set_host
 from nccl_triage.patterns import lazily
 
 #: Prefixes peeled from one line at most; real lines carry six or seven.
@@ -156,9 +156,7 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
             text = text[ambiguous[1] :]
             continue
         stripped = text.lstrip(" ") if first == " " else text
-        for name, starts, pattern, handler in CERTAIN:
-            if starts is not None and (not stripped or stripped[0] not in starts):
-                continue
+        for name, pattern, handler in certain(stripped[:1]):
             match = pattern.match(stripped)
             if match is not None:
                 handler(match, context)

@@ -15,6 +15,7 @@ from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
+from nccl_triage.scan.recipes import Reading, Recipe
 from nccl_triage.scan.shapes import Group, Part, Shapes
 from nccl_triage.scan.unwrap import MAX_PARTS
 
@@ -79,7 +80,7 @@ class LineScan:
         self._numbers = measures.Numbers(series, info.path, self.result.curves)
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
-        self._shapes = Shapes(self._outcome, prefilter)
+        self._shapes = Shapes(self._outcome, self._reading, prefilter)
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
         self._matched: list[str] = []
@@ -119,11 +120,11 @@ class LineScan:
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
-        waiting = [(number, raw.decode("utf-8", "replace")) for number, raw in self._shapes.drain()]
-        kinds = self._prefilter.kinds([text for _, text in waiting])
-        for index, (number, text) in enumerate(waiting):
+        waiting = [(number, raw.decode("utf-8", "replace"), recipe) for (number, raw), recipe in self._shapes.drain()]
+        kinds = self._prefilter.kinds([text for _, text, _ in waiting])
+        for index, (number, text, recipe) in enumerate(waiting):
             # Such lines open no block, and a block that is open now was not when they came.
-            self._line(number, text, kinds.get(index), feed=False)
+            self._line(number, text, kinds.get(index), feed=False, recipe=recipe)
 
     def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
@@ -163,13 +164,15 @@ class LineScan:
 
     def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
         """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
-        place = self._shapes.place(raw) if self._counts else None
+        place = self._shapes.place(raw, kind) if self._counts else None
+        recipe = None if place is None else place.recipe
         if kind.signatures is not None:
-            self._line(number, text, kind)
+            self._line(number, text, kind, recipe=recipe)
         else:
             self._begin_line()
             if kind.formats is not None and self._numbers.wanted(kind.formats, number):
-                self._numbers.take(self._peeled(text), number, kind.formats, advances=False)
+                peeled = self._read(text, (), recipe).peeled
+                self._numbers.take(peeled, number, kind.formats, advances=False)
         if place is not None and self._settled:
             self._shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
         return self._matched
@@ -210,18 +213,33 @@ class LineScan:
         self._complete(peeled)
         return peeled
 
-    def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True) -> None:
-        """Read a line in full."""
+    def _reading(self, text: str, signatures: Iterable[Signature]) -> Reading:
+        """Read a line in full, without what its surroundings tell."""
+        peeled = peel(text, self.profile)
+        return Reading(peeled, list(match.matches(signatures, peeled.text, text)))
+
+    def _read(self, text: str, signatures: Iterable[Signature], recipe: Recipe | None) -> Reading:
+        """Read a line, by the recipe of its shape where there is one."""
+        reading = None if recipe is None else recipe.read(text)
+        if reading is None:
+            reading = self._reading(text, signatures)
+        self._complete(reading.peeled)
+        return reading
+
+    def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True, recipe: Recipe | None = None) -> None:
+        """Take what a line tells."""
         self._begin_line()
-        peeled = self._peeled(text)
+        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
+        peeled, found = self._read(text, signatures, recipe)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
             kind = self._prefilter.kinds([peeled.text]).get(0)
-        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
-        if feed:
+            signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
+            found = list(match.matches(signatures, peeled.text, text))
+        if feed and recipe is None:  # lines of a shape that was learnt open no block
             self._feed(PeeledLine(self._info.path, number, peeled.text, peeled.context))
         known = advances = False
-        for signature, fields in match.matches(signatures, peeled.text, text):
+        for signature, fields in found:
             known = True
             advances = advances or signature.role == "progress"
             self._add(signature, fields, peeled, number)

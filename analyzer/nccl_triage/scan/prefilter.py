@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -136,9 +137,12 @@ class _Literals:
             one.further or any(owner.role in ("root", "cascade") for owner in one.signatures) for one in self._owners
         ]
         self.texts = tuple(text for text, _ in table)
-        #: The literals that a sweep looks for: wherever one of the others stands, so does one of these.
-        self._swept = _not_covered(self._texts, self._urgent)
         self._kinds: dict[frozenset[int], Kind] = {}
+
+    @cached_property
+    def _swept(self) -> list[int]:
+        """The literals that a sweep of a long log looks for: wherever one of the others stands, so does one of these."""
+        return _not_covered(self._texts, self._urgent)
 
     def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
         """See ``Prefilter``: one literal at a time, each as fast as memory is read."""

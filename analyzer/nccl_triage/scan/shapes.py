@@ -13,33 +13,26 @@ to the group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.events import KEEP_LAST, Bucket
-from nccl_triage.patterns import lazily
+from nccl_triage.scan import folding, recipes
+from nccl_triage.scan.folding import Pick, fold
 from nccl_triage.scan.prefilter import Kind, Prefilter
+from nccl_triage.scan.recipes import Reader, Recipe
 
 #: Lines of a shape that are read in full before its numbers are tried.
 PATIENCE = 8
+#: Lines of a shape whose numbers were tried after which the rest of them is read by a recipe.
+WORTH_A_RECIPE = 3
 #: Shapes and groups of one source held at once: beyond, what is known is put away and learnt again.
 MAX_SHAPES, MAX_GROUPS = 8000, 12_000
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
-
-_HEX = b"0x"
-_POINTER = lazily(rb"(?<![0-9A-Za-z])0x[0-9a-fA-F]+")
-_NUMBER = lazily(rb"(?<![0-9A-Za-z])0x[0-9a-fA-F]+|[0-9]+")
-_ZERO = ord("0")
-_FOLD = bytes.maketrans(b"123456789", b"000000000")
-#: Another digit for each; none becomes a leading zero.
-_OTHER = bytes.maketrans(b"0123456789abcdefABCDEF", b"1234567898bcdefaBCDEFA")
 
 
 class Counted(Protocol):
@@ -59,8 +52,6 @@ class Part(NamedTuple):
 Waiting = tuple[int, bytes]
 #: What a line adds, as something to compare: None when it must be read in full whatever its numbers are.
 Outcome = Callable[[str, Kind], Hashable | None]
-#: Cuts some parts out of a line.
-Pick = Callable[[bytes], Hashable]
 
 
 @dataclass(slots=True)
@@ -91,13 +82,18 @@ class Shape:
     """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
 
     kind: Kind | None = None
+    #: Lines that were read in full; whether it is never to be learnt; whether it is no member of the family of its like.
     seen: int = 0
     cold: bool = False
+    strange: bool = False
     family: Family | None = None
     values: Pick | None = None
     #: Picks the digits of literals; and the shapes that differ in them.
     literal: Pick | None = None
     variants: dict[Hashable, Shape] = field(default_factory=dict)
+    #: How its lines are read, once some were read in full (how many) and have taught it.
+    recipe: Recipe | None = None
+    reads: int = 0
 
 
 class Place(NamedTuple):
@@ -105,17 +101,21 @@ class Place(NamedTuple):
 
     family: Family
     key: Hashable
+    recipe: Recipe | None
 
 
 class Shapes:
-    """The shapes of one source; ``outcome`` tells what a line would add, and adds nothing."""
+    """The shapes of one source; ``outcome`` tells what a line would add, ``reader`` reads it; both add nothing."""
 
-    def __init__(self, outcome: Outcome, prefilter: Prefilter) -> None:
+    def __init__(self, outcome: Outcome, reader: Reader, prefilter: Prefilter) -> None:
         self._outcome = outcome
+        self._reader = reader
         self._prefilter = prefilter
         self._shapes: dict[bytes, Shape] = {}
         self._families: list[Family] = []
+        #: By lines without the length of their numbers: the first family, and how many were read in full before.
         self._first: dict[tuple[bytes, Kind], Family] = {}
+        self._seen: dict[tuple[bytes, Kind], int] = {}
         self._made = self._groups = 0
 
     @property
@@ -125,12 +125,17 @@ class Shapes:
 
     def group(self, raw: bytes) -> Group | None:
         """Return the group of a line (without its end), if it is made."""
-        shape = self._shapes.get(_folded(raw) if _HEX in raw else raw.translate(_FOLD))
-        if shape is not None and shape.literal is not None:
-            shape = shape.variants.get(shape.literal(raw))
+        shape = self._known(raw)
         if shape is None or shape.family is None:
             return None
         return shape.family.groups.get(_key(shape.family, shape.values, raw))
+
+    def _known(self, raw: bytes) -> Shape | None:
+        """Return the shape of a line, if it is made."""
+        shape = self._shapes.get(fold(raw))
+        if shape is not None and shape.literal is not None:
+            return shape.variants.get(shape.literal(raw))
+        return shape
 
     def kind(self, raw: bytes, text: str) -> Kind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""
@@ -141,25 +146,46 @@ class Shapes:
             shape.kind = self._prefilter.kinds([text]).get(0)
         return shape.kind
 
-    def place(self, raw: bytes) -> Place | None:
+    def place(self, raw: bytes, kind: Kind) -> Place | None:
         """Return where the group of a line can be made; None for a line that only is to be read in full."""
         if len(raw) > MAX_TEXT:
             return None
         shape = self._shape(raw)
+        shape.kind = kind
         if shape.family is None and not shape.cold:
+            self._place(shape, kind, raw)
+        if shape.family is None:
+            return None
+        shape.reads += 1
+        if shape.reads == WORTH_A_RECIPE:
+            text = raw.decode("utf-8", "replace")
+            shape.recipe = recipes.learn(text, kind, shape.family.sensitive, self._reader)
+        return Place(shape.family, _key(shape.family, shape.values, raw), shape.recipe)
+
+    def _place(self, shape: Shape, kind: Kind, raw: bytes) -> None:
+        """Find the family of a shape: one that is known, or its own once enough lines like this were read."""
+        alike = (folding.NUMBER.sub(b"0", raw), kind)
+        family = self._first.get(alike)
+        if family is not None and not shape.strange:
+            self._adopt(shape, family, raw)
+            shape.strange = shape.family is None
+        if shape.family is None:
             shape.seen += 1
-            if shape.seen == 1:
-                self._adopt(shape, raw)
-            elif shape.seen > PATIENCE:
-                self._learn(shape, raw)
-        return None if shape.family is None else Place(shape.family, _key(shape.family, shape.values, raw))
+            seen = self._seen[alike] = self._seen.get(alike, 0) + 1
+            if (shape.seen if shape.strange else seen) > PATIENCE:
+                self._learn(shape, alike, raw)
+
+    def recipe(self, raw: bytes) -> Recipe | None:
+        """Return how a line is read, where its shape has taught it."""
+        shape = self._known(raw)
+        return None if shape is None else shape.recipe
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
-        folded = _folded(raw)
+        folded = fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
-            shape = self._shapes[folded] = Shape(literal=self._literal_digits(folded))
+            shape = self._shapes[folded] = Shape(literal=folding.literal_digits(folded, self._prefilter.texts))
             self._made += 1
         if shape.literal is not None:
             values = shape.literal(raw)
@@ -178,7 +204,7 @@ class Shapes:
             groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, waiting)
             self._groups += 1
 
-    def drain(self) -> list[Waiting]:
+    def drain(self) -> list[tuple[Waiting, Recipe | None]]:
         """Put away all groups: count their lines, and return in order those to be read (they count themselves)."""
         groups = [group for family in self._families for group in family.groups.values()]
         # Groups share buckets, of which each shows a few last lines only.
@@ -194,54 +220,42 @@ class Shapes:
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
             waiting += read
+        read_by = [(line, self.recipe(line[1])) for line in sorted(waiting)]
         self._shapes.clear()
         self._families.clear()
         self._first.clear()
+        self._seen.clear()
         self._made = self._groups = 0
-        return sorted(waiting)
+        return read_by
 
-    def _literal_digits(self, folded: bytes) -> Pick | None:
-        """Return the digits of a line that may belong to a literal."""
-        lowered = folded.lower()
-        spans: set[tuple[int, int]] = set()
-        for literal in _folded_literals(self._prefilter.texts):
-            at = lowered.find(literal)
-            while at >= 0:
-                spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
-                at = lowered.find(literal, at + 1)
-        return _pick(sorted(spans))
-
-    def _adopt(self, shape: Shape, raw: bytes) -> None:
+    def _adopt(self, shape: Shape, family: Family, raw: bytes) -> None:
         """Take over what was learnt about lines with longer or shorter numbers, where it holds for this one."""
-        kind = shape.kind
-        family = None if kind is None else self._first.get((_NUMBER.sub(b"0", raw), kind))
-        if family is None:
-            return
-        spans = [found.span() for found in _NUMBER.finditer(raw)]
+        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
         changed = raw
         for index, span in enumerate(spans):
             if index not in family.matter:
-                changed = _changed(changed, *span)
+                changed = folding.changed(changed, *span)
         if self._told(changed) == self._told(raw):
             shape.family = family
-            shape.values = _pick(spans[index] for index in family.matter)
+            shape.values = folding.pick(spans[index] for index in family.matter)
 
-    def _learn(self, shape: Shape, raw: bytes) -> None:
+    def _learn(self, shape: Shape, alike: tuple[bytes, Kind], raw: bytes) -> None:
         """Find the numbers that matter."""
-        spans = [found.span() for found in _NUMBER.finditer(raw)]
+        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
         kind, told = self._told(raw) if len(spans) <= MAX_NUMBERS else (None, None)
         if kind is None or told is None:
             shape.cold = True
             return
-        matter = [index for index, span in enumerate(spans) if self._told(_changed(raw, *span)) != (kind, told)]
+        matter = [index for index, span in enumerate(spans) if self._told(folding.changed(raw, *span)) != (kind, told)]
         sensitive = tuple(one for one in kind.signatures or () if _may_mind(one, raw))
         if any(digits.anchored(one.pattern.source) for one in sensitive):
             shape.cold = True  # where the message begins, only reading tells
             return
         shape.family = Family(tuple(matter), sensitive, kind.formats)
-        shape.values = _pick(spans[index] for index in matter)
+        shape.values = folding.pick(spans[index] for index in matter)
         self._families.append(shape.family)
-        self._first.setdefault((_NUMBER.sub(b"0", raw), kind), shape.family)
+        if alike[1] is kind:
+            self._first.setdefault(alike, shape.family)
 
     def _told(self, raw: bytes) -> tuple[Kind | None, Hashable | None]:
         """Return the kind of a line, and what it would add."""
@@ -250,38 +264,13 @@ class Shapes:
         return kind, None if kind is None else self._outcome(text, kind)
 
 
-def _changed(raw: bytes, start: int, end: int) -> bytes:
-    """Return a line with other digits in one of its numbers."""
-    kept = start + 2 if raw.startswith(_HEX, start) else start
-    return raw[:kept] + raw[kept:end].translate(_OTHER) + raw[end:]
-
-
-def _pick(spans: Iterable[tuple[int, int]]) -> Pick | None:
-    """Return what cuts these parts out of a line; None for no parts."""
-    slices = [slice(start, end) for start, end in _joined(list(spans))]
-    return itemgetter(*slices) if slices else None
-
-
 def _may_mind(signature: Signature, raw: bytes) -> bool:
     """Tell whether a pattern may find one line of a shape and miss another."""
     source = signature.pattern.source
     if not digits.minds_digits(source):
         return False
-    relaxed = digits.relaxed(source) if _HEX not in raw and not signature.pattern.user else None
+    relaxed = digits.relaxed(source) if folding.HEX not in raw and not signature.pattern.user else None
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
-
-
-@lru_cache(maxsize=4)
-def _folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return the literals that hold digits, as they stand in folded lines in lower case."""
-    folded = {_folded(text.encode()).lower() for text in texts}
-    return tuple(sorted(literal for literal in folded if _ZERO in literal))
-
-
-def _folded(raw: bytes) -> bytes:
-    if _HEX in raw:
-        raw = _POINTER.sub(lambda found: _HEX.ljust(len(found[0]), b"0"), raw)
-    return raw.translate(_FOLD)
 
 
 def _buckets(group: Group) -> list[int]:
@@ -300,16 +289,3 @@ def _found(family: Family, raw: bytes) -> Hashable:
     text = raw.decode("utf-8", "replace")
     found = ((one, match.search(one, text)) for one in family.sensitive)
     return tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in found if fields is not None])
-
-
-def _joined(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans, those that lie close together as one: fewer cuts are faster than fewer characters."""
-    if not spans:
-        return
-    start, end = spans[0]
-    for (_, _), (begin, stop) in pairwise(spans):
-        if begin - end > 2:
-            yield start, end
-            start = begin
-        end = stop
-    yield start, end

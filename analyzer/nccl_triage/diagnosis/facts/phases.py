@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.progress import failures, progress_of
+from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
@@ -21,22 +21,12 @@ _LONG_BAR = lazily(
 _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?P<s>\d{1,9})$")
 
 
-def _first_complaint(case: Case) -> dict[int | None, int]:
-    """Return where each rank's own first error line stands; under None the first of all."""
-    first: dict[int | None, int] = {}
-    for event in failures(case):
-        position = case.position(event)
-        for key in {None, case.rank(event)}:
-            first[key] = min(position, first.get(key, position))
-    return first
-
-
 @fact(
     "progress.long_task_ranks",
     "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
 )
 def _long_task(case: Case) -> Fact | None:
-    first = _first_complaint(case)
+    first = case.first_complaints
     tasks = {n for p in LONG_TASK for n in case.signatures(p)}
     done = {n for p in TASK_DONE for n in case.signatures(p)}
     last: dict[int | None, Event] = {}
@@ -104,7 +94,7 @@ def _long_bar(case: Case) -> Fact | None:
     "progress.unfinished_bar", "the last progress before the failure is an unfinished bar of preparatory work: its text"
 )
 def _unfinished_bar(case: Case) -> Fact | None:
-    first = _first_complaint(case).get(None, len(case.events))
+    first = case.first_complaints.get(None, len(case.events))
     before = [e for e in progress_of(case) if case.position(e) < first]
     if not before or before[-1].signature not in ("huggingface.tqdm", "huggingface.ckpt_shards"):
         return None
@@ -120,7 +110,7 @@ _BEFORE_TRAINING = 10
 
 @fact("progress.phase", "what the job was doing when it stopped: generate, evaluate, load or none of them")
 def _phase(case: Case) -> Fact | None:
-    first = _first_complaint(case).get(None, len(case.events))
+    first = case.first_complaints.get(None, len(case.events))
     for event in case.of("huggingface.generate_frame", "python.frame"):
         name = event.fields.get("name", "")
         if "generate" in name or "rollout" in name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.progress import failures, progress_of
+from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.events import Event
 
 ENTERED = ("training.collective_entered",)
@@ -87,7 +87,7 @@ def _not_entered(case: Case) -> Fact | None:
 def _silent(case: Case) -> Fact | None:
     world = case.identity.world_size
     known = set(case.identity.ranks) | (set(range(world)) if world and world <= 4096 else set())
-    own = [e for e in failures(case) if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
+    own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
     loud = {r for e in own if (r := case.rank(e)) is not None}
     silent = sorted(known - loud)
     if not loud or not silent or len(silent) > max(1, len(known) // 2):

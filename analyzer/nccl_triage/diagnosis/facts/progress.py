@@ -33,11 +33,6 @@ def progress_of(case: Case) -> list[Event]:
     return [e for e in case.events if e.role == "progress"]
 
 
-def failures(case: Case) -> list[Event]:
-    """Return the events that speak of a failure."""
-    return [e for e in case.events if e.is_failure]
-
-
 @fact("progress.steps", "how many lines showed that training or serving advanced")
 def _steps(case: Case) -> Fact | None:
     found = progress_of(case)
@@ -47,14 +42,14 @@ def _steps(case: Case) -> Fact | None:
 
 @fact("job.failed", "how many lines speak of a failure, as its cause or as a consequence")
 def _failed(case: Case) -> Fact | None:
-    found = failures(case)
+    found = case.failures
     return Fact(len(found), found[:1]) if found else None
 
 
 @fact("progress.before_failure", "training steps (or their like) stand before the first sign of failure")
 def _before(case: Case) -> Fact | None:
     before: list[Event] = []
-    if not failures(case):
+    if not case.failures:
         return None
     for events in case.scopes():
         first = next((i for i, e in enumerate(events) if e.is_failure), None)
@@ -64,7 +59,7 @@ def _before(case: Case) -> Fact | None:
 
 @fact("progress.resumed", "the job went on after its last error line")
 def _resumed(case: Case) -> Fact | None:
-    found, bad = progress_of(case), failures(case)
+    found, bad = progress_of(case), case.failures
     if not found or not bad:
         return None
     after: list[Event] = []
@@ -114,10 +109,10 @@ def _ended_well(case: Case) -> Fact | None:
     if not set(case.identity.ranks) <= set(finished):
         return Fact(False)
     last = max(finished.values())
-    if None not in finished and any(_unknown_end(case, event) for event in failures(case)):
+    if None not in finished and any(_unknown_end(case, event) for event in case.failures):
         return Fact(False)  # a process that nobody knows failed; it did not say that it finished
     farewells = {name for pattern in TEARDOWN for name in case.signatures(pattern)}
-    for event in failures(case):
+    for event in case.failures:
         end = finished.get(case.rank(event), last)
         farewell = event.signature in farewells and (event.signature[:6] != "python" or is_communication(event))
         if case.position(event) > end and not farewell:
@@ -130,7 +125,7 @@ def _ended_well(case: Case) -> Fact | None:
     "ranks that say they finished or ran out of data while others failed or waited afterwards",
 )
 def _early(case: Case) -> Fact | None:
-    bad = failures(case)
+    bad = case.failures
     failed = {r for e in bad if (r := case.rank(e)) is not None}
     known = set(case.identity.ranks)
     for names in (LEAVING, ("training.phase_done",)):
@@ -198,7 +193,7 @@ def _p2p_off(case: Case) -> Fact | None:
     over = [e for e in case.of("nccl.channel_via_net") if e.fields.get("transport") == "P2P"]
     if not off or not over or not case.order_known or case.position(over[0]) > case.position(off[0]):
         return None
-    bad = [case.position(e) for e in failures(case)]
+    bad = [case.position(e) for e in case.failures]
     failed = [place for place in bad if case.position(over[0]) < place < case.position(off[0])]
     if not failed or max(bad) > case.position(off[0]):
         return None
@@ -208,7 +203,7 @@ def _p2p_off(case: Case) -> Fact | None:
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
 def _stalled_engine(case: Case) -> Fact | None:
     up = case.of("vllm.init_engine", "vllm.v1_engine_start")
-    if not up or failures(case):
+    if not up or case.failures:
         return None
     last = case.position(up[-1])
     served = ("vllm.server_ready", "vllm.stats", "vllm.stats_idle")
