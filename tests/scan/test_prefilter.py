@@ -56,6 +56,16 @@ def test_recall_equals_running_every_pattern_on_every_line(prefilter: Prefilter,
     assert _found(prefilter, lines) == expected
 
 
+def test_both_sweep_for_the_same(rules: RuleSet) -> None:
+    pytest.importorskip("hyperscan")
+    data = "\n".join(_samples(rules)).encode("utf-8", "surrogatepass")
+    one, two = (kind(rules.signatures.values()).sweep(data) for kind in (HyperscanPrefilter, LiteralPrefilter))
+    # One of them tells of each literal once a line.
+    assert {data.count(b"\n", 0, end) for end in one.ends} == {data.count(b"\n", 0, end) for end in two.ends}
+    assert one.firsts == two.firsts
+    assert one.records == two.records
+
+
 def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:
     assert candidates(prefilter, []) == {}
     assert candidates(prefilter, ["", "", ""]) == {}

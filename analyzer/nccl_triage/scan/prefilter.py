@@ -142,7 +142,20 @@ class _Literals:
     @cached_property
     def _swept(self) -> list[int]:
         """The literals that a sweep of a long log looks for: wherever one of the others stands, so does one of these."""
-        return _not_covered(self._texts, self._urgent)
+        texts = self._texts
+        starts = _starts(len(text.encode()) for text, _ in texts)
+        covered: set[int] = set()
+        for number, end in self._found("\n".join(text for text, _ in texts).encode()):
+            holder = bisect_right(starts, end - 1) - 1
+            # What is looked for in any case may stand where this one, looked for as it is, does not.
+            if self._urgent[number] and holder != number and (texts[number][1] or not texts[holder][1]):
+                covered.add(holder)
+        return [number for number in range(len(texts)) if number not in covered]
+
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
+        """Return the literals that stand in some lines, with where they end; each of them once a line at least."""
+        found = self.ends(data, range(len(self._texts)))
+        return [(number, end) for number, ends in enumerate(found) for end in ends]
 
     def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
         """See ``Prefilter``: one literal at a time, each as fast as memory is read."""
@@ -239,19 +252,23 @@ class HyperscanPrefilter(_Literals):
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
         encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
-        hits: list[tuple[int, int]] = []
-
-        def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
-            hits.append((end - 1, identifier))
-
-        self._database.scan(b"\n".join(encoded), match_event_handler=on_match)
+        hits = self._found(b"\n".join(encoded))
         if not hits:
             return {}
         starts = _starts(len(line) for line in encoded)
         found: dict[int, set[int]] = defaultdict(set)
-        for position, identifier in hits:
-            found[bisect_right(starts, position) - 1].add(identifier)
+        for identifier, end in hits:
+            found[bisect_right(starts, end - 1) - 1].add(identifier)
         return self._kinds_of(found)
+
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
+        hits: list[tuple[int, int]] = []
+
+        def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
+            hits.append((identifier, end))
+
+        self._database.scan(data, match_event_handler=on_match)
+        return hits
 
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
@@ -275,21 +292,6 @@ class HyperscanPrefilter(_Literals):
         self._sweeper.scan(data, match_event_handler=on_match)
         records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
         return Sweep(ends, firsts, records)
-
-
-def _not_covered(texts: Sequence[tuple[str, bool]], urgent: Sequence[bool]) -> list[int]:
-    """Return the numbers of the literals that hold no (other) urgent literal."""
-    exact = "\n".join(text for text, _ in texts).encode()
-    lower = exact.lower()
-    starts = _starts(len(text.encode()) for text, _ in texts)
-    covered: set[int] = set()
-    for number, ((text, caseless), needed) in enumerate(zip(texts, urgent, strict=True)):
-        if needed:
-            found = _ends(lower if caseless else exact, text.encode())
-            holders = {bisect_right(starts, end - 1) - 1 for end in found} - {number}
-            # What is looked for in any case may stand where this one, looked for as it is, does not.
-            covered |= {other for other in holders if caseless or not texts[other][1]}
-    return [number for number in range(len(texts)) if number not in covered]
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:
