@@ -6,7 +6,6 @@ they are ``rules/`` and ``reports/`` at the top level (setup.cfg maps them). Onl
 
 from __future__ import annotations
 
-import importlib.resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,17 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 
+def _package() -> Traversable:
+    here = Path(__file__).resolve().parent
+    if here.is_dir():
+        return here
+    import importlib.resources  # slow to import, and needed where we are read from an archive
+
+    return importlib.resources.files("nccl_triage")
+
+
 def _folder(name: str) -> Traversable:
-    packaged = importlib.resources.files("nccl_triage") / name
+    packaged = _package() / name
     if packaged.is_dir():
         return packaged
     return Path(__file__).resolve().parents[2] / name
@@ -33,19 +41,19 @@ def reports_dir() -> Traversable:
 
 def model_file() -> Traversable:
     """Return the shipped model; it may be missing in a checkout where ``make model`` never ran."""
-    return importlib.resources.files("nccl_triage.classifier") / "model.json"
+    return _package() / "classifier" / "model.json"
 
 
 def examples_file() -> Traversable:
     """Return what the shipped model learnt from, as features: users' own incidents are added to it."""
-    return importlib.resources.files("nccl_triage.classifier") / "examples.json.gz"
+    return _package() / "classifier" / "examples.json.gz"
 
 
 def completion_script(shell: str) -> Traversable:
     """Return the script that lets a shell complete our command line."""
-    return importlib.resources.files("nccl_triage.cli") / f"completion.{shell}"
+    return _package() / "cli" / f"completion.{shell}"
 
 
 def messages_dir() -> Traversable:
     """Return the folder of the translated texts."""
-    return importlib.resources.files("nccl_triage.messages")
+    return _package() / "messages"

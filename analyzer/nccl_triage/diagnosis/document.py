@@ -34,7 +34,6 @@ from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
 from nccl_triage.knowledge import collective_advice, remarks, stages
 from nccl_triage.parsers import times
-from nccl_triage.producers import produced_signatures
 
 SCHEMA_VERSION = 1
 #: Lines of evidence per item, per cause, and timeline entries kept.
@@ -186,7 +185,11 @@ def _contribution(case: Case, item: Contribution) -> dict[str, Any]:
 
 def _meaning(case: Case, signature: str) -> str:
     known = case.rules.signatures.get(signature)
-    return known.meaning if known is not None else produced_signatures().get(signature, "")
+    if known is not None:
+        return known.meaning
+    from nccl_triage.producers import produced_signatures  # brings all producers along
+
+    return produced_signatures().get(signature, "")
 
 
 def _symptoms(case: Case) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +54,8 @@ def write(entry: str, data: bytes) -> None:
     folder = _folder()
     if folder is None:
         return
+    import tempfile  # seldom needed, and it brings others along
+
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 #: Median absolute deviation of a normal distribution -> its standard deviation.
 _NORMAL = 1.4826
@@ -26,6 +25,8 @@ class Usual:
 
 def usual(values: Sequence[float]) -> Usual:
     """Return what numbers usually are; at least one is needed. The spread is never below a thousandth of the median."""
+    from statistics import median  # it brings fractions and random along: no verdict without numbers waits for them
+
     middle = median(values)
     spread = _NORMAL * median(abs(value - middle) for value in values)
     return Usual(middle, max(spread, abs(middle) / 1000, 1e-12), min(values), max(values))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 
 from nccl_triage.curves import Process, Row
 from nccl_triage.events import Event, Observations
 from nccl_triage.parsers import times
+from nccl_triage.steps.robust import usual
 
 #: A step that falls back by more than this share of the steps seen is a new start.
 _FALL_BACK = 0.1
@@ -132,7 +132,7 @@ def _from_stamps(process: Process, rows: list[Row], complete: bool) -> Track:
     track = Track("step_time", process, derived=True)
     spans = [(two.time - one.time, 1.0 if stepless else two.step - one.step, two) for one, two in pairwise(placed)]
     whole = all(row.time == int(row.time) for row in placed)
-    if not spans or (whole and median(span for span, _, _ in spans) < _COARSE):
+    if not spans or (whole and usual([span for span, _, _ in spans]).middle < _COARSE):
         return track
     track.points = [(row, span / steps) for span, steps, row in spans if span >= 0]
     return track
