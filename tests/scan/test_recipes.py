@@ -56,11 +56,26 @@ def _with_other_digits(line: str, chance: Random) -> str:
     return re.sub(r"(?<![0-9x])[0-9]+", other, line)
 
 
-def test_lines_of_real_failures(rules: RuleSet) -> None:
+#: What may stand before, in or behind a line: prefixes, colours, numbers that are none, or too long.
+ODD = (
+    *("\x1b[36m", "\x1b[0m", "１２", "\u0663", "-5", " 0x1f ", "0x", "10x55", "\ufffd", "9" * 20, "1.5e300", "<6>", "3: ", "[2] "),
+    *("[rank3]: ", "(pid=12) ", "(Actor pid=3, ip=1.2.3.4) ", "2026-01-02 03:04:05,678 ", "I0102 03:04:05.678 12 a.cc:5] "),
+    *("rank=7 ", "[PG 0 Rank 3] ", " [repeated 3x across cluster]", "Jan  2 03:04:05 host5 kernel: ", "[4 similar log lines] "),
+)  # fmt: skip
+
+
+def _spoilt(line: str, chance: Random) -> str:
+    at = chance.choice((0, len(line), chance.randrange(len(line) + 1)))
+    return line[:at] + chance.choice(ODD) + line[at:]
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_lines_of_real_failures(spoilt: bool, rules: RuleSet) -> None:
     prefilter = make_prefilter(rules.signatures.values())
     read, chance = _reader(), Random(11)
     learnt = tried = 0
-    for line in islice(_corpus(), 1200):
+    for whole in islice(_corpus(), 1000):
+        line = _spoilt(_spoilt(whole, chance), chance) if spoilt else whole
         kind = prefilter.kinds([line]).get(0)
         if kind is None:
             continue
