@@ -56,9 +56,10 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
             # Every host has a loopback address: it names nobody.
             if value and not (known is not None and known.is_loopback):
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
-                address = value if known is not None else None
-                host = _owner(case, weighed, value) if address else value
-                return [Culprit(None, host or value, address, None, None, why)]
+                # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
+                address = None if known is None else str(known) if known.version == 4 else value
+                host = _owner(case, weighed, address) if address else value
+                return [Culprit(None, host or address or value, address, None, None, why)]
     return []
 
 
