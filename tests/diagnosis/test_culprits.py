@@ -122,3 +122,33 @@ def test_who_never_reached_the_barrier_of_the_store(
     text = "".join(f"[rank{rank}]: {BARRIER.format(rank, joined)}\n" for rank in heard)
     fact = diagnose_text(text, rules).case.value("rendezvous.barrier_missing_ranks")
     assert (fact or []) == culprits
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"),
+    [("::ffff:10.9.8.7", ["10.9.8.7"]), ("10.9.8.7", ["10.9.8.7"]), ("::ffff:127.0.0.1", []), ("head-0", ["head-0"])],
+)
+def test_the_master_that_nobody_reached_is_named_by_its_plain_address(
+    address: str, hosts: list[str], rules: RuleSet
+) -> None:
+    text = (
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to connect to "
+        f"({address}, 29500).\n"
+    )
+    candidate = diagnose_text(text, rules).candidates[0]
+    assert (candidate.id, [c.host for c in candidate.culprits]) == ("rendezvous-failed", hosts)
+
+
+TIMED_OUT = (
+    "[rank{rank}]:[E ProcessGroupNCCL.cpp:563] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=70, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800076 milliseconds "
+    "before timing out.\n"
+)
+
+
+@pytest.mark.parametrize(("reported", "left_out"), [([0, 1, 3], [2]), ([1, 2, 3], [0]), ([0, 3], []), ([0, 1, 2], [])])
+def test_the_only_rank_that_did_not_report_the_timeout_is_named(
+    reported: list[int], left_out: list[int], rules: RuleSet
+) -> None:
+    diagnosis = diagnose_text("".join(TIMED_OUT.format(rank=rank) for rank in reported), rules)
+    assert [c.rank for c in diagnosis.candidates[0].culprits] == left_out

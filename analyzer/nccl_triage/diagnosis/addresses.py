@@ -19,13 +19,17 @@ _PAIR = lazily(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9
 
 
 def parse(text: object) -> Address | None:
-    """Return an address, or None when the text is none (a name, or damaged)."""
+    """Return an address, or None when the text is none (a name, or damaged).
+
+    ``::ffff:10.0.0.5``, as a socket of both families writes an IPv4 address, is that IPv4 address.
+    """
     if not isinstance(text, str):
         return None
     try:
-        return ipaddress.ip_address(text.strip("[]").split("%")[0])
+        address = ipaddress.ip_address(text.strip("[]").split("%")[0])
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def announced_by(event: Event) -> list[tuple[str, str]]:

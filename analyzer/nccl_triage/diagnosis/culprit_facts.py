@@ -20,6 +20,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "reported no error while the others timed out",
         "其他 rank 超时，它没有任何报错",
     ),
+    "left-out": (
+        ("collective.left_out_ranks",),
+        "the only one up to the highest rank that did not report the time-out",
+        "在已出现的最大 rank 以内，只有它没有报告超时",
+    ),
     "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
     "not-entered": (
         ("progress.not_entered_ranks",),

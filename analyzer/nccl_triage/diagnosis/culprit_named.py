@@ -50,13 +50,16 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
 def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host or address that the strongest evidence names in its text."""
     for event in strongest(weighed):
-        for name in ("host", "node", "address", "ip", "peer", "nodes"):
+        for name in ("host", "host2", "node", "address", "ip", "peer", "peer2", "nodes"):
             value = event.fields.get(name)
-            if value:
+            known = parse(value) if value else None
+            # Every host has a loopback address: it names nobody.
+            if value and not (known is not None and known.is_loopback):
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
-                address = value if parse(value) is not None else None
-                host = _owner(case, weighed, value) if address else value
-                return [Culprit(None, host or value, address, None, None, why)]
+                # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
+                address = None if known is None else str(known) if known.version == 4 else value
+                host = _owner(case, weighed, address) if address else value
+                return [Culprit(None, host or address or value, address, None, None, why)]
     return []
 
 

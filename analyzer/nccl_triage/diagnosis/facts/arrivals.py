@@ -6,6 +6,7 @@ import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
+from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
@@ -14,6 +15,8 @@ ABSENT = (
     "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
     "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
 )  # fmt: skip
+#: A log of a job with more ranks than this shows no more than a part of them.
+_MANY = 4096
 
 
 def _named(event: Event) -> list[int]:
@@ -97,3 +100,17 @@ def _late(case: Case) -> Fact | None:
     if not late or len(late) * 2 > len(records):
         return None
     return Fact(sorted({r.rank for r in late if r.rank is not None}), [r.event for r in late][:3])
+
+
+@fact(
+    "collective.left_out_ranks",
+    "the only rank below the highest that timed out which reported no failure, where two or more timed out",
+)
+def _left_out(case: Case) -> Fact | None:
+    timed_out = case.fact("collective.timed_out_ranks")
+    if timed_out is None or len(timed_out.value) < 2:
+        return None
+    # Ranks are counted from 0 without a gap, so a log that shows ranks 1, 2 and 3 is one of a job that has a rank 0.
+    loud = {rank for event in failures(case) if (rank := case.rank(event)) is not None}
+    left = sorted(set(range(min(max(timed_out.value), _MANY))) - loud)
+    return Fact(left, timed_out.events[:3]) if len(left) == 1 else None
