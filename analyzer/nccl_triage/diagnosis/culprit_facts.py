@@ -20,6 +20,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "reported no error while the others timed out",
         "其他 rank 超时，它没有任何报错",
     ),
+    "unheard": (
+        ("progress.unheard_ranks",),
+        "reported nothing while every other rank timed out",
+        "其他 rank 全部超时，只有它没有任何报告",
+    ),
     "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
     "not-entered": (
         ("progress.not_entered_ranks",),

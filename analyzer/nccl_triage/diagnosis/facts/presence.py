@@ -95,6 +95,16 @@ def _silent(case: Case) -> Fact | None:
     return Fact(silent, [e for e in case.events if case.rank(e) in silent][-2:])
 
 
+@fact("progress.unheard_ranks", "the one rank that reported nothing while all others, up to the highest, timed out")
+def _unheard(case: Case) -> Fact | None:
+    timed_out = case.fact("collective.timed_out_ranks")
+    known = set(timed_out.value) if timed_out is not None else set()
+    # Ranks are counted from 0: a gap in their numbers is a rank that exists, whatever the size of the world is.
+    gap = sorted(set(range(max(known) + 1)) - known) if 3 <= len(known) <= 4096 and max(known) <= len(known) else []
+    loud = {case.rank(event) for event in failures(case)}
+    return Fact(gap, timed_out.events[:2]) if timed_out is not None and len(gap) == 1 and gap[0] not in loud else None
+
+
 @fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
 def _missing(case: Case) -> Fact | None:
     world = case.identity.world_size
