@@ -25,6 +25,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "the only one up to the highest rank that did not report the time-out",
         "在已出现的最大 rank 以内，只有它没有报告超时",
     ),
+    "store-gone": (
+        ("rendezvous.store_gone_ranks",),
+        "the others lost the store while they waited for its communicator id, and it reports nothing",
+        "其他 rank 等待它的通信域 id 时与 store 断开，而它没有任何报告",
+    ),
     "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
     "not-entered": (
         ("progress.not_entered_ranks",),

@@ -63,11 +63,11 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
-        looked_into = case.value("stacks.dumped") or case.value("exception.without_end")
+        hangs = any(case.value(f) for f in ("stacks.dumped", "exception.without_end", "progress.ends_waiting"))
         life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
         trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
         suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)
-        if life and not trouble and not looked_into and not suspected:
+        if life and not trouble and not hangs and not suspected:
             return "healthy"
     elif resumed and not _fatal(case, best):
         return "healthy"

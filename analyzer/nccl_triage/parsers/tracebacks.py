@@ -49,6 +49,7 @@ class _Exception:
     file: str | None = None
     file_line: str | None = None
     function: str | None = None
+    raised_in: str | None = None
 
 
 @dataclass(slots=True)
@@ -189,6 +190,7 @@ class TracebackParser:
                 file=last["file"] if last is not None else None,
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
+                raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
             )
         )
         block.in_frames = False
@@ -223,7 +225,8 @@ class TracebackParser:
             "chain": str(len(block.chain)),
             "user_frames": "\n".join(block.user_frames[-6:]),
         }
-        for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function)):
+        for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function),
+                            ("raised_in", first.raised_in)):  # fmt: skip
             if value:
                 fields[name] = value
         if block.collective:

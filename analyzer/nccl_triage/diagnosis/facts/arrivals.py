@@ -6,7 +6,6 @@ import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
@@ -111,6 +110,6 @@ def _left_out(case: Case) -> Fact | None:
     if timed_out is None or len(timed_out.value) < 2:
         return None
     # Ranks are counted from 0 without a gap, so a log that shows ranks 1, 2 and 3 is one of a job that has a rank 0.
-    loud = {rank for event in failures(case) if (rank := case.rank(event)) is not None}
+    loud = {rank for event in case.failures if (rank := case.rank(event)) is not None}
     left = sorted(set(range(min(max(timed_out.value), _MANY))) - loud)
     return Fact(left, timed_out.events[:3]) if len(left) == 1 else None

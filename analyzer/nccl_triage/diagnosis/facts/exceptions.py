@@ -130,6 +130,14 @@ def _frame(case: Case) -> Fact | None:
     return None
 
 
+@fact("exception.raised_in", "file and function in which the first application exception was raised, library code too")
+def _raised_in(case: Case) -> Fact | None:
+    for event in application_exceptions(case)[:1]:
+        if event.fields.get("raised_in"):
+            return Fact(event.fields["raised_in"], [event])
+    return None
+
+
 @fact("exception.frames", "file names and functions of the user's frames in any exception, as one text")
 def _frames(case: Case) -> Fact | None:
     found = [e for e in exceptions_of(case) if e.fields.get("user_frames")]

@@ -11,8 +11,14 @@ from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
 LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
-             "sglang.load_weight_begin")  # fmt: skip
-TASK_DONE = ("training.phase_done", "training.checkpoint_saved", "deepspeed.checkpoint_saved", "sglang.load_weight_end")
+             "megatron.index_building", "sglang.load_weight_begin")  # fmt: skip
+TASK_DONE = (
+    "megatron.index_built",
+    "training.phase_done",
+    "training.checkpoint_saved",
+    "deepspeed.checkpoint_saved",
+    "sglang.load_weight_end",
+)
 _LONG_BAR = lazily(
     r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
     r"eval|valid|predict|inference|generat|shard|merge|init",
@@ -32,13 +38,16 @@ def _long_task(case: Case) -> Fact | None:
     last: dict[int | None, Event] = {}
     for event in case.events:
         rank = case.rank(event)
+        if rank is None and event.signature in tasks and (told := event.number("on_rank")) is not None:
+            rank = int(told)
         speaks = event.signature in tasks or (event.role == "progress" and event.signature not in done)
         if speaks and case.position(event) < first.get(rank, len(case.events)):
             last[rank] = event
     busy = {rank: event for rank, event in last.items() if event.signature in tasks}
     if not busy:
         return None
-    named = sorted(rank for rank in busy if rank is not None)
+    # Long work that no line ties to a rank is that of the one rank from which nothing is heard.
+    named = sorted(rank for rank in busy if rank is not None) or case.value("progress.unheard_ranks") or []
     if len(named) > 1 and len(named) == len(case.identity.ranks):
         # All do it: those that did not complain while others waited are the late ones, otherwise nobody stands out.
         named = [rank for rank in named if rank not in first]

@@ -25,6 +25,8 @@ TEARDOWN = (
     "python.exception_line",
     "torch.socket_*",
 )
+#: Repeated by a process as long as another one, or the cluster, lets it wait.
+WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")
 RESTARTED = ("torchelastic.worker_group_restart", "torchelastic.rendezvous_complete")
 
 
@@ -77,6 +79,19 @@ def _resumed(case: Case) -> Fact | None:
     if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
         return Fact(False, after[:2])
     return Fact(len(after) >= 2 or finished, after[:2])
+
+
+@fact(
+    "progress.ends_waiting",
+    "after all progress processes say again and again that they wait for others or for resources",
+)
+def _ends_waiting(case: Case) -> Fact | None:
+    found = case.of(*WAITING)
+    if sum(case.count(name) for name in WAITING) < 3 or not case.order_known:
+        return None
+    last = max((case.position(event) for event in progress_of(case)), default=-1)
+    after = [event for event in found if case.position(event) > last]
+    return Fact(True, after[-2:]) if len(after) >= 2 else None
 
 
 @fact("progress.finished", "the job says that it finished")

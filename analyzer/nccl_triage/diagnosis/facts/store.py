@@ -58,6 +58,17 @@ def _unheard(case: Case) -> Fact | None:
 
 
 @fact(
+    "rendezvous.store_gone_ranks",
+    "the rank asked for the id of a communicator, where the store broke off the question and that rank reports nothing",
+)
+def _gone(case: Case) -> Fact | None:
+    asked = [e for e in case.of("torch.uniqueid_get_failed") if "time" not in e.fields.get("error", "").lower()]
+    loud = {case.rank(event) for event in case.events if event.is_failure}
+    ranks = sorted({int(n) for e in asked if (n := e.number("src_rank")) is not None} - loud)
+    return Fact(ranks, asked[:2]) if ranks else None
+
+
+@fact(
     "rendezvous.barrier_missing_ranks",
     "ranks that never reached the barrier of the store, by its count and by who waited there",
 )
