@@ -108,6 +108,8 @@ class Dump:
     entries: list[Entry] = field(default_factory=list)
     #: What the entries call their groups.
     described: dict[str, str] = field(default_factory=dict)
+    #: By which number this process counts its groups of Gloo.
+    numbers: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -146,6 +148,8 @@ def _dump(document: Mapping[str, Any]) -> Dump:
             entry = reader.entry(raw)
             names.setdefault(_text(raw.get("pg_id")), entry.group)
             found.described.setdefault(entry.group, entry.desc)
+            if entry.backend == "gloo" and (number := _number(raw.get("pg_id"))) is not None:
+                found.numbers.setdefault(entry.group, number)
             found.entries.append(entry)
     found.entries.sort(key=lambda entry: entry.record)
     for name, raw in _items(document.get("pg_config")):

@@ -114,6 +114,8 @@ class Standing:
 
     stamp: tuple[int, str]
     backend: str = ""
+    #: By which number the process counts the group among its own, -1 where that tells nothing.
+    number: int = -1
     enqueued: int = -1
     completed: int = -1
     first_seq: int = -1
@@ -287,6 +289,7 @@ class Filling:
         way = way_of(entry)
         way = self._ways.setdefault(way, way)
         standing.backend = entry.backend
+        standing.number = self._dump.numbers.get(entry.group, -1)
         standing.last = line
         if standing.open is None:
             standing.frames = entry.frames

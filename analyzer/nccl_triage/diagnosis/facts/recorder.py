@@ -123,6 +123,15 @@ def _circle(case: Case) -> Fact | None:
 
 
 @fact(
+    "recorder.circle_derived",
+    "the process groups of such a circle whose members no dump tells: it follows from who waits, and from their numbers",
+)
+def _circle_derived(case: Case) -> Fact | None:
+    found = [finding for finding in comparison(case).of("circle") if finding.derived]
+    return Fact(sorted({finding.group for finding in found}), events(found)[:4]) if found else None
+
+
+@fact(
     "recorder.all_entered",
     "every member issued the same operation and none completed it, and the wait was given up: the operation itself hangs",
 )
