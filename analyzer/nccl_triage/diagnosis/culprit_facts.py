@@ -98,6 +98,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "by its flight recorder it came long after the others",
         "其 flight recorder 显示它比其他 rank 晚很久",
     ),
+    "recorded-slow": (
+        ("recorder.slow_surely", "recorder.slow_ranks"),
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
     "recorded-lagging": (
         ("recorder.lagging_ranks",),
         "by its flight recorder it completed less than the others",

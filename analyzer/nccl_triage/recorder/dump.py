@@ -80,6 +80,8 @@ class Entry:
     started: int | None
     completed: int | None
     timeout_ms: int | None
+    #: How long it ran on the GPU, where that was measured (``TORCH_NCCL_ENABLE_TIMING``).
+    ran_us: int | None
     #: The frames of the user's own code, the innermost first; all of them where none is.
     frames: tuple[str, ...]
 
@@ -206,6 +208,12 @@ def _number(value: object) -> int | None:
     return int(value) if -_NUMBER < value < _NUMBER else None
 
 
+def _microseconds(milliseconds: object) -> int | None:
+    if type(milliseconds) is not int and type(milliseconds) is not float:
+        return None
+    return round(1000 * milliseconds) if 0 <= milliseconds < _NUMBER / 1e6 else None
+
+
 class _Reader:
     """Reads the entries of one dump. They repeat: what was seen before is looked up, not read again."""
 
@@ -299,5 +307,6 @@ class _Reader:
             started=_number(get("time_discovered_started_ns")) or None,
             completed=_number(get("time_discovered_completed_ns")) or None,
             timeout_ms=_number(get("timeout_ms")),
+            ran_us=_microseconds(get("duration_ms")),
             frames=self._stack(get("frames")),
         )
