@@ -42,7 +42,7 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "自身工作耗时达到其他 rank 的超时",
     ),
     "slow-steps": (
-        ("pace.slow_ranks",),
+        ("pace.slow_ranks", "pace.reported_ranks"),
         "its steps took longer than those of the others, again and again",
         "它的每步耗时一直比其他 rank 长",
     ),
