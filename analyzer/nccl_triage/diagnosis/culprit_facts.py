@@ -103,6 +103,16 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "by the flight recorders the others waited for it in call after call",
         "flight recorder 显示其他 rank 一次又一次地等待它",
     ),
+    "recorded-broken-gpu": (
+        ("recorder.broken_gpu_ranks",),
+        "its GPU failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其 GPU 未通过健康检查",
+    ),
+    "recorded-broken-nic": (
+        ("recorder.broken_nic_ranks",),
+        "its network card failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其网卡未通过健康检查",
+    ),
     "recorded-lagging": (
         ("recorder.lagging_ranks",),
         "by its flight recorder it completed less than the others",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.recorder.arrivals import Arrival, pack
-from nccl_triage.recorder.dump import Dump, Entry
+from nccl_triage.recorder.dump import Dump
+from nccl_triage.recorder.entry import Entry
 from nccl_triage.recorder.table import (
     MAX_OPEN,
     Callers,
@@ -67,6 +68,11 @@ class Filling:
         if found is None:
             found = self.table.standings[(key, self._rank)] = Standing(self._stamp)
         return found
+
+    def note(self, part: str, number: int, text: str) -> None:
+        """Take what was found broken, which stands on a line of the text."""
+        dump = self.table.dumps[(self._rank,)]
+        dump.broken += ((part, Line(self._source, number, self._rank, text, self._stamp[0])),)
 
     def add(self, entry: Entry, number: int, text: str) -> None:
         """Take one record, which stands on a line of the text."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from nccl_triage.recorder.arrivals import MAX_KEPT, MAX_TOGETHER, count, thinned
-from nccl_triage.recorder.dump import Shape
+from nccl_triage.recorder.entry import Shape
 
 #: Calls kept of one group, and of all of them together; a call of ranks beyond ``RANKS_A_CELL`` counts more than once.
 MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
@@ -148,6 +148,8 @@ class RankDump:
     #: Older entries were overwritten.
     cut: bool
     header: Line
+    #: What was found broken when it was written: gpu or nic, with the line that says so.
+    broken: tuple[tuple[str, Line], ...] = ()
 
 
 @dataclass(slots=True)

@@ -58,6 +58,10 @@ def render(data: bytes, info: SourceInfo) -> bytes | None:
     writer = Writer(dump, max(rank, 0))
     lines = list(writer.headers())
     filling = Filling(dump, rank, info.path, lines[0]) if rank >= 0 else None
+    for part, text in writer.broken():
+        lines.append(text)
+        if filling is not None:
+            filling.note(part, len(lines), text)
     for entry in dump.entries:
         text = writer.record(entry)
         lines.append(text)
