@@ -13,7 +13,7 @@ import pytest
 from corpus.flight.__main__ import HERE
 from nccl_triage import diagnose
 from nccl_triage.recorder.arrivals import MAX_KEPT, Arrival, count, pack, unpack
-from nccl_triage.recorder.pace import Slow, slow_ranks
+from nccl_triage.recorder.pace import Slow, _late, slow_ranks
 from nccl_triage.recorder.table import RecorderTable
 from tests.recorder import build
 
@@ -126,3 +126,11 @@ def test_the_diagnosis_weighs_it(backend: str, weight: str, tmp_path: Path) -> N
 def test_real_processes_one_of_which_works_longer(odd: int) -> None:
     found = diagnose(HERE / "sets" / f"slow-{odd}", model=None).to_dict()
     assert found["diagnoses"][0]["cause"] == "straggler" and found["diagnoses"][0]["culprits"][0]["rank"] == odd
+
+
+def test_two_of_eight_may_be_slow() -> None:
+    behind = {
+        rank: [0.4 + rank / 1000 if rank in (3, 6) and not at % 3 else 0.0 for at in range(60)] for rank in range(8)
+    }
+    assert sorted(_late(behind, 0.05)) == [3, 6]
+    assert _late({**behind, 1: behind[6], 2: behind[3]}, 0.05) == {}

@@ -81,7 +81,7 @@ def views(table: RecorderTable) -> Iterator[GroupView]:
             members = tuple(sorted(derived.known[key]))
         view = GroupView(key, members, stated, standings, cells=table.calls.get(key, {}))
         if not stated and not is_default(key):
-            view.possible = frozenset(derived.possible[key])
+            view.possible = frozenset(derived.possible.get(key, ()))
         for rank in ranks_of(bits_of(members) & dumped):
             found = standings.get(rank)
             if found is not None and found.first_seq >= 0:

@@ -17,6 +17,8 @@ from nccl_triage.recorder.table import GroupKey, RecorderTable
 
 #: Digits of the highest name of a group that was counted.
 _MAX_DIGITS = 6
+#: Groups whose further members are looked for, and ranks of a job that may be among them.
+_MAX_GROUPS, _MAX_WORLD = 64, 8192
 
 
 @dataclass(slots=True)
@@ -47,8 +49,8 @@ def derive(table: RecorderTable, world: frozenset[int]) -> Members:
     for rank, own in of_rank.items():
         for number, belongs in _between(own, sorted(keys)):
             (found.known if belongs else absent).setdefault(keys[number], set()).add(rank)
-    for key, ranks in found.known.items():
-        found.possible[key] = set(world) - ranks - absent.get(key, set())
+    for key in sorted(found.known)[: _MAX_GROUPS if len(world) <= _MAX_WORLD else 0]:
+        found.possible[key] = set(world) - found.known[key] - absent.get(key, set())
     return found
 
 

@@ -119,17 +119,18 @@ def _typical(late: list[float]) -> float:
 def _late(behind: Mapping[int, list[float]], least: float) -> dict[int, tuple[float, int]]:
     """Return the ranks that are late again and again: by how much, in how many calls."""
     typical = {rank: _typical(late) for rank, late in behind.items()}
+    ordered = sorted(typical.values(), reverse=True)
+    latest = [max(calls) for calls in zip(*behind.values(), strict=True)]
+    # So many others may be slow, too; beyond them no rank may be nearly as late.
+    others = max(0, len(behind) // _FEW - 1)
     found = {}
     for rank, late in behind.items():
-        bar = typical[rank] * _LATE
-        rest = sorted(value for other, value in typical.items() if other != rank)
-        times = [at for at, one in enumerate(late) if one > bar]
-        # Beyond those that may be slow, too, no other rank may be nearly as late.
-        usual = rest[: len(rest) - max(0, len(behind) // _FEW - 1)]
-        if typical[rank] < least or len(times) < _OFTEN * len(late) or typical[rank] < _BEYOND * max(usual, default=0):
+        usual = ordered[others + 1] if typical[rank] >= ordered[others] else ordered[others]
+        times = [at for at, one in enumerate(late) if one > typical[rank] * _LATE]
+        if typical[rank] < max(least, _BEYOND * usual) or len(times) < _OFTEN * len(late):
             continue
-        last = sum(all(behind[other][at] <= late[at] for other in behind) for at in times)
-        if last >= _LAST * len(times) or typical[rank] < max(rest, default=0):
+        last = sum(late[at] >= latest[at] for at in times)
+        if last >= _LAST * len(times) or typical[rank] < ordered[0]:
             found[rank] = (median(late[at] for at in times), len(times))
     return found if len(found) <= max(1, len(behind) // _FEW) else {}
 

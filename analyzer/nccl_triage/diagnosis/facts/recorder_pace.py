@@ -7,9 +7,6 @@ from nccl_triage.diagnosis.recorded import event
 from nccl_triage.recorder.lines import group as group_name
 from nccl_triage.recorder.pace import Slow, slow_ranks
 
-#: How it shows -> whether it says more than that the program on the rank issued its calls late.
-_SURE = ("gpu", "host")
-
 
 @fact("recorder.pace", "what the dumps show of ranks for which the others wait in call after call")
 def _pace(case: Case) -> Fact | None:
@@ -38,11 +35,11 @@ def _ranks(case: Case) -> Fact | None:
 
 @fact(
     "recorder.slow_surely",
-    "the same, where it rests on measured times of the GPU or on clocks of one host: not on clocks of several hosts",
+    "the same, where calls were late themselves: measured on the GPU, or by a back end that waits for each call",
 )
 def _surely(case: Case) -> Fact | None:
     found = case.fact("recorder.pace")
-    ranks = [one.rank for one in slow(case) if one.how in _SURE or _blocks(case, one)]
+    ranks = [one.rank for one in slow(case) if one.how == "gpu" or _blocks(case, one)]
     return Fact(ranks, found.events) if ranks and found is not None else None
 
 
