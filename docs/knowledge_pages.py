@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from nccl_triage.knowledge import catalogue, timeouts, variables
-from nccl_triage.knowledge.model import Variable
+from nccl_triage.knowledge.model import CodeTable, Variable
 from nccl_triage.render.markdown_text import code, plain, table
 
 _WRITTEN = "Written by `make docs` from {where}; do not edit."
@@ -123,6 +123,29 @@ def timeouts_page() -> str:
     return "\n".join([*lines, *table(["Timeout(ms)=", "set by"], rows)])
 
 
+def _registers(known: CodeTable) -> list[str]:
+    rows = []
+    for one in known.details:
+        bits = ", ".join(str(bit) for bit in range(32) if one.bits >> bit & 1)
+        what = (
+            f"bits {bits}"
+            if bits
+            else f"reason {_listed(one.reasons)}"
+            if one.reasons
+            else _listed(one.values) or "any"
+        )
+        action = known.actions[one.action]["en"] if one.action else ""
+        units = plain(", ".join(sorted(one.units)))
+        rows.append(
+            [str(one.code), units, str(one.register), what, plain(known.findings[one.finding]["en"]), plain(action)]
+        )
+    return _whole(rows, ["number", "unit", "register", "holds", "tells", "at once"])
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 def codes_page() -> str:
     """Return docs/codes.md: what the numbers mean that the NVIDIA driver prints."""
     lines = ["# Xid and SXid", "", _WRITTEN.format(where="rules/codes"), ""]
@@ -140,4 +163,6 @@ def codes_page() -> str:
             for c in known.codes
         ]  # fmt: skip
         lines += [*_whole(rows, ["number", "name", "severity", "role", "meaning", "at once"]), ""]
+        if known.details:
+            lines += ["### What the registers of a line tell", "", *_registers(known), ""]
     return "\n".join(lines)

@@ -36,7 +36,7 @@ def diagnose(
     """Diagnose the logs of one job: files, folders, globs or ``-``.
 
     ``jobs`` is the number of processes that scan; None starts as many as pay. ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
-    None when a pipe is among them. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
+    None when a pipe is among them; it begins anew with the job's own logs where those of ``baseline`` were read before. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
     (seconds of the epoch) folders are searched for what was written from then on. ``engine`` is where the logs are read;
     None is this machine, ``execution.cluster.RayEngine`` the nodes of a Ray cluster, which has its own ``jobs`` and ``since``.
     Each of ``further`` is called with what was scanned; what it returns is weighed beside it. ``baseline`` are the logs
@@ -46,7 +46,7 @@ def diagnose(
     """
     started = time.monotonic()
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
-    producers = (*further, *_against(baseline, ruleset, jobs))
+    producers = (*further, *_against(baseline, ruleset, jobs, progress))
     with engine or engines.Local(jobs, stdin, since) as place:
         scanned = place.scan(_listed(paths), ruleset, progress)
         observations = scanned
@@ -63,10 +63,13 @@ def _listed(paths: PathLike | Iterable[PathLike]) -> list[str]:
 
 
 def _against(
-    baseline: PathLike | Iterable[PathLike] | None, rules: RuleSet, jobs: int | None
+    baseline: PathLike | Iterable[PathLike] | None,
+    rules: RuleSet,
+    jobs: int | None,
+    progress: Callable[[int, int | None], None] | None,
 ) -> Iterator[Callable[[Observations], Observations]]:
     """Yield what compares a run with a good one, where there is one."""
     if baseline is not None and (given := _listed(baseline)):
         from nccl_triage.baseline import run
 
-        yield run.against(engines.Local(jobs).scan(given, rules, None), rules)
+        yield run.against(engines.Local(jobs).scan(given, rules, progress), rules)

@@ -128,6 +128,18 @@ def exchange(dist: Any, torch: Any, rank: int, odd: int) -> None:
     dist.all_to_all_single(torch.empty(16), weights)
 
 
+def slow(dist: Any, torch: Any, rank: int, odd: int) -> None:
+    """One rank works longer before each step, and at last too long."""
+    weights = _begin(dist, torch)
+    for _ in range(8):
+        time.sleep(0.12 if rank == odd else 0.02)
+        for _ in range(3):
+            dist.all_reduce(weights)
+    if rank == odd:
+        time.sleep(3600)
+    dist.all_reduce(weights)
+
+
 #: Fault -> what it does, which ranks do it (one set each), what a right answer is called.
 FAULTS: dict[str, tuple[Fault, tuple[int, ...], str]] = {
     "matched": (matched, (-1,), "healthy"),
@@ -143,4 +155,5 @@ FAULTS: dict[str, tuple[Fault, tuple[int, ...], str]] = {
     "circle": (circle, (-1,), "circle"),
     "chain": (chain, (0, 2), "missing"),
     "exchange": (exchange, (0, 3), "missing"),
+    "slow": (slow, (0, 2), "missing"),
 }

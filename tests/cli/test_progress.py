@@ -78,6 +78,25 @@ def test_lines_now_and_then_without_a_terminal(monkeypatch: pytest.MonkeyPatch, 
     ]
 
 
+def test_a_second_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Terminal(terminal=False))
+    with progress.Progress(False) as shown:
+        for done in (0, 900_000_000, 0, 50_000_000):
+            clock.now += 40
+            shown.bytes(done, 1_000_000_000)
+    assert stream.getvalue().splitlines()[-1] == "nccl-triage: read 50 MB of 1.0 GB (5 %), 1.2 MB/s, 12:40 left"
+
+
+def test_the_good_run_is_read_with_progress(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.log", tmp_path / "bad.log"
+    good.write_bytes(LINES)
+    bad.write_bytes(LINES[: len(LINES) // 2])
+    told: list[tuple[int, int | None]] = []
+    diagnose(bad, baseline=good, progress=lambda done, total: told.append((done, total)), model=None)
+    assert list(dict.fromkeys(total for _, total in told)) == [len(LINES), len(LINES) // 2]
+    assert (len(LINES), len(LINES)) in told
+
+
 def test_quiet_and_no_progress(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
     with progress.Progress(True) as shown:

@@ -92,6 +92,23 @@ def test_a_pid_of_another_host_is_no_match(tmp_path: Path) -> None:
     assert all(culprit["rank"] != 2 for culprit in found["diagnoses"][0]["culprits"])
 
 
+def test_the_pid_of_a_container_joins_the_only_rank_that_went_away_as_possible(tmp_path: Path) -> None:
+    cause, culprit = first(hosts.verdict(tmp_path, FAILED, {"messages": [hosts.oom(112, 777, "pt_main_thread")]}))
+    assert (cause, culprit["rank"], culprit["host"]) == ("host-out-of-memory", 5, "gpu-a2")
+    assert culprit["why"].startswith("possibly: process 777 (pt_main_thread)") and culprit["why_zh"].startswith("可能")
+
+
+@pytest.mark.parametrize(("gone", "ranks"), [((5, 6), "5-6"), ((2,), "4-7")])
+def test_where_several_ranks_may_be_the_victim_none_is_named(gone: tuple[int, ...], ranks: str, tmp_path: Path) -> None:
+    """Two of the host are silent, or none: rank 2 runs on the other one."""
+    log = hosts.trainer(dead=gone[0])
+    log = "".join(f"{line}\n" for line in log.splitlines() if not line.startswith(tuple(f"[rank{n}]" for n in gone)))
+    found = hosts.verdict(tmp_path, log, {"messages": [hosts.oom(112, 777, "ray::WorkerDict")]})
+    (culprit,) = found["diagnoses"][0]["culprits"]
+    assert (culprit["rank"], culprit["host"], culprit["pid"]) == (None, "gpu-a2", 777)
+    assert f"one of the ranks {ranks} on this host" in culprit["why"]
+
+
 OWN = (
     "[rank3]: Traceback (most recent call last):\n"
     '[rank3]:   File "/a/train.py", line 7, in <module>\n'

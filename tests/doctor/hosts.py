@@ -97,8 +97,9 @@ _HEALTHY: dict[str, Any] = {
     + [{"address": "0000:03:00.0", "kind": "nic", "width": 16, "max_width": 16, "fatal": 0, "nonfatal": 0}],
     "kernel": {"source": "/dev/kmsg", "xids": [], "switch_errors": [], "killed": []},
     "infiniband": {"ports": [port("mlx5_0"), port("mlx5_1")], "peer_memory": True, "verbs": True},
-    "network": {"interfaces": [LO, interface("eth0", "10.0.0.1")]},
-    "names": {"name": "gpu01", "addresses": ["10.0.0.1"], "seconds": 0.001, "hosts_file": []},
+    "isolation": {"iommu": True, "types": ["identity"], "options": ["iommu=pt"], "bridges": 4, "redirecting": []},
+    "network": {"interfaces": [LO, interface("eth0", "10.0.0.1")], "ipv6": []},
+    "names": {"name": "gpu01", "addresses": ["10.0.0.1"], "ipv6": [], "seconds": 0.001, "hosts_file": []},
     "limits": {
         "nofile": {"soft": 1048576, "hard": 1048576},
         "memlock": {"soft": None, "hard": None},

@@ -13,6 +13,14 @@ from tests.doctor.hosts import GIB, LO, facts, gpu, interface, port
 CHECKS, _ = checks.shipped()
 XID = {"address": "0000:01:00", "code": 79, "time": 1.0, "text": "GPU has fallen off the bus."}
 
+#: A host that others reach by IPv6 alone.
+SIX = {
+    "network__interfaces": [LO],
+    "network__ipv6": [{"name": "eth0", "address": "2001:db8::7"}],
+    "names__addresses": [],
+    "names__ipv6": ["2001:db8::7"],
+}
+
 
 def results(**changes: Any) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {}
@@ -102,6 +110,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("gloo-interface", "warning", {"names__addresses": ["127.0.1.1"]}, "lo (127.0.0.1)"),
     ("hostname-loopback", "warning", {"names__addresses": ["127.0.1.1"]}, "127.0.1.1"),
     ("hostname-unknown", "warning", {"names__addresses": []}, "no IPv4 address"),
+    ("ipv6-only", "note", SIX, "only IPv6: eth0 (2001:db8::7)"),
+    ("ipv6-only", "warning", {**SIX, "names__ipv6": ["::1"]}, "resolves to 0 of IPv6"),
+    ("ipv6-family", "failed", {**SIX, "environment__variables": {"NCCL_SOCKET_FAMILY": "AF_INET"}}, "=AF_INET"),
+    ("pci-acs", "warning", {"isolation__redirecting": ["0000:00:01.0"]}, "ACS of 1 of 4 PCI bridges"),
+    ("pci-acs", "note", {"isolation__redirecting": ["0000:00:01.0"], "pci__0__kind": "nic"}, "0000:00:01.0"),
+    ("iommu", "note", {"isolation__types": ["DMA-FQ", "identity"]}, "type DMA-FQ; options of the kernel: iommu=pt"),
     ("hostname-foreign", "warning", {"names__addresses": ["10.9.9.9"]}, "10.9.9.9"),
     ("resolver-slow", "warning", {"names__seconds": 5.01}, "5.01 s"),
     ("interface-down", "note", {"network__interfaces__1__up": False}, "is down"),
@@ -195,3 +209,9 @@ def test_the_address_of_the_root_chooses_its_network() -> None:
         "nccl-interface"
     ]
     assert "eth1 (10.1.0.1): it lies in the network of NCCL_COMM_ID" in found.says["en"]
+
+
+def test_a_host_of_ipv6_is_not_judged_by_the_rules_of_ipv4() -> None:
+    found = results(**SIX)
+    assert not {"nccl-interface", "gloo-interface"} & found.keys()
+    assert [one for one in found.get("hostname-unknown", []) if one.state != "ok"] == []

@@ -65,6 +65,66 @@ def test_ports_with_their_gids_and_counters(tmp_path: Path) -> None:
     assert (idle["state"], idle["physical"], idle["rate"], idle["gids"]) == ("down", "disabled", 10.0, [])
 
 
+def config(control: int | None) -> bytes:
+    """Return the configuration of a bridge: AER, and behind it ACS with a control register, or nothing more."""
+    data = bytearray(4096)
+    data[0x100:0x104] = (0x0001 | 1 << 16 | (0x148 if control is not None else 0) << 20).to_bytes(4, "little")
+    if control is not None:
+        data[0x148:0x150] = (0x000D | 1 << 16).to_bytes(4, "little") + b"\x1f\x00" + control.to_bytes(2, "little")
+    return bytes(data)
+
+
+def bridges(root: Path, **configurations: bytes) -> Path:
+    base = root / "sys/bus/pci/devices"
+    for name, data in configurations.items():
+        folder = tree(base / f"0000:{name[1:]}:00.0", {"class": "0x060400\n"})
+        (folder / "config").write_bytes(data)
+    return root
+
+
+def test_what_stands_between_devices(tmp_path: Path) -> None:
+    files = {
+        f"sys/kernel/iommu_groups/{n}/type": f"{kind}\n" for n, kind in enumerate(("DMA-FQ", "identity", "DMA-FQ"))
+    }
+    files["proc/cmdline"] = "BOOT_IMAGE=/vmlinuz root=UUID=1 intel_iommu=on iommu=pt quiet\n"
+    root = bridges(tree(tmp_path, files), _01=config(0x1D), _02=config(0x01), _03=config(None))
+    seen = look("isolation", root)
+    assert seen.unseen == []
+    assert seen.facts == {
+        "iommu": True,
+        "types": ["DMA-FQ", "identity"],
+        "options": ["intel_iommu=on", "iommu=pt"],
+        "bridges": 3,
+        "redirecting": ["0000:01:00.0"],
+    }
+
+
+def test_acs_is_not_seen_without_root(tmp_path: Path) -> None:
+    seen = look("isolation", bridges(tmp_path, _01=config(0x1D)[:64]))
+    assert {(entry["what"], entry["why"]) for entry in seen.unseen} == {("acs", "root"), ("iommu", "absent")}
+    assert "redirecting" not in seen.facts and seen.facts["iommu"] is None
+
+
+def test_a_damaged_configuration_ends(tmp_path: Path) -> None:
+    """Its list of capabilities leads to itself, and behind the end."""
+    circle = bytearray(config(None))
+    circle[0x100:0x104] = (0x0001 | 0x100 << 20).to_bytes(4, "little")
+    behind = bytearray(config(None))
+    behind[0x100:0x104] = (0x0001 | 0xFFC << 20).to_bytes(4, "little")
+    assert look("isolation", bridges(tmp_path, _01=bytes(circle), _02=bytes(behind))).facts["redirecting"] == []
+
+
+def test_addresses_of_ipv6_that_others_reach(tmp_path: Path) -> None:
+    lines = [
+        "00000000000000000000000000000001 01 80 10 80       lo",
+        "20010db8000000000000000000000007 02 40 00 80     eth0",
+        "fe800000000000000000000000000001 02 40 20 80     eth0",
+        "nonsense 02 40 00 80 eth1",
+    ]
+    seen = look("network", tree(tmp_path, {"proc/net/if_inet6": "\n".join(lines) + "\n"}))
+    assert seen.facts["ipv6"] == [{"name": "eth0", "address": "2001:db8::7"}]
+
+
 def test_devices_on_the_bus(tmp_path: Path) -> None:
     base = "sys/bus/pci/devices"
     link = {"current_link_speed": "16.0 GT/s PCIe\n", "max_link_speed": "32.0 GT/s PCIe\n", "current_link_width": "8\n"}

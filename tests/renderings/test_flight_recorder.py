@@ -34,6 +34,30 @@ def test_every_version_names_the_same_rank(version: str, fault: str, tmp_path: P
     assert build.blamed(write_set(made, tmp_path)) == [int(fault[-1])]
 
 
+@pytest.mark.parametrize("protocol", [None, 4, 5])
+@pytest.mark.parametrize("active", [False, True])
+def test_what_the_resiliency_extension_writes(protocol: int | None, active: bool, tmp_path: Path) -> None:
+    """Python's own pickles or JSON with indents, no stacks, what is active alone or everything, and health checks."""
+    for rank, document in as_nccl(read_set(SETS / "missing-1")).items():
+        rows = [entry for entry in document["entries"] if not active or entry["state"] != "completed"]
+        rows = [{name: value for name, value in entry.items() if name != "frames"} for entry in rows]
+        checks = {"gpu": {"status": "Healthy", "output": ""}, "nic": {"status": "Healthy", "output": ""}}
+        if rank == 1:
+            checks["nic"] = {"status": "Failed", "output": "link_downed of mlx5_0\nrose\x1b[2J"}
+        made = {**document, "entries": rows, "health_check_results": checks}
+        if protocol is None:
+            (tmp_path / f"_dump_{rank}.json").write_text(json.dumps(made, indent=4))
+        else:
+            (tmp_path / f"_dump_{rank}").write_bytes(pickle.dumps(made, protocol))
+    found = diagnose(tmp_path, model=None)
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [1]
+    assert (
+        found.case.value("recorder.broken_nic_ranks") == [1] and found.case.value("recorder.broken_gpu_ranks") is None
+    )
+    event = found.case.fact("recorder.broken_nic_ranks").events[0]  # type: ignore[union-attr]
+    assert event.text == "flight recorder: health check of nic failed: link_downed of mlx5_0?rose?[2J"
+
+
 def test_different_versions_in_one_set_are_compared_and_told(tmp_path: Path) -> None:
     recorded = as_nccl(read_set(SETS / "operation-3"))
     made = {rank: as_version(one, "2.4" if rank == 1 else "2.10") for rank, one in recorded.items()}

@@ -74,6 +74,7 @@ class Progress(StatusLine):
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet)
         self._started = time.monotonic()
+        self._done = 0
         self._next = self._started + (DELAY if self._terminal else INTERVAL)
 
     def bytes(self, done: int, total: int | None) -> None:
@@ -81,6 +82,9 @@ class Progress(StatusLine):
         if not self._show:
             return
         now = time.monotonic()
+        if done < self._done:
+            self._started = now  # another reading: the good run's logs are read before those of the job
+        self._done = done
         if now < self._next:
             return
         if self._terminal:

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event
-from nccl_triage.knowledge import catalogue
+from nccl_triage.engine.schema import LANGUAGES, RuleSet
+from nccl_triage.events import Event, Role
+from nccl_triage.knowledge import catalogue, registers
 from nccl_triage.knowledge.model import Code
 from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
 
 #: Kind of numbers of which the line itself says whether they are fatal (the Xids of NVLink 5).
 LINK = "link"
+#: Of what the registers of one line tell, so much is said.
+MAX_FINDINGS = 3
+#: Kind of what blames nobody.
+EVENT = "event"
 #: Kind of a number that stands in no table.
 UNLISTED = "unlisted"
 _FATAL = lazily(r"\bFatal\b")
@@ -52,6 +56,26 @@ def settle(events: Iterable[Event], rules: RuleSet) -> list[Event]:
     return settled
 
 
+def _detailed(event: Event, row: Code) -> tuple[dict[str, str], Role | None]:
+    """Return what the registers of a line tell and what is done about it, and the role that they leave, if they say one."""
+    table = catalogue.tables()[row.table]
+    rows = [detail for detail in table.details if detail.code == row.number]
+    told = registers.read(rows, event.text) if rows else registers.Told((), False)
+    if not told.details:
+        return {}, None
+    # What asks for the most is done: actions stand in the table from the least to the most.
+    order = list(table.actions)
+    acts = [detail.action or row.action or "" for detail in told.details]
+    act = table.actions.get(max(acts, key=lambda name: order.index(name) if name in order else -1), {})
+    findings = list(dict.fromkeys(detail.finding for detail in told.details))[:MAX_FINDINGS]
+    words = {
+        language: " ".join([*(table.findings[key][language] for key in findings), act.get(language, "")])
+        for language in LANGUAGES
+    }
+    roles = {detail.role for detail in told.details}
+    return words, next(iter(roles)) if told.complete and len(roles) == 1 else None
+
+
 def _settled(event: Event, row: Code | None) -> Event:
     if row is None:
         return replace(event, fields={**event.fields, "code_kind": UNLISTED})
@@ -60,11 +84,17 @@ def _settled(event: Event, row: Code | None) -> Event:
     if row.kind == LINK:
         fatal = _FATAL.search(event.text) is not None
         role, severity = (role, "fatal") if fatal else ("cascade", "error")
-    told = action(row)
+    details, settled = _detailed(event, row)
+    kind = row.kind or ""
+    if settled is not None:
+        role = settled
+        if settled == "context":
+            kind, severity = EVENT, "notice"
+    told = details or action(row)
     fields = {
         **event.fields,
         "code_name": row.name,
-        "code_kind": row.kind or "",
+        "code_kind": kind,
         "code_severity": severity,
         "code_action": told["en"],
         "code_action_zh": told["zh"],

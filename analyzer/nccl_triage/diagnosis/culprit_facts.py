@@ -52,7 +52,7 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "自身工作耗时达到其他 rank 的超时",
     ),
     "slow-steps": (
-        ("pace.slow_ranks",),
+        ("pace.slow_ranks", "pace.reported_ranks"),
         "its steps took longer than those of the others, again and again",
         "它的每步耗时一直比其他 rank 长",
     ),
@@ -107,6 +107,21 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("recorder.late_ranks",),
         "by its flight recorder it came long after the others",
         "其 flight recorder 显示它比其他 rank 晚很久",
+    ),
+    "recorded-slow": (
+        ("recorder.slow_surely", "recorder.slow_ranks"),
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
+    "recorded-broken-gpu": (
+        ("recorder.broken_gpu_ranks",),
+        "its GPU failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其 GPU 未通过健康检查",
+    ),
+    "recorded-broken-nic": (
+        ("recorder.broken_nic_ranks",),
+        "its network card failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其网卡未通过健康检查",
     ),
     "recorded-lagging": (
         ("recorder.lagging_ranks",),

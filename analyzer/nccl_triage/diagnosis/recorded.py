@@ -98,6 +98,15 @@ def notes(case: Case) -> list[dict[str, str]]:
                 "zh": f"flight recorder 与日志不一致：转储指向 rank {spans(differs)}，日志指向其他 rank。转储显示发起了什么，日志显示表现如何，两者都要看。",
             }
         )
+    slow = case.value("recorder.slow_ranks")
+    if slow:
+        by = case.value("recorder.slow_by")
+        made.append(
+            {
+                "en": f"By the times in the flight recorder dumps {_of_ranks(slow)} came later than the rest again and again: {by}.",
+                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 一次又一次地晚于其余 rank：{by}。",
+            }
+        )
     if found.absent:
         made.append(
             {

@@ -67,7 +67,7 @@ def _interfaces(facts: Facts) -> list[dict[str, Any]]:
 def choice(facts: Facts) -> Iterator[Row]:
     """Yield what NCCL and Gloo take on this host, and why."""
     known = _interfaces(facts)
-    if not known:
+    if not known or _only_six(facts):
         return
     env = variables(facts)
     wish = env.get("NCCL_SOCKET_IFNAME")
@@ -92,6 +92,27 @@ def choice(facts: Facts) -> Iterator[Row]:
     }
 
 
+def _only_six(facts: Facts) -> bool:
+    """Tell whether the host has addresses for others, and none of IPv4: the rules of choice here are those of IPv4."""
+    sixes = _part(facts, "network").get("ipv6")
+    return bool(sixes) and all(entry["loopback"] for entry in _interfaces(facts))
+
+
+def families(facts: Facts) -> Iterator[Row]:
+    """Yield which kinds of addresses the host has, where both were looked at."""
+    sixes = _part(facts, "network").get("ipv6")
+    if sixes is None:
+        return
+    resolved = _part(facts, "names")
+    yield {
+        "only_ipv6": _only_six(facts),
+        "addresses": [f"{entry['name']} ({entry['address']})" for entry in sixes],
+        "family": variables(facts).get("NCCL_SOCKET_FAMILY") or "",
+        "resolved": sum(not _is_loopback(str(one)) for one in resolved.get("ipv6") or ()),
+        "name": resolved.get("name"),
+    }
+
+
 def _root(told: str) -> str | None:
     """Return the address of ``NCCL_COMM_ID=address:port``."""
     return told.rpartition(":")[0] or None
@@ -110,9 +131,11 @@ def names(facts: Facts) -> Iterator[Row]:
     if not told:
         return
     addresses = [str(address) for address in told.get("addresses") or ()]
+    sixes = told.get("ipv6") or ()
     own = {entry["address"] for entry in _interfaces(facts)}
     yield {
         **told,
+        "unknown": not addresses and not (sixes and _only_six(facts)),
         "loopback": [address for address in addresses if _is_loopback(address)],
         "foreign": [address for address in addresses if own and address not in own and not _is_loopback(address)],
     }

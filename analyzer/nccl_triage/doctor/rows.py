@@ -11,6 +11,9 @@ from nccl_triage.doctor import network_rows, variable_rows
 Facts = Mapping[str, Any]
 Row = dict[str, Any]
 
+#: Bridges that are named.
+MAX_SHOWN = 8
+
 
 def _part(facts: Facts, name: str) -> dict[str, Any]:
     found = facts.get(name)
@@ -168,6 +171,24 @@ def _disk(facts: Facts) -> Iterator[Row]:
         yield {**entry, "subject": entry.get("path"), "free_share": share}
 
 
+def _texts(value: Any) -> list[str]:
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def _isolation(facts: Facts) -> Iterator[Row]:
+    told = _part(facts, "isolation")
+    if told:
+        gpus = sum(device.get("kind") == "gpu" for device in _list(facts.get("pci")))
+        translates = [kind for kind in _texts(told.get("types")) if kind.upper().startswith("DMA")]
+        yield {
+            **told,
+            "gpus": gpus,
+            "translates": translates if told.get("iommu") is not None else None,
+            "shown": _texts(told.get("redirecting"))[:MAX_SHOWN],
+            "count": len(_texts(told.get("redirecting"))),
+        }
+
+
 def _plain(name: str) -> Callable[[Facts], Iterator[Row]]:
     def rows(facts: Facts) -> Iterator[Row]:
         found = _part(facts, name)
@@ -185,6 +206,7 @@ TABLES: dict[str, Callable[[Facts], Iterator[Row]]] = {
     "pairs": _pairs,
     "fabric": _fabric,
     "bus": _bus,
+    "isolation": _isolation,
     "fault": _faults,
     "kernel": _kernel,
     "ports": network_rows.ports,
@@ -192,6 +214,7 @@ TABLES: dict[str, Callable[[Facts], Iterator[Row]]] = {
     "choice": network_rows.choice,
     "interface": network_rows.interface,
     "names": network_rows.names,
+    "families": network_rows.families,
     "variable": variable_rows.rows,
     "limits": _limits,
     "disk": _disk,

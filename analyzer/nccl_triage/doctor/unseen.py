@@ -12,6 +12,8 @@ WHAT: dict[str, Text] = {
     "cgroup": {"en": "limits of the cgroup", "zh": "cgroup 限制"},
     "infiniband": {"en": "InfiniBand and RoCE ports", "zh": "InfiniBand 与 RoCE 端口"},
     "pci": {"en": "devices on the PCI bus", "zh": "PCI 总线设备"},
+    "iommu": {"en": "the IOMMU", "zh": "IOMMU"},
+    "acs": {"en": "ACS of PCI bridges", "zh": "PCI 桥的 ACS"},
     "clock": {"en": "the state of the clock", "zh": "时钟状态"},
     "firewall-rules": {"en": "rules of packet filters", "zh": "防火墙规则"},
     "storage": {"en": "room on a file system", "zh": "文件系统空间"},

@@ -10,7 +10,7 @@ from typing import TypeVar
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import ROLES
 from nccl_triage.errors import RuleError
-from nccl_triage.knowledge import fields, files
+from nccl_triage.knowledge import fields, files, registers
 from nccl_triage.knowledge.model import (
     SEVERITIES,
     TELLS,
@@ -117,11 +117,17 @@ def _codes(node: Node, table: str, actions: Sequence[str]) -> list[Code]:
 
 
 def _table(root: Node) -> CodeTable:
-    part = root.keys(("id", "title", "about", "codes"), ("aliases", "references", "actions", "as_of"))
+    part = root.keys(
+        ("id", "title", "about", "codes"), ("aliases", "references", "actions", "as_of", "findings", "details")
+    )
     name = _id(part["id"])
     actions = (
         {key: fields.bilingual(node) for key, node in part["actions"].mapping().items()} if "actions" in part else {}
     )
+    findings = (
+        {key: fields.bilingual(node) for key, node in part["findings"].mapping().items()} if "findings" in part else {}
+    )
+    details = part["details"].items() if "details" in part else []
     codes = [code for item in part["codes"].items() for code in _codes(item, name, tuple(actions))]
     return CodeTable(
         id=name,
@@ -133,6 +139,8 @@ def _table(root: Node) -> CodeTable:
         references=fields.texts(part, "references"),
         actions=actions,
         as_of=fields.text(part, "as_of"),
+        findings=findings,
+        details=tuple(registers.load(item, tuple(actions), findings) for item in details),
     )
 
 

@@ -165,10 +165,29 @@ class Code(NamedTuple):
     action: str | None = None
 
 
+class Detail(NamedTuple):
+    """What a number tells more closely where a unit's name stands in the line and a register holds something.
+
+    ``bits`` is a mask of which one bit must be set, ``values`` are values of the register (counted from 1), ``reasons``
+    those of bits 20 to 25; none of them: any value. ``finding`` is one of the findings of the table.
+    """
+
+    code: int
+    finding: str
+    units: frozenset[str] = frozenset()
+    register: int = 1
+    bits: int = 0
+    values: tuple[int, ...] = ()
+    reasons: tuple[int, ...] = ()
+    action: str | None = None
+    role: Role | None = None
+
+
 class CodeTable(NamedTuple):
     """One table of numbers: ``aliases`` are the words that may stand before the number on the command line.
 
     ``actions`` says what is done about a number; ``as_of`` is the day of the source that the numbers are from.
+    ``details`` are what registers behind a number tell, ``findings`` the texts of it.
     """
 
     id: str
@@ -180,6 +199,8 @@ class CodeTable(NamedTuple):
     references: tuple[str, ...] = ()
     actions: Mapping[str, Text] = MappingProxyType({})
     as_of: str | None = None
+    findings: Mapping[str, Text] = MappingProxyType({})
+    details: tuple[Detail, ...] = ()
 
 
 class Symptom(NamedTuple):

@@ -126,8 +126,11 @@ def _incomplete(view: GroupView) -> Finding | None:
             continue
         lines = [one for rank in ranks_of(lagging)[:3] if (one := vote.line_of(cell, rank)) is not None]
         if not ahead:
-            if not view.stated or view.expected & ~cell.ranks:
+            if view.expected & ~cell.ranks:
                 return None
+            if not view.stated:
+                possible = tuple(sorted(view.possible))
+                return _finding(view, seq, "others", possible, tuple(ranks_of(lagging)), lines) if possible else None
             return _finding(view, seq, "entered", (), tuple(ranks_of(lagging)), lines, given_up=bool(failed))
         if _one_sided(view, seq):
             lines += [one for rank in ranks_of(ahead)[:2] if (one := vote.line_of(cell, rank)) is not None]
@@ -178,7 +181,8 @@ def _finding(
     if not given_up and cell is not None:
         given_up = any(callers.failed for callers in cell.ways.values())
     name = group_name(view.key.name, view.key.desc)
-    return Finding(kind, name, seq, op, ranks, others, tuple(dict.fromkeys(lines))[:MAX_LINES], given_up, how)
+    shown, derived = tuple(dict.fromkeys(lines))[:MAX_LINES], view.guessed(ranks)
+    return Finding(kind, name, seq, op, ranks, others, shown, given_up, how, derived)
 
 
 def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
@@ -186,19 +190,23 @@ def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
 
     ``stands``: the groups in which each rank has issued what did not complete.
     """
-    blocked = found.of("missing", "unmet")[:MAX_FOLLOWED]
+    blocked = found.of("missing", "unmet", "others")[:MAX_FOLLOWED]
     stuck_in: dict[int, list[int]] = {}
     for index, finding in enumerate(blocked):
         for rank in finding.others:
             stuck_in.setdefault(rank, []).append(index)
     for index, finding in enumerate(blocked):
         free = [rank for rank in finding.ranks if not stands.get(rank, set()) - {finding.group}]
-        if free:
+        if finding.kind == "others":
+            # Some of them belong to the group: only where none is free it does not matter who.
+            finding.kind = "others" if free or _leads_out(blocked, stuck_in, index) else "circle"
+        elif free:
             finding.ranks = tuple(free)
         elif _leads_out(blocked, stuck_in, index):
             finding.kind = "waits"
         else:
             finding.kind = "circle"
+    found.findings = [finding for finding in found.findings if finding.kind != "others"]
 
 
 def _leads_out(blocked: list[Finding], stuck_in: dict[int, list[int]], start: int) -> bool:

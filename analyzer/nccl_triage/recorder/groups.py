@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nccl_triage.recorder.members import derive as members_of
 from nccl_triage.recorder.table import Cell, GroupKey, RecorderTable, Standing
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
@@ -21,10 +22,12 @@ class GroupView:
     """What the dumps tell of one group."""
 
     key: GroupKey
-    #: Its members (those that were seen in it where no dump tells), and whether a dump tells.
+    #: Its members (those that were seen in it or must be where no dump tells), and whether a dump tells.
     members: tuple[int, ...]
     stated: bool
     standings: dict[int, Standing]
+    #: Ranks that may be members, where no dump tells.
+    possible: frozenset[int] = frozenset()
     #: Members whose dumps can show whether they made a call of a number from ``window`` on, as bits.
     expected: int = 0
     window: int = 0
@@ -34,6 +37,10 @@ class GroupView:
     def size(self) -> int:
         """The number of members, 0 where no dump tells."""
         return len(self.members) if self.stated else 0
+
+    def guessed(self, ranks: Iterable[int]) -> bool:
+        """Tell whether that all of these ranks are members is derived, not recorded."""
+        return not self.stated and not is_default(self.key) and any(rank not in self.standings for rank in ranks)
 
     def seqs(self) -> list[int]:
         """Return the numbers that all can be asked about, in order."""
@@ -60,6 +67,7 @@ def views(table: RecorderTable) -> Iterator[GroupView]:
     """Yield every group that has members, in the order of names."""
     world = max(table.groups.values(), key=len, default=())
     dumped = bits_of(rank for (rank,) in table.dumps)
+    derived = members_of(table, frozenset({*world, *ranks_of(dumped)}))
     by_group: dict[GroupKey, dict[int, Standing]] = {}
     for (key, rank), standing in table.standings.items():
         by_group.setdefault(key, {})[rank] = standing
@@ -70,8 +78,10 @@ def views(table: RecorderTable) -> Iterator[GroupView]:
         if not members and is_default(key):
             members, stated = tuple(sorted({*world, *ranks_of(dumped)})), bool(world)
         elif not members:
-            members = tuple(sorted(standings))
+            members = tuple(sorted(derived.known[key]))
         view = GroupView(key, members, stated, standings, cells=table.calls.get(key, {}))
+        if not stated and not is_default(key):
+            view.possible = frozenset(derived.possible.get(key, ()))
         for rank in ranks_of(bits_of(members) & dumped):
             found = standings.get(rank)
             if found is not None and found.first_seq >= 0:

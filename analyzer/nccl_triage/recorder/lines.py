@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from nccl_triage.recorder.dump import Dump, Entry, Shape
+from nccl_triage.recorder.dump import Dump
+from nccl_triage.recorder.entry import Entry, Shape
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"
@@ -79,6 +80,14 @@ class Writer:
             yield (
                 f"{begin}flight recorder: counters of group {group(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
                 f"started={status.started} completed={status.completed}"
+            )
+
+    def broken(self) -> Iterator[tuple[str, str]]:
+        """Yield what was found broken when the dump was written, with its line."""
+        for part, said in self._dump.broken.items():
+            yield (
+                part,
+                f"{self._begin(self._last)}flight recorder: health check of {part} failed{': ' if said else ''}{said}",
             )
 
     def _call(self, entry: Entry) -> str:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from nccl_triage.recorder.dump import Dump, Entry, Shape
+from nccl_triage.recorder.arrivals import MAX_KEPT, MAX_TOGETHER, count, thinned
+from nccl_triage.recorder.entry import Shape
 
 #: Calls kept of one group, and of all of them together; a call of ranks beyond ``RANKS_A_CELL`` counts more than once.
 MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
@@ -114,6 +115,8 @@ class Standing:
 
     stamp: tuple[int, str]
     backend: str = ""
+    #: By which number the process counts the group among its own, -1 where that tells nothing.
+    number: int = -1
     enqueued: int = -1
     completed: int = -1
     first_seq: int = -1
@@ -130,6 +133,8 @@ class Standing:
     last: Line | None = None
     #: The user's frames of the open call, else of the last one.
     frames: tuple[str, ...] = ()
+    #: When it came to the last collectives (``arrivals``).
+    arrivals: bytes = b""
 
 
 @dataclass(slots=True)
@@ -143,6 +148,8 @@ class RankDump:
     #: Older entries were overwritten.
     cut: bool
     header: Line
+    #: What was found broken when it was written: gpu or nic, with the line that says so.
+    broken: tuple[tuple[str, Line], ...] = ()
 
 
 @dataclass(slots=True)
@@ -198,11 +205,13 @@ class RecorderTable:
                 if present is None:
                     present = mine[seq] = Cell()
                 present.absorb(cell)
-        self._thin()
+        self.thin()
 
-    def _thin(self) -> None:
+    def thin(self) -> None:
+        """Leave out what is beyond the bounds."""
         _keep(self.standings, MAX_STANDINGS)
         _keep(self.pairs, MAX_PAIRS)
+        self._thin_arrivals()
         weight = 1 + max((rank for (rank,) in self.dumps), default=0) // RANKS_A_CELL
         keep = MAX_CALLS
         while keep > 1 and weight * sum(min(keep, len(cells)) for cells in self.calls.values()) > MAX_CELLS:
@@ -212,6 +221,18 @@ class RecorderTable:
                 self.cut = True
                 for seq in sorted(cells)[:-keep]:
                     del cells[seq]
+
+    def _thin_arrivals(self) -> None:
+        if MAX_KEPT * len(self.standings) <= MAX_TOGETHER:
+            return
+        counts = [count(standing.arrivals) for standing in self.standings.values()]
+        keep = MAX_KEPT
+        while keep > 1 and sum(min(keep, one) for one in counts) > MAX_TOGETHER:
+            keep //= 2
+        for place, standing in self.standings.items():
+            if count(standing.arrivals) > keep:
+                # A copy: the part that it came from has it, too.
+                self.standings[place] = replace(standing, arrivals=thinned(standing.arrivals, keep))
 
 
 def _keep(table: dict[_K, _V], limit: int) -> None:
@@ -229,102 +250,3 @@ def _later(mine: dict[_K, _Stamped], theirs: Mapping[_K, _Stamped]) -> None:
         present = mine.get(key)
         if present is None or value.stamp > present.stamp:
             mine[key] = value
-
-
-def way_of(entry: Entry) -> Way:
-    """Return how an operation was called."""
-    return Way(entry.op, entry.inputs, entry.outputs, entry.input_types, entry.output_types)
-
-
-class Filling:
-    """Puts the records of one dump into a table of its own."""
-
-    def __init__(self, dump: Dump, rank: int, source: str, header: str) -> None:
-        self.table = RecorderTable()
-        self._dump, self._rank, self._source = dump, rank, source
-        self._bit = 1 << rank
-        entries = dump.entries
-        created = max((entry.created or 0 for entry in entries), default=0)
-        self._stamp = (created, source)
-        self._cut = bool(entries) and entries[0].record > 0
-        self.table.dumps[(rank,)] = RankDump(
-            self._stamp, dump.version, dump.library, len(entries), self._cut, Line(source, 1, rank, header, created)
-        )
-        self._keys: dict[tuple[str, str], GroupKey] = {}
-        self._ways: dict[Way, Way] = {}
-        for group in dump.groups.values():
-            if group.name:
-                self._key(group.name, group.desc)
-            else:
-                self.table.groups[GroupKey("", "", "")] = group.ranks
-        for name, status in dump.status.items():
-            standing = self._standing(self._key(name, ""))
-            standing.enqueued, standing.completed = status.enqueued, status.completed
-
-    def _key(self, name: str, desc: str) -> GroupKey:
-        known = self._keys.get((name, ""))
-        if known is None:
-            group = self._dump.groups.get(name)
-            members = group.ranks if group is not None else ()
-            mark = group.mark if group is not None else ""
-            desc = desc or (group.desc if group is not None else "") or self._dump.described.get(name, "")
-            known = self._keys[(name, "")] = GroupKey(name, desc, mark)
-            if members:
-                self.table.groups[known] = members
-        return known
-
-    def _standing(self, key: GroupKey) -> Standing:
-        found = self.table.standings.get((key, self._rank))
-        if found is None:
-            found = self.table.standings[(key, self._rank)] = Standing(self._stamp)
-        return found
-
-    def add(self, entry: Entry, number: int, text: str) -> None:
-        """Take one record, which stands on a line of the text."""
-        key = self._key(entry.group, entry.desc)
-        standing = self._standing(key)
-        line = Line(self._source, number, self._rank, text, entry.created or 0)
-        way = way_of(entry)
-        way = self._ways.setdefault(way, way)
-        standing.backend = entry.backend
-        standing.last = line
-        if standing.open is None:
-            standing.frames = entry.frames
-        if not entry.done and standing.open is None:
-            standing.open, standing.open_seq, standing.open_way = line, entry.seq, way
-            standing.failed, standing.timeout_ms = entry.failed, entry.timeout_ms
-        if entry.p2p:
-            if entry.src is not None and entry.dst is not None:
-                self._pair((key, entry.src, entry.dst, entry.op), entry, way, line)
-            standing.p2p += 1
-            return
-        seq = entry.seq
-        standing.first_seq = seq if standing.first_seq < 0 else min(standing.first_seq, seq)
-        standing.last_seq = max(standing.last_seq, seq)
-        standing.counts_all |= entry.backend == "gloo" and entry.op_id != seq
-        if entry.done:
-            standing.done_seq = max(standing.done_seq, seq)
-        moment = (entry.created or 0, self._rank)
-        callers = Callers(
-            self._bit, self._bit if entry.done else 0, self._bit if entry.failed else 0, line, moment, moment
-        )
-        cell = self.table.calls.setdefault(key, {}).setdefault(seq, Cell())
-        present = cell.ways.get(way)
-        if present is None:
-            cell.ways[way] = callers
-        else:
-            present.absorb(callers)
-
-    def _pair(self, place: PairKey, entry: Entry, way: Way, line: Line) -> None:
-        end = self.table.pairs.get(place)
-        if end is None:
-            end = self.table.pairs[place] = End(self._stamp, self._rank, self._cut)
-        end.total += 1
-        end.done += entry.done
-        if not entry.done and len(end.open) < MAX_OPEN:
-            end.open += ((way, line),)
-
-    def finish(self) -> RecorderTable:
-        """Return the table, within its bounds."""
-        self.table._thin()
-        return self.table

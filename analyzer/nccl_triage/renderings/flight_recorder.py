@@ -9,8 +9,9 @@ from __future__ import annotations
 from nccl_triage.events import SourceInfo
 from nccl_triage.patterns import lazily
 from nccl_triage.recorder.dump import read
+from nccl_triage.recorder.filling import Filling
 from nccl_triage.recorder.lines import Writer
-from nccl_triage.recorder.table import MAX_RANK, Filling
+from nccl_triage.recorder.table import MAX_RANK
 from nccl_triage.recorder.unpickle import NotPlainError
 from nccl_triage.renderings.form import Rendering
 
@@ -57,6 +58,10 @@ def render(data: bytes, info: SourceInfo) -> bytes | None:
     writer = Writer(dump, max(rank, 0))
     lines = list(writer.headers())
     filling = Filling(dump, rank, info.path, lines[0]) if rank >= 0 else None
+    for part, text in writer.broken():
+        lines.append(text)
+        if filling is not None:
+            filling.note(part, len(lines), text)
     for entry in dump.entries:
         text = writer.record(entry)
         lines.append(text)

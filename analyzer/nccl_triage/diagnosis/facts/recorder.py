@@ -54,6 +54,26 @@ def _empty(case: Case) -> Fact | None:
     return Fact(list(found.empty), [event(dumps[(rank,)].header) for rank in found.empty[:4]])
 
 
+def _broken(case: Case, part: str) -> Fact | None:
+    found = [
+        (rank, line)
+        for (rank,), dump in case.observations.recorder.dumps.items()
+        for what, line in dump.broken
+        if what == part
+    ]
+    return Fact(sorted({rank for rank, _ in found}), [event(line) for _, line in sorted(found)[:4]]) if found else None
+
+
+@fact("recorder.broken_gpu_ranks", "ranks whose GPU failed a health check made when their flight recorder was dumped")
+def _broken_gpus(case: Case) -> Fact | None:
+    return _broken(case, "gpu")
+
+
+@fact("recorder.broken_nic_ranks", "ranks whose network card failed such a health check")
+def _broken_nics(case: Case) -> Fact | None:
+    return _broken(case, "nic")
+
+
 @fact(
     "recorder.mismatch_ranks",
     "by the flight recorders, the minority that called another operation, size or type than the rest; [-1] where there is no majority",
@@ -120,6 +140,15 @@ def _unmet(case: Case) -> Fact | None:
 @fact("recorder.circle_ranks", "ranks that wait for each other in a circle of process groups or of sends and receives")
 def _circle(case: Case) -> Fact | None:
     return _ranks(case, "circle", role="root")
+
+
+@fact(
+    "recorder.circle_derived",
+    "the process groups of such a circle whose members no dump tells: it follows from who waits, and from their numbers",
+)
+def _circle_derived(case: Case) -> Fact | None:
+    found = [finding for finding in comparison(case).of("circle") if finding.derived]
+    return Fact(sorted({finding.group for finding in found}), events(found)[:4]) if found else None
 
 
 @fact(

@@ -16,6 +16,7 @@ GROUPS: dict[str, dict[str, float]] = {
         "names": 15.0,
         "infiniband": 10.0,
         "pci": 10.0,
+        "isolation": 10.0,
         "kernel": 10.0,
         "storage": 10.0,
         "clock": 5.0,

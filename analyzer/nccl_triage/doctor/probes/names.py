@@ -12,6 +12,13 @@ from nccl_triage.verify.worker import host
 _LINES = 16
 
 
+def _sixes(name: str) -> list[str]:
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET6)})[:_LINES]
+    except (OSError, ValueError):
+        return []
+
+
 def probe(where: Where) -> Seen:
     """Return the name, its addresses, the seconds that asking took, and the lines of /etc/hosts that name it."""
     name = socket.gethostname()
@@ -27,6 +34,7 @@ def probe(where: Where) -> Seen:
         {
             "name": name,
             "addresses": addresses,
+            "ipv6": _sixes(name),
             "seconds": round(seconds, 3),
             "hosts_file": [" ".join(words)[:200] for words in lines[:_LINES]],
         }

@@ -1,0 +1,73 @@
+"""What training programs themselves say of slow ranks: straggler detectors, and timers compared across ranks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from statistics import median
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
+from nccl_triage.numbers import whole
+from nccl_triage.patterns import lazily
+
+#: Reports at least, the share that must agree, how many times the fastest the slowest rank needs (stages of a pipeline
+#: differ by design), and by how much in ms.
+_REPORTS, _AGREE, _TIMES, _TIMES_OF_TIMER, _LEAST_MS = 3, 0.75, 1.5, 2.0, 200.0
+#: Ranks that one warning may name.
+_MOST = 64
+_RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
+
+
+@fact("pace.reported_ranks", "ranks that a straggler detector of the program names, again and again")
+def _reported(case: Case) -> Fact | None:
+    slowest = _slowest(case)
+    warned = case.of("training.straggler_warning")
+    ranks = {rank for event in warned for rank in _named(event)} | {rank for rank, _ in slowest}
+    events = [*warned, *(event for _, event in slowest)]
+    return Fact(sorted(ranks), events[:4]) if ranks else None
+
+
+def _named(event: Event) -> list[int]:
+    found = list(_RANK.finditer(event.fields.get("ranks", "")))
+    stated = [int(rank[1]) for rank in found if rank[1]]
+    return (stated or [int(rank[2]) for rank in found])[:_MOST]
+
+
+def _slowest(case: Case) -> list[tuple[int, Event]]:
+    """Return the rank that is the slowest in nearly all reports of Megatron's detector, by a wide margin."""
+    reports = case.of("megatron.straggler_report")
+    if len(reports) < _REPORTS:
+        return []
+    far = [
+        (rank, event)
+        for event in reports
+        if (rank := whole(event.fields.get("slowest"))) is not None and _far(event, _TIMES)
+    ]
+    rank, times = Counter(rank for rank, _ in far).most_common(1)[0] if far else (-1, 0)
+    return [row for row in far if row[0] == rank] if times >= _AGREE * len(reports) else []
+
+
+def _far(event: Event, times: float) -> bool:
+    low, high = event.number("min"), event.number("max")
+    return low is not None and high is not None and high >= times * low and high - low >= _LEAST_MS
+
+
+@fact(
+    "pace.timer_spread",
+    "a timer of Megatron's that takes the slowest rank several times as long as the fastest, again and again, as text",
+)
+def _spread(case: Case) -> Fact | None:
+    by_name: dict[str, list[Event]] = defaultdict(list)
+    for event in case.of("megatron.timer"):
+        by_name[event.fields["name"]].append(event)
+    found: list[tuple[float, str, list[Event]]] = []
+    for name, events in by_name.items():
+        settled = events[1:]  # the first iteration compiles and fills caches
+        far = [event for event in settled if _far(event, _TIMES_OF_TIMER)]
+        if len(settled) >= _REPORTS and len(far) >= _AGREE * len(settled):
+            low, high = (median(event.number(end) or 0.0 for event in far) for end in ("min", "max"))
+            found.append((high - low, f"{name}: {low:.0f} ms on the fastest rank, {high:.0f} ms on the slowest", far))
+    if not found:
+        return None
+    _, text, far = max(found, key=lambda row: row[:2])
+    return Fact(text, far[-2:])

@@ -1,0 +1,109 @@
+"""Stragglers that training programs name or time themselves: Megatron's timers and detector, NVIDIA's resiliency extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_triage import diagnose
+
+TIMEOUT = (
+    "[rank{rank}]:[E603 14:50:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 "
+    "milliseconds before timing out."
+)
+
+
+def megatron(timers: Callable[[int], dict[str, tuple[float, float]]], reports: list[str], failed: bool = True) -> str:
+    """Return the log of the last rank as Megatron prints it with ``--timing-log-level 2 --log-straggler``."""
+    lines = ["training ...", "[before the start of training step] datetime: 2025-06-03 14:20:01"]
+    for step in range(1, 13):
+        lines += [
+            f" [2025-06-03 14:22:{step:02d}.123456] iteration {step:8d}/    1000 | consumed samples: {step * 256:12d} | elapsed "
+            f"time per iteration (ms): {5200 + step:.1f} | learning rate: 1.200000E-06 | global batch size:   256 | "
+            "lm loss: 1.043210E+01 | loss scale: 1.0 | grad norm: 8.123 | number of skipped iterations:   0 | "
+            "number of nan iterations:   0 |",
+            "(min, max) time across ranks (ms):",
+            *(
+                f"    {name + ' ':.<48}: ({low:.2f}, {high:.2f})"
+                for name, (low, high) in {"forward-backward": (5100.1, 5101.9), **timers(step)}.items()
+            ),
+        ]
+        if reports:
+            lines.append(
+                f" 0: INFO:megatron.core.utils:[2025-06-03 14:22:{step:02d}] | {reports[step % len(reports)]} | "
+                "MnPwr/Rnk: 601796.00W/8 | MxPwr/Rnk: 683801.00W/18 | MnTmp/Rnk: 52.00C/0 | MxTmp/Rnk: 65.00C/21"
+            )
+    lines += [TIMEOUT.format(rank=rank) for rank in (0, 1, 3)] if failed else []
+    return "\n".join(lines) + "\n"
+
+
+def calm(step: int) -> dict[str, tuple[float, float]]:
+    return {"forward-compute": (1802.2, 1961.7), "backward-compute": (3010.5, 3105.0), "all-grads-sync": (40.1, 210.0)}
+
+
+def slow(step: int) -> dict[str, tuple[float, float]]:
+    return {**calm(step), "backward-compute": (3010.5, 8105.0 + step)}
+
+
+def first_only(step: int) -> dict[str, tuple[float, float]]:
+    return slow(step) if step in (1, 7) else calm(step)
+
+
+def verdict(folder: Path, log: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    (folder / "train.log").write_text(log)
+    found = diagnose(folder, model=None)
+    document = found.to_dict()
+    straggler = next((one for one in document["diagnoses"] if one["cause"] == "straggler"), {"evidence": []})
+    return straggler, {name: found.case.value(name) for name in ("pace.reported_ranks", "pace.timer_spread")}
+
+
+def says(straggler: dict[str, Any]) -> str:
+    return " ".join(one["says"] for one in straggler["evidence"])
+
+
+def test_timers_that_lie_apart_again_and_again(tmp_path: Path) -> None:
+    straggler, facts = verdict(tmp_path, megatron(slow, []))
+    assert facts["pace.timer_spread"].startswith("backward-compute: 3010 ms on the fastest rank, 81")
+    assert "the timers do not say which" in says(straggler)
+
+
+@pytest.mark.parametrize("timers", [calm, first_only])
+def test_timers_of_a_job_in_good_order_say_nothing(
+    timers: Callable[[int], dict[str, tuple[float, float]]], tmp_path: Path
+) -> None:
+    assert verdict(tmp_path, megatron(timers, []))[1]["pace.timer_spread"] is None
+
+
+SLOW_TWO = "MnRtt/Rnk: 3453.08ms/0 | MxRtt/Rnk: 6468.20ms/2"
+STAGES = "MnRtt/Rnk: 3453.08ms/0 | MxRtt/Rnk: 3468.20ms/3"
+OTHER = "MnRtt/Rnk: 3453.08ms/0 | MxRtt/Rnk: 6468.20ms/1"
+
+
+def test_the_rank_that_the_detector_names_again_and_again(tmp_path: Path) -> None:
+    straggler, facts = verdict(tmp_path, megatron(calm, [SLOW_TWO]))
+    assert facts["pace.reported_ranks"] == [2] and "names ranks 2 as slow" in says(straggler)
+    assert 2 in [one["rank"] for one in straggler["culprits"]]
+
+
+@pytest.mark.parametrize("reports", [[STAGES], [SLOW_TWO, OTHER], [SLOW_TWO, STAGES, STAGES]])
+def test_a_slowest_rank_there_is_always(reports: list[str], tmp_path: Path) -> None:
+    assert verdict(tmp_path, megatron(calm, reports))[1]["pace.reported_ranks"] is None
+
+
+@pytest.mark.parametrize(
+    "ranks", ["{StragglerId(rank=2, node='h100-001-253-012')}", "[2]", "{StragglerId(rank=2, node='9')}"]
+)
+def test_the_warning_of_the_resiliency_extension(ranks: str, tmp_path: Path) -> None:
+    warning = f"STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: {ranks}\n"
+    log = megatron(calm, []).replace("training ...\n", f"training ...\n{warning}")
+    straggler, facts = verdict(tmp_path, log)
+    assert facts["pace.reported_ranks"] == [2] and "names ranks 2 as slow" in says(straggler)
+
+
+def test_a_job_that_did_not_fail_stays_healthy(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(megatron(slow, [SLOW_TWO], failed=False))
+    assert diagnose(tmp_path, model=None).verdict == "healthy"
