@@ -12,16 +12,26 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(BIN)/nccl-triage: setup.cfg pyproject.toml
+# Not compiled while it is installed, which is done file by file in one process: COMPILE does it in all, and only what
+# our tools import.
+INSTALL := $(BIN)/pip install --quiet --no-compile
+SELDOM := /(tests|rllib|tune|serve|llm|_inductor|onnx)/
+COMPILE = $(BIN)/python -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/lib >/dev/null || true
+
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(INSTALL) --upgrade pip
+
+$(BIN)/nccl-triage: setup.cfg pyproject.toml | $(BIN)/pip
+	$(INSTALL) --editable '.[dev]'
+	@$(COMPILE)
 	@touch $@
 
 # The verifier's tests need PyTorch and Ray, which are large: only what runs them installs them.
-$(VENV)/.with-torch: $(BIN)/nccl-triage
-	$(BIN)/pip install --quiet --editable '.[dev,test]'
-	@touch $@
+$(VENV)/.with-torch: setup.cfg pyproject.toml | $(BIN)/pip
+	$(INSTALL) --editable '.[dev,test]'
+	@$(COMPILE)
+	@touch $(BIN)/nccl-triage $@
 
 setup: $(BIN)/nccl-triage  ## Create the virtual environment .venv with everything for development
 

@@ -126,12 +126,23 @@ class SourceInfo:
     layout: str | None = None
     problems: list[str] = field(default_factory=list)
     tail_cut: bool = False
+    #: Somebody asked for the end before all of it was read.
+    stopped: bool = False
     #: What a rendering read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:
         """Return what the path says of the input, without what was read."""
-        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, recorder=None)
+        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False, recorder=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Reading was ended by a signal: bytes that had been read from disks and pipes, and those there are if known."""
+
+    signal: int
+    read: int
+    size: int | None
 
 
 @dataclass(slots=True)
@@ -197,6 +208,7 @@ class Observations:
     curves: CurveTable = field(default_factory=CurveTable)
     links: LinkTable = field(default_factory=LinkTable)
     recorder: RecorderTable = field(default_factory=RecorderTable)
+    interruption: Interruption | None = None
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
         """Record an event; events that differ in a ``keep_by`` field are kept apart.
@@ -274,12 +286,14 @@ class Observations:
                     lines=mine.lines + info.lines,
                     problems=problems,
                     tail_cut=mine.tail_cut or info.tail_cut,
+                    stopped=mine.stopped or info.stopped,
                 )
         if other.notes:
             self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
         self.curves.absorb(other.curves)
         self.links.absorb(other.links)
         self.recorder.absorb(other.recorder)
+        self.interruption = self.interruption or other.interruption
         for signature, number in other.counts.items():
             self.counts[signature] = self.counts.get(signature, 0) + number
         for signature, by_key in other.buckets.items():

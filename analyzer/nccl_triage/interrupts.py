@@ -11,6 +11,11 @@ import contextlib
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from multiprocessing.process import BaseProcess
 
 #: Ctrl-C, the end of a scheduler's patience, the end of a terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -60,18 +65,29 @@ def ignore() -> None:
         _set(signal.SIG_IGN)
 
 
-def stop_workers() -> None:
-    """End the processes of ``multiprocessing`` that this one has started: their results are not wanted any more."""
+def _workers() -> Iterable[BaseProcess]:
+    """Return the processes of ``multiprocessing`` that this one has started."""
     pools = sys.modules.get("multiprocessing")
-    for child in pools.active_children() if pools is not None else ():
+    return pools.active_children() if pools is not None else ()
+
+
+def ask_workers() -> None:
+    """Ask them for what they have so far."""
+    for child in _workers():
         child.terminate()
 
 
-def in_worker() -> None:
-    """In such a process: Ctrl-C reaches it with its parent, which ends it; nothing is to be said twice."""
+def stop_workers() -> None:
+    """End them: their results are not wanted any more."""
+    for child in _workers():
+        child.kill()
+
+
+def in_worker(ask: Callable[[int], None]) -> None:
+    """In such a process: Ctrl-C reaches it with its parent, which asks for the end; nothing is to be said twice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda number, frame: ask(number))
 
 
 def _leave(number: int, frame: object) -> None:

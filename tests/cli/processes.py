@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests import prepared
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +19,4 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def run(*args: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "nccl_triage", *args], input=b"", capture_output=True, env=environment(**extra),
-        timeout=120, check=False,
-    )  # fmt: skip
+    return prepared.run(args, env=environment(**extra))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import prepared
+
 ROOT = Path(__file__).parents[2]
 OOM = """[rank2]: Traceback (most recent call last):
 [rank2]:   File "/app/train.py", line 7, in main
@@ -29,16 +31,10 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT / "analyzer"), **extra}
 
 
-def run(*args: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None):
-    return subprocess.run(
-        [sys.executable, "-m", "nccl_triage", *args],
-        input=stdin if stdin is not None else b"",
-        capture_output=True,
-        env=env or environment(),
-        cwd=cwd,
-        timeout=120,
-        check=False,
-    )
+def run(
+    *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return prepared.run(args, stdin=stdin, env=env or environment(), cwd=cwd)
 
 
 @pytest.fixture

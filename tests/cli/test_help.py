@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from nccl_triage.cli import COMMANDS, cli, every_command
 from nccl_triage.cli.help_page import fold, keys, paragraphs
 from nccl_triage.cli.language import columns
+from tests import prepared
 
 ROOT = Path(__file__).parents[2]
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
@@ -21,16 +22,8 @@ ALL = [(), *every_command(), ("rules",), ("model",)]
 
 def run(*words: str, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LANG", "LC_", "NO_COLOR", "FORCE_", "NCCL_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "nccl_triage", *words],
-        capture_output=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        env={**kept, "PYTHONPATH": str(ROOT / "analyzer"), **extra},
-        cwd=cwd,
-        timeout=60,
-        check=False,
-    )
+    ended = prepared.run(words, env={**kept, **extra}, cwd=cwd)
+    return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)

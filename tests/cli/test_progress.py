@@ -177,12 +177,12 @@ def test_watched_streams_give_the_same_bytes(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(LINES))
     (source,), _ = find_sources([str(path)], None)
     seen: list[int] = []
-    with source.open(seen.append) as stream:
+    with source.open(watched.Watch(seen.append)) as stream:
         assert stream.read() == LINES
     assert sum(seen) >= path.stat().st_size
     with source.open() as stream:
         assert stream.read() == LINES
-    assert watched.listen(io.BytesIO(b"abc"), seen.append).read() == b"abc"
+    assert watched.listen(io.BytesIO(b"abc"), watched.Watch(seen.append)).read() == b"abc"
 
 
 def test_nothing_of_it_is_on_stdout(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
-from nccl_triage.execution import local, parts
+from nccl_triage.execution import local, parts, reading
 from nccl_triage.ingest.sources import Source, find_sources
 from nccl_triage.scan.scanner import scanner_for
 from tests.scan_helpers import log
@@ -54,12 +54,12 @@ def test_the_parts_together_tell_what_the_whole_tells(seed: int, tmp_path: Path,
     path = tmp_path / "job.log"
     name = incident(path, seed)
     scanner = scanner_for(rules)
-    whole = local.scan_source(sources(path)[0], scanner)
+    whole = reading.scan_source(sources(path)[0], scanner)
     cut = parts.cut(sources(path), 4)
     assert len(cut) > 2
     found = Observations()
     for part in random.Random(seed).sample(cut, len(cut)):
-        found.absorb(local.scan_part(part, scanner))
+        found.absorb(reading.scan_part(part, scanner))
     assert failures(found) == failures(whole), name
     info = found.sources[str(path)]
     assert (info.lines, info.bytes) == (whole.sources[str(path)].lines, path.stat().st_size)
@@ -115,7 +115,7 @@ def test_without_processes_everything_is_read_here(
     """A container may forbid semaphores, or kill a process that took too much."""
     incident(tmp_path / "job.log", 5)
     there = local.scan_sources(sources(tmp_path), rules, jobs=3)
-    parent, real = os.getpid(), local.scan_part
+    parent, real = os.getpid(), reading.scan_part
 
     def killed(part: parts.Part, *given: Any) -> Observations:
         if os.getpid() != parent and part.start:
@@ -126,7 +126,7 @@ def test_without_processes_everything_is_read_here(
         raise OSError(38, "Function not implemented")
 
     with monkeypatch.context() as patch:
-        patch.setattr(local, "scan_part", killed)
+        patch.setattr(reading, "scan_part", killed)
         assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", forbidden)
     assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)

@@ -9,11 +9,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch", reason="needs torch")
 
 from corpus.scenarios import network
 from corpus.scenarios.network import Lab
@@ -28,6 +27,8 @@ def _namespaces() -> bool:
 
 
 pytestmark = [
+    # Not imported for this: every worker would do so.
+    pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
     pytest.mark.skipif(not _namespaces(), reason="needs root, iproute2 and network namespaces"),
     pytest.mark.xdist_group("verify-hosts"),
 ]

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from nccl_triage import errors
+from nccl_triage import errors, interrupts
 from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output, remembering
 
 
@@ -31,6 +31,23 @@ def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
         raise errors.UsageError(
             "--baseline does not go with --follow", remedy="compare the logs once the job has ended, without --follow"
         )
+
+
+def _partial(number: int, document: output.Document, wish: output.Wanted) -> int:
+    """Deliver what was found until a signal ended the reading, and return the exit code of that signal.
+
+    Nobody who wants the end waits for experiments, and what was only half read is no history.
+    """
+    ended = interrupts.Ended(number)
+    if not document.get("interrupted", {}).get("bytes_read", 1):
+        raise ended
+    name = interrupts.name_of(ended)
+    if name is None:
+        wish.tell("interrupted; the diagnosis of what was read until then:")
+    else:
+        wish.tell("ended by {signal}; the diagnosis of what was read until then:", signal=name)
+    output.deliver(document, wish)
+    return interrupts.code_of(ended)
 
 
 @click.command("diagnose", epilog="\b\nExample:\n  nccl-triage logs/trainer.log --report post-mortem.html")
@@ -106,20 +123,24 @@ def command(
     follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
+    from nccl_triage.execution.engines import Local
+    from nccl_triage.stopping import ReadingStop
 
+    stop = ReadingStop()
     with Progress(wish.quiet) as progress:
         diagnosis = diagnose(
             paths,
             rules_dirs=folders,
             jobs=jobs,
-            stdin=None if engine is not None else _stdin(paths),
-            engine=engine,
+            engine=engine or Local(jobs, _stdin(paths), stop=stop),
             baseline=baseline,
             progress=progress.bytes,
             model=options.chosen_model(model_name),
             further=[memory.recall],
         )
     document = diagnosis.to_dict()
+    if stop.asked is not None:
+        ctx.exit(_partial(stop.asked, document, wish))
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
     if wish.reports:
         document = automatic.verified(document, folders, mode, budget, wish.say, debug)

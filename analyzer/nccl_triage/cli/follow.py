@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from nccl_triage import errors, interrupts
+from nccl_triage import errors
 from nccl_triage.cli import options
 from nccl_triage.cli.output import Document, Wanted
+from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
     from nccl_triage.cli.live import Live
@@ -69,19 +69,13 @@ def refuse_alone(ctx: click.Context) -> None:
             raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or leave it out")
 
 
-class _Stop:
+class _Stop(Stop):
     """Ctrl-C and its kin: the first ends the following, the second ends everything at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        super().__init__()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
-
-    def __call__(self, number: int, frame: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        os.write(self._writer, b"!")
 
     def wait(self, seconds: float) -> None:
         """Wait, but not once the end was asked for."""
@@ -89,18 +83,16 @@ class _Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals that ask for the end, those that are not ignored."""
-        before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, self)
+        """Take the signals, and let go of the pipe at the end."""
         try:
-            yield
+            with super().listening():
+                yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             os.close(self._reader)
             os.close(self._writer)
+
+    def _news(self) -> None:
+        os.write(self._writer, b"!")
 
 
 def run(

@@ -13,6 +13,7 @@ from nccl_triage.diagnosis import (
     blanks,
     comparison,
     incident,
+    interruption,
     job,
     last_step,
     peers,
@@ -305,11 +306,13 @@ def build(diagnosis: Findings) -> dict[str, Any]:
     case = diagnosis.case
     recurrence = remembered.describe(diagnosis)
     compared = comparison.describe(diagnosis)
+    partial = interruption.describe(case)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
         "verdict": diagnosis.verdict,
-        **_pair("headline", job.headline(diagnosis)),
+        **_pair("headline", interruption.marked(case, job.headline(diagnosis))),
+        **({"interrupted": partial} if partial else {}),
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
         "incident": incident.describe(diagnosis),
         "waits": incident.waits(case),
@@ -326,7 +329,13 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "timeline": _timeline(case),
         "excerpts": diagnosis.excerpts,
         "inputs": [
-            {"path": path, "bytes": info.bytes, "lines": info.lines, "problems": list(info.problems)}
+            {
+                "path": path,
+                "bytes": info.bytes,
+                "lines": info.lines,
+                "problems": list(info.problems),
+                **({"interrupted": True} if info.stopped else {}),
+            }
             for path, info in sorted(case.observations.sources.items())
         ],
         "notes": [note["en"] for note in diagnosis.notes],

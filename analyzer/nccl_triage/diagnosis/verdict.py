@@ -8,7 +8,7 @@ from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, recorded
+from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, interruption, recorded
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
@@ -45,11 +45,16 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
     verdict = _verdict(case, shown, ballot)
+    if verdict == "healthy" and interruption.partial(case):
+        verdict = "unknown"
     candidates: list[Candidate] = []
     if verdict != "healthy":
         for index, item in enumerate(shown):
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
-            candidates.append(Candidate(item, _status(item, rival if index == 0 else 1.0), culprit.find(case, item)))
+            status = _status(item, rival if index == 0 else 1.0)
+            if status == "established" and interruption.partial(case):
+                status = "supported"  # what was not read may tell of something earlier
+            candidates.append(Candidate(item, status, culprit.find(case, item)))
     notes = _notes(case, verdict)
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
 
@@ -110,7 +115,8 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 
 
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
-    notes = [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    notes = interruption.notes(case)
+    notes += [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
     notes += aside_notes.notes(case.aside)
     notes += recorded.notes(case)
     notes += comparison.notes(case)

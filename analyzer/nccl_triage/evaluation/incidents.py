@@ -12,7 +12,7 @@ from nccl_triage.engine.check import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation.cases import Case
 from nccl_triage.events import Observations
-from nccl_triage.execution import local
+from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.scan.scanner import Scanner
 
@@ -61,7 +61,7 @@ def _scan(case: Case, scanner: Scanner) -> Observations:
     sources, notes = find_sources([str(case.log)], None)
     found = Observations()
     for source in sources:
-        found.absorb(local.scan_source(source, scanner))
+        found.absorb(scan_source(source, scanner))
     found.notes.extend(notes)
     return found
 

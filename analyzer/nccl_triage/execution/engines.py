@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from nccl_triage.execution import local
-from nccl_triage.execution.local import Progress
+from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.stopping import ReadingStop
 
 
 class Engine(Protocol):
@@ -37,10 +39,16 @@ class Engine(Protocol):
 
 
 class Local:
-    """This machine, with one process or several."""
+    """This machine, with one process or several. ``stop`` takes the signals while logs are read, and ends that."""
 
-    def __init__(self, jobs: int | None = 1, stdin: BinaryIO | None = None, since: float | None = None) -> None:
-        self._jobs, self._stdin, self._since = jobs, stdin, since
+    def __init__(
+        self,
+        jobs: int | None = 1,
+        stdin: BinaryIO | None = None,
+        since: float | None = None,
+        stop: ReadingStop | None = None,
+    ) -> None:
+        self._jobs, self._stdin, self._since, self._stop = jobs, stdin, since, stop
         self._sources: list[Source] = []
 
     def __enter__(self) -> Local:
@@ -53,7 +61,8 @@ class Local:
         """See ``Engine``."""
         sources, notes = find_sources(arguments, self._stdin, self._since)
         self._sources = sources
-        found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress)
+        with self._stop.listening() if self._stop is not None else nullcontext():
+            found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
         found.notes.extend(note for note in notes if note not in found.notes)
         return found
 

@@ -18,7 +18,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.events import Event, Observations
 from nccl_triage.execution.followed import Archive, Log, may_grow, open_tail, same_writer
-from nccl_triage.execution.local import scan_source
+from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.siblings import strip_compression
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources

@@ -157,7 +157,7 @@ class Archive:
 
     def scan(self, scanner: Scanner) -> None:
         """Read it."""
-        from nccl_triage.execution.local import scan_source
+        from nccl_triage.execution.reading import scan_source
 
         self._read = self._seen
         self.result = scan_source(replace(self.origin, info=self.origin.info.unread()), scanner)

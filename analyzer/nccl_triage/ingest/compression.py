@@ -25,6 +25,8 @@ HEAD = 10
 _READ = 1 << 17
 #: Compressed bytes handed over at a time: what one failing call had unpacked is lost, so it should be little.
 _PIECE = 1 << 12
+#: How it is said that the rest of the data is missing.
+TRUNCATED = "the file is truncated"
 #: xz -9 needs 65 MiB; a file that wants more than this is refused with a note.
 _XZ_MEMORY = 192 << 20
 
@@ -204,7 +206,7 @@ class _Unpacked(io.RawIOBase):
             piece = memoryview(b"")
             if self._member.needs_input:
                 if not self._more_input():
-                    self._stop(f"the {self._form.name} data end early: the file is truncated")
+                    self._stop(f"the {self._form.name} data end early: {TRUNCATED}")
                     break
                 piece, self._input = self._input[:_PIECE], self._input[_PIECE:]
             try:

@@ -1,17 +1,65 @@
-"""Streams that tell how many bytes are read from them, on disk or from the pipe: compressed ones count as they lie."""
+"""Streams that tell how many bytes are read from them, on disk or from the pipe: compressed ones count as they lie.
+
+Reading can be ended early: from then on such a stream is at its end.
+"""
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from nccl_triage.stopping import ReadingStop
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: Is told the bytes of each read.
-Watch = Callable[[int], None]
+
+class Watch:
+    """Follows the reading of one source: counts the bytes of each read; ``early`` once it was ended before its time."""
+
+    def __init__(self, count: Callable[[int], None], stop: ReadingStop | None = None) -> None:
+        self.count = count
+        self.early = False
+        self._stop = stop
+        self._file: _File | None = None
+
+    def open(self, path: Path) -> BinaryIO:
+        """Open a file, which may mean to wait for who writes into a pipe; raises OSError."""
+        opened = self._within(_File, path)
+        if opened is None:
+            return io.BytesIO()
+        opened.watch, self._file = self, opened
+        return cast(BinaryIO, opened)
+
+    def read_into(self, function: Callable[..., int | None], buffer: WriteableBuffer) -> int:
+        """Return how many bytes a function has read into the buffer."""
+        size = self._within(function, buffer) or 0
+        self.count(size)
+        return size
+
+    def read(self, function: Callable[[int], bytes | None], size: int) -> bytes:
+        """Return the bytes that a function reads."""
+        data = self._within(function, size) or b""
+        self.count(len(data))
+        return data
+
+    def _within(self, function: Callable[..., Any], argument: Any) -> Any:
+        """Return what a call gives that may wait for long, None once the reading has ended."""
+        if self._stop is None:
+            return function(argument)
+        found, ended = self._stop.call(function, argument)
+        self.early = self.early or (ended and not self._all_read())
+        return found
+
+    def _all_read(self) -> bool:
+        """Tell whether nothing of a file is left."""
+        try:
+            return self._file is not None and self._file.tell() >= os.fstat(self._file.fileno()).st_size
+        except OSError:  # a pipe
+            return False
 
 
 class _File(io.FileIO):
@@ -20,19 +68,15 @@ class _File(io.FileIO):
     watch: Watch
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        size = super().readinto(buffer) or 0
-        self.watch(size)
-        return size
+        return self.watch.read_into(super().readinto, buffer)
 
     def read(self, size: int | None = -1) -> bytes:
-        data = super().read(-1 if size is None else size) or b""
-        self.watch(len(data))
-        return data
+        return self.watch.read(super().read, -1 if size is None else size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         before = self.tell()
         after = super().seek(offset, whence)
-        self.watch(after - before)  # what is read again is not counted again
+        self.watch.count(after - before)  # what is read again is not counted again
         return after
 
 
@@ -48,18 +92,12 @@ class _Pipe(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        size = int(self._read(buffer) or 0)
-        self._watch(size)
-        return size
+        return self._watch.read_into(self._read, buffer)
 
 
 def open_file(path: Path, watch: Watch | None) -> BinaryIO:
     """Open a file without a buffer; raises OSError."""
-    if watch is None:
-        return cast(BinaryIO, path.open("rb", buffering=0))
-    file = _File(path)
-    file.watch = watch
-    return cast(BinaryIO, file)
+    return cast(BinaryIO, path.open("rb", buffering=0)) if watch is None else watch.open(path)
 
 
 def listen(stream: BinaryIO, watch: Watch | None) -> BinaryIO:

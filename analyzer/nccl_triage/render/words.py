@@ -6,7 +6,6 @@ characters that reorder or hide text would otherwise act on the terminal or the 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -190,13 +189,29 @@ _UNSEEN = lazily(
 )
 
 
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
+def _escape(code: int) -> str:
     if code == 10:
         return "\\n"
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _Shown(dict[int, str]):
+    """What stands for each character, found out when it is met: texts may be made of nothing but unseen ones."""
+
+    def __missing__(self, code: int) -> str:
+        shown = chr(code)
+        if _UNSEEN.match(shown):
+            shown = _escape(code)
+        if len(self) < _KEPT:
+            self[code] = shown
+        return shown
+
+
+_SHOWN = _Shown()
+#: Characters remembered: those of a few languages.
+_KEPT = 4096
 
 
 def visible(value: object, limit: int = 4000) -> str:
@@ -205,7 +220,7 @@ def visible(value: object, limit: int = 4000) -> str:
     left_out = len(text) - limit
     if left_out > 0:
         text = text[:limit]
-    text = _UNSEEN.sub(_escape, _SEQUENCE.sub("", text))
+    text = _SEQUENCE.sub("", text).translate(_SHOWN)
     return f"{text} ..[+{left_out}]" if left_out > 0 else text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import progress_of
+from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 
 ENTERED = ("training.collective_entered",)
@@ -71,6 +72,8 @@ def _entered(case: Case) -> Fact | None:
 
 @fact("progress.not_entered_ranks", "ranks that were ready and never entered the collective that others entered")
 def _not_entered(case: Case) -> Fact | None:
+    if partial(case):
+        return None
     # A rank that gave up waiting had entered, whether or not its own line was seen.
     entered = set(case.value("progress.entered_ranks") or [])
     if entered:
@@ -85,6 +88,8 @@ def _not_entered(case: Case) -> Fact | None:
 
 @fact("progress.silent_ranks", "ranks without any error line of their own while others report errors")
 def _silent(case: Case) -> Fact | None:
+    if partial(case):
+        return None
     world = case.identity.world_size
     known = set(case.identity.ranks) | (set(range(world)) if world and world <= 4096 else set())
     own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
@@ -97,6 +102,8 @@ def _silent(case: Case) -> Fact | None:
 
 @fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
 def _missing(case: Case) -> Fact | None:
+    if partial(case):
+        return None
     world = case.identity.world_size
     if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2:
         return None
@@ -108,6 +115,8 @@ def _missing(case: Case) -> Fact | None:
 
 @fact("progress.init_missing_ranks", "ranks of the communicator that never printed Init START while others did")
 def _init_missing(case: Case) -> Fact | None:
+    if partial(case):
+        return None
     started = case.of("nccl.init_start")
     ranks = set(case.ranks(started))
     sizes = [int(n) for e in started if (n := e.number("nranks")) is not None]

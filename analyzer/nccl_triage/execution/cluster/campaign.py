@@ -14,7 +14,7 @@ from nccl_triage.execution.cluster.listings import Found, shares_of
 from nccl_triage.execution.cluster.shares import Share
 from nccl_triage.execution.cluster.targets import Node
 from nccl_triage.execution.cluster.tree import FAN, Part, Tree
-from nccl_triage.execution.local import Progress
+from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ray_access import failures, reason
 

@@ -16,7 +16,7 @@ from typing import Any
 from nccl_triage.errors import InputError
 from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel
-from nccl_triage.execution.local import scan_source
+from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import Source, find_sources
 from nccl_triage.scan.scanner import Scanner

@@ -12,7 +12,7 @@ from nccl_triage.execution.cluster import parcel, targets
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.campaign import Campaign
 from nccl_triage.execution.cluster.crew import Crew, Member
-from nccl_triage.execution.local import Progress
+from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import retold
 from nccl_triage.ray_access import Access

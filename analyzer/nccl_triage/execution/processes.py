@@ -1,0 +1,71 @@
+"""Scan in several processes of this machine."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nccl_triage import interrupts
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.events import Observations
+from nccl_triage.execution import reading
+from nccl_triage.execution.parts import Part
+from nccl_triage.scan.scanner import Scanner, scanner_for
+from nccl_triage.stopping import ReadingStop
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+#: Seconds between two looks at how far the processes are, and whether they are to end.
+_GLANCE = 0.2
+
+_scanner: Scanner | None = None
+_stop: ReadingStop | None = None
+#: Bytes that all processes have read.
+_counter: Synchronized[int] | None = None
+
+
+def scan(
+    parts: Sequence[Part], rules: RuleSet, workers: int, whole: reading.Reading, found: dict[int, Observations]
+) -> None:
+    """Put what each part holds into ``found``; raises OSError or BrokenExecutor where processes cannot be had."""
+    counter = multiprocessing.Value("q", 0) if whole.watched else None
+    with concurrent.futures.ProcessPoolExecutor(workers, initializer=_start, initargs=(rules, counter)) as pool:
+        scans = {pool.submit(_work, part): number for number, part in enumerate(parts)}
+        waiting = set(scans)
+        try:
+            while waiting:
+                done, waiting = concurrent.futures.wait(
+                    waiting, None if counter is None else _GLANCE, concurrent.futures.FIRST_COMPLETED
+                )
+                if counter is not None:
+                    whole.reached(counter.value)
+                found.update((scans[scan], scan.result()) for scan in done if not scan.cancelled())
+                if whole.asked:  # at every look: a process that only just starts does not hear
+                    for scan in waiting:
+                        scan.cancel()
+                    interrupts.ask_workers()
+        except BaseException:
+            interrupts.stop_workers()  # or leaving the pool would wait for results that nobody wants
+            raise
+
+
+def _start(rules: RuleSet, counter: Any) -> None:
+    global _scanner, _counter, _stop
+    _stop = ReadingStop()
+    interrupts.in_worker(_stop.ask)
+    _scanner, _counter = scanner_for(rules), counter
+
+
+def _count(size: int) -> None:
+    if _counter is not None:
+        with _counter.get_lock():
+            _counter.value += size
+
+
+def _work(part: Part) -> Observations:
+    if _scanner is None:
+        raise RuntimeError("the worker was not started")
+    return reading.scan_part(part, _scanner, _count if _counter is not None else None, _stop)
