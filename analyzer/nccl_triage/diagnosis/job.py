@@ -6,7 +6,6 @@ from typing import Any
 
 from nccl_triage.diagnosis import interruption
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts.progress import failures
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event
 
@@ -110,7 +109,7 @@ def headline(diagnosis: Findings) -> dict[str, str]:
             "en": "Nothing in this input is known to nccl-triage: neither a failure nor progress.",
             "zh": "输入中没有 nccl-triage 认识的内容：既无故障也无进展。",
         }
-    if diagnosis.verdict == "unknown" and interruption.partial(case) and not failures(case):
+    if diagnosis.verdict == "unknown" and interruption.partial(case) and not case.failures:
         return {"en": "No failure in what was read.", "zh": "已读部分中没有故障。"}
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return {
