@@ -18,8 +18,12 @@ EXITS = (
     REPORT, "torchelastic.failed_binary", "torchelastic.failed_fn", "torchelastic.spawn_signal", "torchelastic.report_exitcode",
     "torchelastic.report_signal_text", "slurm.task_signal", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
     "mpi.signal", "ray.worker_exit_code", "deepspeed.exits_return_code", "huggingface.accelerate_called_process",
-    "lightning.child_terminated", "kubernetes.exit_code",
+    "lightning.child_terminated", "kubernetes.exit_code", "os.exit_code_generic",
 )  # fmt: skip
+#: Counts only where the launcher (of Composer or Paddle) names the rank: that is the first which it saw end.
+_GENERIC = "os.exit_code_generic"
+#: Lines in which a launcher may name the rank that ended.
+_NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
           11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}  # fmt: skip
@@ -63,6 +67,8 @@ def exits_of(case: Case) -> list[Exit]:
     """Return every exit that launchers report, one per process."""
     found: dict[object, Exit] = {}
     for event in case.of(*EXITS):
+        if event.signature == _GENERIC and "rank" not in event.fields:
+            continue
         code = event.number("exitcode")
         signal = event.fields.get("signal") or event.fields.get("signo")
         if code is None and (number := signal_number(signal)) is not None:
@@ -76,6 +82,8 @@ def exits_of(case: Case) -> list[Exit]:
                 rank = by_pid
             elif local is not None:
                 rank = case.identity.rank_of_local(int(local), event.context.host)
+            elif rank is None and event.signature in _NAMES_RANK:
+                rank = whole(event.fields.get("rank"))
         key: object = event.fields.get("pid") or (rank, event.line)
         if key in found:
             if event.signature == REPORT:
@@ -85,6 +93,7 @@ def exits_of(case: Case) -> list[Exit]:
         first = event.fields.get("root") == "1" or event.signature in (
             "torchelastic.failed_binary",
             "torchelastic.failed_fn",
+            _GENERIC,
         )
         found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
     return list(found.values())

@@ -1,0 +1,70 @@
+"""Who ended, and how a log ends: ranks that launchers name, the one rank unheard of, waiting without end."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+TIMED_OUT = (
+    "[rank{rank}]:[E101 08:00:00.000000001 ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600013 "
+    "milliseconds before timing out.\n"
+)
+FRAMES = """Traceback (most recent call last):
+  File "/a/train.py", line 7, in <module>
+    loader = {call}
+  File "/opt/venv/lib/python3.11/site-packages/{file}", line 9, in {function}
+    return {call}
+torch.AcceleratorError: CUDA error: out of memory
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -11.", 2),
+        ("Container rank 5 status failed cmd ['python', '-u', 'train.py'] code -6 log log/workerlog.5", 5),
+        ("text_generation_launcher: Shard process was signaled to shutdown with signal 11 rank=3", 3),
+    ],
+    ids=["composer", "paddle", "text-generation-inference"],
+)
+def test_a_launcher_names_the_rank_that_ended(line: str, rank: int, rules: RuleSet) -> None:
+    top = diagnose_text(line + "\n", rules).candidates[0]
+    assert top.id == "process-crashed"
+    assert [culprit.rank for culprit in top.culprits] == [rank]
+
+
+def suspects(ranks: list[int], rules: RuleSet, more: str = "") -> set[int | None]:
+    text = "".join(TIMED_OUT.format(rank=rank) for rank in ranks) + more
+    return {culprit.rank for candidate in diagnose_text(text, rules).candidates for culprit in candidate.culprits}
+
+
+def test_the_only_gap_among_ranks_that_timed_out_is_a_suspect(rules: RuleSet) -> None:
+    assert suspects([0, 1, 3], rules) == {2}
+
+
+@pytest.mark.parametrize("ranks", [[0, 2], [0, 1, 2], [0, 3, 4]], ids=["too few", "no gap", "two gaps"])
+def test_other_gaps_name_nobody(ranks: list[int], rules: RuleSet) -> None:
+    assert suspects(ranks, rules) == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "file", "function", "cause"),
+    [
+        ("tensor.pin_memory()", "torch/storage.py", "pin_memory", "host-out-of-memory"),
+        ("tensor.to(device)", "torch/nn/modules/module.py", "convert", "gpu-out-of-memory"),
+    ],
+)
+def test_memory_that_is_pinned_is_the_hosts(call: str, file: str, function: str, cause: str, rules: RuleSet) -> None:
+    text = FRAMES.format(call=call, file=file, function=function)
+    assert diagnose_text(text, rules).candidates[0].id == cause
+
+
+@pytest.mark.parametrize(("minutes", "healthy"), [(1, True), (4, False)])
+def test_a_log_that_ends_in_waiting_is_not_healthy(minutes: int, healthy: bool, rules: RuleSet) -> None:
+    text = "INFO 11-02 08:00:00 [gpu_worker.py:298] Available KV cache memory: 40.00 GiB\n"
+    for minute in range(minutes):
+        text += f"INFO 11-02 08:1{minute}:00 [shm_broadcast.py:466] No available shared memory broadcast block found\n"
+    assert (diagnose_text(text, rules).verdict == "healthy") is healthy
