@@ -71,6 +71,9 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
         ),
         ("[36m(ActorModelRayActor pid=1048, ip=10.0.195.96)[0m hello", "hello", {"pid": 1048}),
         ("[2025-06-03 10:05:00 DP1 TP3] Decode batch.", "Decode batch.", {"group_rank": 3, "program": "sglang"}),
+        ("04/16 10:21:33 - mmengine - INFO - loss: 0.5", "loss: 0.5", {"host": None, "program": "mmengine"}),
+        ("2024-05-01T10:00:00.12Z ERROR shard-manager: boom", "ERROR shard-manager: boom", {"host": None}),
+        ("10:21:33 [7] some INFO about a loss", "10:21:33 [7] some INFO about a loss", {"host": None, "pid": None}),
     ],
 )
 def test_prefixes_are_peeled_and_read(line: str, text: str, expected: dict[str, object]) -> None:

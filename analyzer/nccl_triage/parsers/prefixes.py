@@ -260,7 +260,9 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         (
             "syslog-iso",
             "0123456789",
-            r"(?P<ts>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?P<host>[A-Za-z][\w.-]*) "
+            r"(?P<ts>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) "
+            # What Rust programs write there is a level (text-generation-inference's shards, for one).
+            r"(?!(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL) )(?P<host>[A-Za-z][\w.-]*) "
             r"(?P<prog>[A-Za-z][\w./-]*)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
@@ -298,6 +300,12 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             "hf-example",
             "0123456789",
             r"(?P<ts>\d\d/\d\d/\d{4} \d\d:\d\d:\d\d) - (?P<level>[A-Z]+) - (?P<name>[\w.]+) - ",
+            _log,
+        ),
+        (
+            "mmengine",
+            "0123456789",
+            r"(?P<mmdd>\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d) - (?P<name>[\w.]+) - (?P<level>[A-Z]+) - ",
             _log,
         ),
         ("stamp", "0123456789", r"(?P<ts>" + _ISO_TS + r"):?\s+(?=\S)", _stamp),
