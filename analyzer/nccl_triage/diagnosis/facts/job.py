@@ -31,6 +31,16 @@ def _clockless(case: Case) -> Fact | None:
     return Fact(True, bare[:1]) if len(bare) * 2 > len(bad) else None
 
 
+#: What only programs for AMD GPUs print.
+_AMD = ("nccl.rccl_version", "nccl.rccl_host_setup", "amd.hw_exception", "amd.memory_fault", "amd.queue_aborted", "amd.driver_uncorrectable", "amd.driver_reset")  # fmt: skip
+
+
+@fact("job.amd", "the GPUs are AMD's: ROCm, RCCL or HIP speaks in the log")
+def _amd(case: Case) -> Fact | None:
+    found = case.of(*_AMD) or [e for e in case.events if e.is_failure and ("HIP " in e.text or "hipError" in e.text)]
+    return Fact(True, found[:1]) if found else None
+
+
 @fact("job.launch_world", "the number of processes that the launch command or the launcher's report asks for")
 def _launch_world(case: Case) -> Fact | None:
     best: tuple[int, Event] | None = None
