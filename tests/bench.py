@@ -33,6 +33,20 @@ LOOP = "import re,sys\nfind = re.compile(r'error|exception|timeout|NCCL WARN|Xid
 LOOP += "print(sum(1 for line in open(sys.argv[1], errors='replace') if find(line)))"
 DRAIN = "import logging,sys\nlogging.disable()\nfrom drain3 import TemplateMiner\nminer = TemplateMiner()\n"
 DRAIN += "for line in open(sys.argv[1], errors='replace'): miner.add_log_message(line.rstrip())\n"
+#: The floor of what this design can reach: Hyperscan looks for all literals, and its matches are only counted.
+FLOOR = """import sys,hyperscan
+from nccl_triage.scan import database
+texts = open(sys.argv[1]).read().split("\\n")
+found = database.compiled(hyperscan, [(text, False) for text in texts], once=[True] * len(texts))
+count, buffer = 0, bytearray(1 << 18)
+def matched(*told):
+    global count
+    count += 1
+with open(sys.argv[2], "rb", buffering=0) as log:
+    while size := log.readinto(buffer):
+        found.scan(bytes(buffer[:size]), match_event_handler=matched)
+print(count)
+"""
 #: Megabytes of a log that slow tools are given; their speed does not depend on its length.
 SLOW = 5
 #: What ripgrep's expressions lack.
@@ -137,10 +151,11 @@ def ripgrep() -> str | None:
     return shutil.which("rg")
 
 
-def measure(profile: str, megabytes: int, runs: int, folder: Path, others: bool) -> Row:
-    """Measure one log; ``others``: with the slow tools, too."""
+def measure(profile: str, megabytes: int, runs: int, folder: Path, others: bool, tools: Sequence[str] = ()) -> Row:
+    """Measure one log; ``others``: with the slow tools, too; ``tools``: with nothing but these."""
     path = write(folder / f"{profile}.log", stream(profile, megabytes * 1_000_000, 7))
-    packed = pack(path)
+    packed = [] if tools and not {".gz", ".zst", "gzip", "zstd"} & set(tools) else pack(path)
+    literals, _ = expressions(folder)
     row = Row(f"{profile}, {megabytes} MB")
     row.peak = run(*TRIAGE, path)  # the first run fills the caches
     actions: dict[str, Callable[[], object]] = {
@@ -150,12 +165,16 @@ def measure(profile: str, megabytes: int, runs: int, folder: Path, others: bool)
         "two": lambda: run(*TRIAGE, "--jobs", "2", path),
         "pipe": lambda: run(*TRIAGE, stdin=path),
     }
+    if find_spec("hyperscan") is not None:
+        run(*(floor := (sys.executable, "-c", FLOOR, literals, path)))  # compiles them
+        actions["floor"] = lambda: run(*floor)
     for one in packed:
         decoder = "gzip" if one.suffix == ".gz" else "zstd"
         actions[decoder] = lambda one=one, decoder=decoder: run(decoder, "-qdc", one)
         actions[one.suffix] = lambda one=one: run(*TRIAGE, one)
     for name, action in actions.items():
-        row.speeds[name] = megabytes / timed(action, runs)
+        if not tools or name in tools:
+            row.speeds[name] = megabytes / timed(action, runs)
     if others:
         row.speeds.update(slow_tools(profile, runs, folder, path, megabytes))
     for one in (path, *packed):
@@ -184,6 +203,7 @@ def slow_tools(profile: str, runs: int, folder: Path, path: Path, megabytes: int
 COLUMNS = {
     "read": ("triage", "read"),
     "`grep -c NCCL`": ("triage", "grep"),
+    "Hyperscan alone": ("triage", "floor"),
     "`rg -F -f` literals": ("triage", "rg-literals"),
     "`rg -f` patterns": ("triage", "rg-patterns"),
     "Drain3": ("triage", "drain3"),
@@ -254,6 +274,12 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, nargs="*", default=[100, 1000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--profiles", nargs="*", default=["verbose", "storm", "quiet"], choices=list(PROFILES))
+    parser.add_argument(
+        "--tools",
+        nargs="*",
+        default=[],
+        help="measure only these, such as triage read grep floor: a gigabyte takes a minute then, and nothing is packed",
+    )
     parser.add_argument("--sizes", type=int, nargs="*", default=[1, 10, 100, 1000], help="of the growing log, in MB")
     parser.add_argument("--ranks", type=int, nargs="*", default=[8, 64, 512, 4096, 16384], help="of the growing log")
     parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
@@ -262,17 +288,24 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
         rows = [
-            measure(name, size, arguments.runs if size <= 200 else 1, folder, others=size == min(arguments.megabytes))
+            measure(
+                name,
+                size,
+                arguments.runs if size <= 200 else 1,
+                folder,
+                others=size == min(arguments.megabytes) and not arguments.tools,
+                tools=arguments.tools,
+            )
             for size in arguments.megabytes
             for name in arguments.profiles
         ]
         sys.stdout.write(long := table(rows, COLUMNS))
         sys.stdout.flush()
-        growing = growth(folder, arguments.sizes, arguments.ranks, "verbose")
+        growing = growth(folder, arguments.sizes, arguments.ranks, "verbose") if arguments.sizes else ""
     finally:
         shutil.rmtree(folder)
     sys.stdout.write(growing)
-    if arguments.write:
+    if arguments.write and not arguments.tools:
         for name in ("README.md", "README.zh.md"):
             put(ROOT / name, "speed", table(rows, SHORT))
         page = ROOT / "docs" / "performance.md"

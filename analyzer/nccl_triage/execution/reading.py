@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from nccl_triage.events import Interruption, Observations
+from nccl_triage.events import Interruption, Observations, SourceInfo
 from nccl_triage.execution.parts import Part
 from nccl_triage.ingest.compression import TRUNCATED
 from nccl_triage.ingest.decode import LineReader
@@ -66,15 +66,16 @@ def scan_part(
     ``tell`` is told the bytes of each read; ``stop`` may end the reading early.
     """
     info = part.source.info
+    if stop is not None and stop.asked is not None:
+        info.stopped = True
+        return _nothing(info)
     watch = None if tell is None and stop is None else Watch(tell or _nobody, stop)
     try:
         with part.open(watch) as stream:
             found = _scan(part, stream, scanner)
     except OSError as error:
         info.problems.append(f"cannot be read: {error.strerror or error}")
-        found = Observations()
-        found.add_source(info)
-        return found
+        return _nothing(info)
     if watch is not None and watch.early:
         # Its data have an end and its last line, too, only further on.
         info.stopped, info.tail_cut = True, False
@@ -88,6 +89,13 @@ def _scan(part: Part, stream: BinaryIO, scanner: Scanner) -> Observations:
         return scanner.scan_blocks(LineReader(stream, info), info)
     reader = LineReader(stream, info, first_line=part.lines_before() + 1)
     return scanner.scan_blocks(reader, info, part.first_lines())
+
+
+def _nothing(info: SourceInfo) -> Observations:
+    """Return what was observed in a source that was not read."""
+    found = Observations()
+    found.add_source(info)
+    return found
 
 
 def _nobody(size: int) -> None:
