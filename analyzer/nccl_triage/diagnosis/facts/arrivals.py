@@ -6,6 +6,7 @@ import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
+from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
@@ -107,7 +108,7 @@ def _late(case: Case) -> Fact | None:
 )
 def _left_out(case: Case) -> Fact | None:
     timed_out = case.fact("collective.timed_out_ranks")
-    if timed_out is None or len(timed_out.value) < 2:
+    if timed_out is None or len(timed_out.value) < 2 or partial(case):
         return None
     # Ranks are counted from 0 without a gap, so a log that shows ranks 1, 2 and 3 is one of a job that has a rank 0.
     loud = {rank for event in case.failures if (rank := case.rank(event)) is not None}
