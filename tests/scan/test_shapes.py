@@ -16,6 +16,10 @@ from nccl_triage.scan import lines as line_scan
 from nccl_triage.scan import shapes
 from tests.scan_helpers import log, scan_text
 
+#: Before or behind month and day, or behind the time of day.
+YEAR = re.compile(
+    r"(?<!\d)\d{4}(?=[-/]\d\d[-/]\d\d)|(?<=\d/\d\d/)\d{4}(?= )|(?<=:\d\d )\d{4}(?!\d)|(?<=[a-z] \d\d )\d{4}(?= \d\d:)"
+)
 LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
 
 
@@ -53,7 +57,7 @@ def other_digits(line: str, chance: random.Random) -> str:
     A line whose stamp has none takes that of the line before.
     """
     changed = "".join(chance.choice("123456789") if c.isdigit() and chance.random() < 0.3 else c for c in line)
-    return re.sub(r"(?<!\d)\d{4}(?=[-/]\d\d[-/]\d\d)", "2025", changed)
+    return YEAR.sub("2025", changed)
 
 
 @pytest.mark.parametrize("profile", ["verbose", "storm", "quiet"])

@@ -43,7 +43,7 @@ def _gone(case: Case, here: list[int]) -> list[int]:
 def _victim(case: Case, weighed: Weighed) -> Event | None:
     """Return the line that names the victim, if the strongest evidence is that of the killer."""
     events = strongest(weighed)
-    if not events or not events[0].signature.startswith("kernel.oom_"):
+    if not events or events[0].signature not in case.signatures("kernel.oom_*"):
         return None
     named = (event for event in events if event.signature in VICTIM and job_like(event.fields.get("name")))
     return next(named, None)

@@ -13,7 +13,7 @@ from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
 
 _NCCL = lazily(
-    r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?!(?:[01]?\d|2[0-3]):[0-5]\d:[0-5]\d )(?P<host>[A-Za-z0-9_.%-]{0,255}):(?P<pid>\d{1,18}):(?P<tid>\d{1,18})"
+    r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?!\d\d?:\d\d:\d\d )(?P<host>[A-Za-z0-9_.%-]{0,255}):(?P<pid>\d{1,18}):(?P<tid>\d{1,18})"
     r" (?:\[(?P<dev>-?\d{1,7})\] )?(?=.{0,300}?(?:NCCL )?(?P<level>INFO|WARN|TRACE|CALL|ERROR) )"
 )
 _C10 = lazily(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.\d+) (?P<file>[\w./-]+):\d+\] ")

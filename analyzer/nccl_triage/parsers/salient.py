@@ -30,6 +30,11 @@ _NOT = lazily(
 _WORDS = lazily("|".join(map(re.escape, LITERALS)))
 
 
+def sounds(message: str) -> bool:
+    """Tell whether a message sounds like trouble."""
+    return _NOT.search(message) is None and _WORDS.search(message) is not None
+
+
 class SalientLines:
     """Collects the templates of one source."""
 
@@ -38,7 +43,7 @@ class SalientLines:
 
     def fresh(self, message: str) -> str | None:
         """Return the template of a message that is salient and new, or None."""
-        if len(self._known) >= MAX_TEMPLATES or _NOT.search(message) or _WORDS.search(message) is None:
+        if len(self._known) >= MAX_TEMPLATES or not sounds(message):
             return None
         folded = template(message)
         if folded in self._known or len(folded) < 8:

@@ -32,7 +32,7 @@ _FOLDS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _FOLD_DIGITS = {ord(digit): "0" for digit in "123456789"}
 #: Digits that stay where they follow a letter (int8, cuda12), and those that other folds look for.
-_NAMES = lazily(r"[a-z_<]\d|\b\dx|\bfe\d\d")
+_NAMES = lazily(r"[a-z_<]\d|(?<!\w)\0x|\bfe\d\d")
 _SPACE = lazily(r"\s+")
 _WORD = lazily(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
 
@@ -49,7 +49,7 @@ def template(message: str) -> str:
 def key(message: str) -> tuple[object, ...]:
     """Return a key: messages that share it have one template, and it is made far faster."""
     text = message[:MAX_MESSAGE].lower()
-    folded = text.translate(_FOLD_DIGITS)
+    folded = text.replace("0x", "\0x").translate(_FOLD_DIGITS)  # 8x is no pointer
     return folded, *[text[start:end] for start, end in _telling(folded)]
 
 

@@ -9,14 +9,14 @@ from typing import Protocol
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.events import KEEP_LAST, MAX_TEXT, Event, Observations, SourceInfo
-from nccl_triage.parsers import STATEFUL, headers, salient, times
+from nccl_triage.parsers import STATEFUL, headers, salient, templates, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
 from nccl_triage.scan.recipes import Reading, Recipe
-from nccl_triage.scan.shapes import Group, Part, Shapes
+from nccl_triage.scan.shapes import Group, Part, Shapes, Told
 from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
@@ -177,7 +177,7 @@ class LineScan:
             self._shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
         return self._matched
 
-    def _outcome(self, text: str, kind: Kind) -> Hashable | None:
+    def _outcome(self, text: str, kind: Kind) -> Told | None:
         """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
         if any(opener in text for parser in self._parsers for opener in parser.OPENERS):
             return None
@@ -187,8 +187,10 @@ class LineScan:
         if peeled.extra or "json" in peeled.wrappers:
             return None
         told: list[Hashable] = [peeled.context.repeated]
+        matched: set[str] = set()
         for signature, fields in match.matches(kind.signatures or (), peeled.text, text):
             event = self._event(signature, fields, peeled, 0)
+            matched.add(signature.id)
             told.append((signature.id, event.key(signature.keep_by)))
             if signature.id == measures.LINK:
                 told.append((self._links.key(fields, peeled.context), fields.get("channel")))
@@ -197,7 +199,9 @@ class LineScan:
             if process is None:
                 return None
             told.append(process)
-        return tuple(told)
+        if not matched and kind.signatures is not None and salient.sounds(peeled.text):
+            told.append(templates.key(peeled.text))
+        return Told(frozenset(matched), tuple(told))
 
     def _begin_line(self) -> None:
         self._parts, self._matched, self._settled, self._full = [], [], True, True

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.events import KEEP_LAST, Bucket
+from nccl_triage.parsers import salient, templates
 from nccl_triage.scan import folding, recipes
 from nccl_triage.scan.folding import Pick, fold
 from nccl_triage.scan.prefilter import Kind, Prefilter
@@ -50,8 +51,17 @@ class Part(NamedTuple):
 
 #: A line (its number, its bytes) that was counted and is read at the end when no later one of its group came.
 Waiting = tuple[int, bytes]
-#: What a line adds, as something to compare: None when it must be read in full whatever its numbers are.
-Outcome = Callable[[str, Kind], Hashable | None]
+
+
+class Told(NamedTuple):
+    """What a line adds, as something to compare: the signatures that it matches, and all that tells lines apart."""
+
+    matched: frozenset[str]
+    rest: Hashable
+
+
+#: Tells what a line adds; None when it must be read in full whatever its numbers are.
+Outcome = Callable[[str, Kind], Told | None]
 
 
 @dataclass(slots=True)
@@ -74,6 +84,8 @@ class Family:
     matter: tuple[int, ...]
     sensitive: tuple[Signature, ...]
     formats: tuple[str, ...] | None
+    #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
+    bare: bool
     groups: dict[Hashable, Group] = field(default_factory=dict)
 
 
@@ -251,13 +263,14 @@ class Shapes:
         if any(digits.anchored(one.pattern.source) for one in sensitive):
             shape.cold = True  # where the message begins, only reading tells
             return
-        shape.family = Family(tuple(matter), sensitive, kind.formats)
+        bare = kind.signatures is not None and told.matched <= {one.id for one in sensitive}
+        shape.family = Family(tuple(matter), sensitive, kind.formats, bare)
         shape.values = folding.pick(spans[index] for index in matter)
         self._families.append(shape.family)
         if alike[1] is kind:
             self._first.setdefault(alike, shape.family)
 
-    def _told(self, raw: bytes) -> tuple[Kind | None, Hashable | None]:
+    def _told(self, raw: bytes) -> tuple[Kind | None, Told | None]:
         """Return the kind of a line, and what it would add."""
         text = raw.decode("utf-8", "replace")
         kind = self._prefilter.kinds([text]).get(0)
@@ -287,5 +300,7 @@ def _key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
 def _found(family: Family, raw: bytes) -> Hashable:
     """Return which of the patterns that mind digits match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
-    found = ((one, match.search(one, text)) for one in family.sensitive)
-    return tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in found if fields is not None])
+    tried = ((one, match.search(one, text)) for one in family.sensitive)
+    found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
+    # What is known to no signature is kept once a template.
+    return found or (family.bare and salient.sounds(text) and templates.key(text))
