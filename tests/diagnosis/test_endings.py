@@ -69,3 +69,13 @@ def test_a_log_that_ends_in_waiting_is_not_healthy(minutes: int, healthy: bool, 
     for minute in range(minutes):
         text += f"INFO 11-02 08:1{minute}:00 [shm_broadcast.py:466] No available shared memory broadcast block found\n"
     assert (diagnose_text(text, rules).verdict == "healthy") is healthy
+
+
+def test_figures_of_several_engines_are_no_work_that_ranks_announce(rules: RuleSet) -> None:
+    line = (
+        "[rank{rank}]: INFO 06-03 14:0{minute}:10 [loggers.py:111] Engine 000: Avg prompt throughput: {tokens}.9 tokens/s, "
+        "Avg generation throughput: {tokens}.1 tokens/s, Running: {rank}7 reqs, Waiting: 0 reqs, GPU KV cache usage: 9{rank}.1%, "
+        "Prefix cache hit rate: 3{minute}.4%\n"
+    )
+    text = "".join(line.format(rank=r, minute=m, tokens=900 + 7 * r + m) for m in range(8) for r in range(4))
+    assert diagnose_text(text, rules).verdict == "healthy"
