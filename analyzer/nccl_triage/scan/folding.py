@@ -10,9 +10,11 @@ from operator import itemgetter
 from nccl_triage.patterns import lazily
 
 HEX = b"0x"
+_POINTER_SOURCE = r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+"
 #: What counts as one number of a line.
-NUMBER = lazily(rb"(?<![0-9A-Za-z])0x[0-9a-fA-F]+|[0-9]+")
-_POINTER = lazily(rb"(?<![0-9A-Za-z])0x[0-9a-fA-F]+")
+NUMBER_SOURCE = rf"{_POINTER_SOURCE}|[0-9]+"
+NUMBER = lazily(NUMBER_SOURCE.encode())
+_POINTER = lazily(_POINTER_SOURCE.encode())
 _ZERO = ord("0")
 _FOLD = bytes.maketrans(b"123456789", b"000000000")
 #: Another digit for each; none becomes a leading zero.

@@ -15,7 +15,7 @@ from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
-from nccl_triage.scan.recipes import Reading, Recipe
+from nccl_triage.scan.recipes import Match, Reading, Recipe
 from nccl_triage.scan.shapes import Group, Part, Shapes, Told
 from nccl_triage.scan.unwrap import MAX_PARTS
 
@@ -171,7 +171,7 @@ class LineScan:
         else:
             self._begin_line()
             if kind.formats is not None and self._numbers.wanted(kind.formats, number):
-                peeled = self._read(text, (), recipe).peeled
+                peeled, _ = self._read(text, recipe)
                 self._numbers.take(peeled, number, kind.formats, advances=False)
         if place is not None and self._settled:
             self._shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
@@ -222,28 +222,26 @@ class LineScan:
         peeled = peel(text, self.profile)
         return Reading(peeled, list(match.matches(signatures, peeled.text, text)))
 
-    def _read(self, text: str, signatures: Iterable[Signature], recipe: Recipe | None) -> Reading:
-        """Read a line, by the recipe of its shape where there is one."""
+    def _read(self, text: str, recipe: Recipe | None) -> tuple[Peeled, Sequence[Match] | None]:
+        """Return a line without its wrappers and, where a recipe tells it, what its signatures find."""
         reading = None if recipe is None else recipe.read(text)
         if reading is None:
-            reading = self._reading(text, signatures)
+            return self._peeled(text), None
         self._complete(reading.peeled)
         return reading
 
     def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True, recipe: Recipe | None = None) -> None:
         """Take what a line tells."""
         self._begin_line()
-        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
-        peeled, found = self._read(text, signatures, recipe)
+        peeled, found = self._read(text, recipe)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
             kind = self._prefilter.kinds([peeled.text]).get(0)
-            signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
-            found = list(match.matches(signatures, peeled.text, text))
+        signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
         if feed and recipe is None:  # lines of a shape that was learnt open no block
             self._feed(PeeledLine(self._info.path, number, peeled.text, peeled.context))
         known = advances = False
-        for signature, fields in found:
+        for signature, fields in match.matches(signatures, peeled.text, text) if found is None else found:
             known = True
             advances = advances or signature.role == "progress"
             self._add(signature, fields, peeled, number)

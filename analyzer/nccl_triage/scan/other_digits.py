@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from nccl_triage.patterns import lazily
+from nccl_triage.scan.folding import NUMBER_SOURCE
 
-_NUMBER = lazily(r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+|[0-9]+")
+_NUMBER = lazily(NUMBER_SOURCE)
 #: Other digits for all, none of which becomes a leading zero: no two of the eight agree in one but in that of 0.
 _OTHERS = tuple(
     str.maketrans("0123456789abcdefABCDEF", f"{n + 1}{'123456789'[n + 1 :]}{'123456789'[: n + 1]}bcdefabcdefa")

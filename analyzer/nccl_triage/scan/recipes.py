@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.events import Context
+from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
 from nccl_triage.parsers.wrappers import Peeled
 from nccl_triage.patterns import lazily
@@ -31,11 +32,15 @@ _DIGITS = lazily(r"-?[0-9]+")
 _MONTH_DAY = lazily(r"(?<![0-9])([0-9]{3,4}|[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)")
 
 
+#: A signature that a line matches, with its fields.
+Match = tuple[Signature, dict[str, str]]
+
+
 class Reading(NamedTuple):
     """What was read of a line: the message and who printed it, and what its signatures find."""
 
     peeled: Peeled
-    found: Sequence[tuple[Signature, dict[str, str]]]
+    found: Sequence[Match]
 
 
 #: Reads a line in full, with these signatures.
@@ -84,7 +89,7 @@ class Recipe:
             values[_TIME] = time
         start, end = self._text
         text = line[start:end]
-        found: list[tuple[Signature, dict[str, str]]] = []
+        found: list[Match] = []
         for signature, spans in self._fields:
             if spans is not None:
                 found.append((signature, {name: line[start:end] for name, start, end in spans}))
@@ -177,13 +182,9 @@ def _number(lines: Sequence[str], values: Sequence[int | None]) -> Span | None:
     for found in _DIGITS.finditer(lines[0]):
         start, end = found.span()
         for begin in {start, start + (lines[0][start] == "-")}:
-            if all(_whole(line[begin:end]) == value for line, value in zip(lines, values, strict=True)):
+            if all(whole(line[begin:end]) == value for line, value in zip(lines, values, strict=True)):
                 return begin, end
     return None
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else None
 
 
 def _clock(lines: Sequence[str], values: Sequence[float | None]) -> _When | None:
