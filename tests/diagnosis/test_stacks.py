@@ -1,46 +1,141 @@
-"""py-spy dumps: a hang that somebody looked into is no healthy log, and the odd stack speaks."""
+"""Dumped stacks: a hang that somebody looked into is no healthy log, and who stands elsewhere is named."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from nccl_triage.diagnosis import dumped_stacks as dumped
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine import check, load
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text, scan_text
 
-WAITS = """Process {pid}: python pretrain.py
-Python v3.10.12 (/usr/bin/python3.10)
-
-Thread {pid} (active): "MainThread"
-    all_reduce (torch/distributed/distributed_c10d.py:1700)
-    train_step (megatron/training.py:436)
-    <module> (pretrain.py:239)
-"""
-LOADS = """Process {pid}: python pretrain.py
-Python v3.10.12 (/usr/bin/python3.10)
-
-Thread {pid} (idle): "MainThread"
-    wait (threading.py:320)
-    get (queue.py:180)
-    _try_get_data (torch/utils/data/dataloader.py:1133)
-    _get_data (torch/utils/data/dataloader.py:1285)
-    train_step (megatron/training.py:421)
-    <module> (pretrain.py:239)
-Thread 77 (idle): "QueueFeederThread"
-    wait (threading.py:320)
-"""
+HEAD = 'Process {pid}: python pretrain.py\nPython v3.10.12 (/usr/bin/python3.10)\n\nThread {pid} (idle): "MainThread"\n'
+TAIL = "    train_step (my_training.py:421)\n    <module> (pretrain.py:239)\n"
 
 
-def test_stacks_in_different_places_diverge(rules: RuleSet) -> None:
-    case = Case(scan_text(WAITS.format(pid=11) + WAITS.format(pid=12) + LOADS.format(pid=13), rules), rules)
-    assert case.value("stacks.dumped") == 4
-    assert case.value("stacks.diverging") == 1
+def dump(pid: int, *inner: str, tail: str = TAIL) -> str:
+    """Return what py-spy prints of a process with these innermost frames."""
+    return HEAD.format(pid=pid) + "".join(f"    {frame}\n" for frame in inner) + tail
 
 
-def test_the_rank_that_waits_for_data_is_named_as_possible(rules: RuleSet) -> None:
-    diagnosis = diagnose_text(WAITS.format(pid=11) + LOADS.format(pid=13), rules)
-    assert {c.id for c in diagnosis.candidates[:2]} == {"data-pipeline-failure", "rank-divergence"}
-    assert diagnosis.confidence < 0.8
+def waits(pid: int) -> str:
+    return dump(pid, "all_reduce (torch/distributed/distributed_c10d.py:2810)")
+
+
+LOADS = ("wait (threading.py:320)", "get (queue.py:180)", "_try_get_data (torch/utils/data/dataloader.py:1133)")
+LAUNCHER = dump(7, "SimpleElasticAgent._invoke_run (torch/distributed/elastic/agent/server/api.py:923)")
+WORKER = dump(
+    40,
+    "Corpus.__getitem__ (corpus.py:88)",
+    "fetch (torch/utils/data/_utils/fetch.py:54)",
+    "_worker_loop (torch/utils/data/_utils/worker.py:374)",
+)
+
+
+def test_launchers_and_workers_of_loaders_are_no_ranks(rules: RuleSet) -> None:
+    case = Case(scan_text(LAUNCHER + waits(11) + waits(12) + dump(13, *LOADS) + WORKER, rules), rules)
+    assert case.value("stacks.dumped") == 3
+    assert case.value("stacks.elsewhere") == 1
+    assert case.value("stacks.elsewhere_doing") == ["data"]
+    assert case.value("stacks.loading_frame") == "Corpus.__getitem__ (corpus.py:88)"
+
+
+def test_the_process_that_waits_for_data_is_named(rules: RuleSet) -> None:
+    diagnosis = diagnose_text(waits(11) + dump(13, *LOADS) + waits(12), rules)
+    assert diagnosis.candidates[0].id == "data-pipeline-failure"
+    assert diagnosis.candidates[0].culprits[0].pid == 13
+    assert diagnosis.candidates[0].status != "established"
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        ("_exit_function (multiprocessing/util.py:360)", "rank-divergence"),
+        ("main_loop (ray/_private/worker.py:876)", "rank-divergence"),
+        ("interaction (pdb.py:357)", "rank-divergence"),
+        ("wait (torch/utils/file_baton.py:51)", "straggler"),
+        ("_save (torch/serialization.py:1219)", "straggler"),
+        ("open (pathlib.py:1044)", "straggler"),
+    ],
+)
+def test_what_needs_no_other_rank_tells_the_cause(rules: RuleSet, frame: str, cause: str) -> None:
+    diagnosis = diagnose_text(waits(11) + waits(12) + dump(13, frame), rules)
+    assert diagnosis.candidates[0].id == cause
+    assert [one.pid for one in diagnosis.candidates[0].culprits] == [13]
+
+
+def test_a_majority_elsewhere_blames_nobody(rules: RuleSet) -> None:
+    case = Case(scan_text(waits(11) + dump(12, *LOADS) + dump(13, *LOADS), rules), rules)
+    assert case.value("stacks.elsewhere") is None
+    assert case.value("stacks.diverging") == 2
+
+
+def test_who_waits_at_another_place_than_the_majority_is_apart(rules: RuleSet) -> None:
+    other = dump(14, "barrier (torch/distributed/distributed_c10d.py:4159)", tail="    evaluate (my_eval.py:30)\n")
+    case = Case(scan_text(waits(11) + waits(12) + waits(13) + other, rules), rules)
+    assert case.value("stacks.apart") == 1
+    assert case.value("stacks.apart_frame") == (
+        "barrier (torch/distributed/distributed_c10d.py:4159) < evaluate (my_eval.py:30)"
+    )
+    assert case.value("stacks.together") is None
+
+
+def test_another_line_of_the_same_function_is_the_same_place(rules: RuleSet) -> None:
+    other = waits(14).replace(":421", ":431")
+    case = Case(scan_text(waits(11) + waits(12) + other, rules), rules)
+    assert case.value("stacks.apart") is None
+    assert case.value("stacks.together") == 3
+
+
+def test_some_generate_and_some_have_left(rules: RuleSet) -> None:
+    gather = "all_gather_coalesced (deepspeed/runtime/zero/partition_parameters.py:1344)"
+    generating = [dump(pid, gather, "_sample (transformers/generation/utils.py:3465)") for pid in (11, 12, 13)]
+    diagnosis = diagnose_text("".join(generating) + dump(14, gather), rules)
+    assert diagnosis.candidates[0].id == "sharded-generate"
+    assert diagnosis.candidates[0].culprits[0].pid == 14
 
 
 def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
-    diagnosis = diagnose_text(WAITS.format(pid=11) + WAITS.format(pid=12), rules)
+    diagnosis = diagnose_text(waits(11) + waits(12), rules)
     assert diagnosis.verdict == "unknown"
+
+
+def test_of_repeated_dumps_the_last_one_counts(rules: RuleSet) -> None:
+    case = Case(scan_text(dump(13, *LOADS) + waits(11) + waits(13), rules), rules)
+    assert [one.waits for one in dumped.of_case(case)] == [True, True]
+
+
+def test_a_dump_that_does_not_tell_whose_it_is_names_nobody(rules: RuleSet) -> None:
+    def bare(frame: str) -> str:
+        return f'Timeout (0:10:00)!\nThread 0x00007f01 (most recent call first):\n{frame}  File "t.py", line 3 in <module>\n'
+
+    waiting = bare('  File "/v/site-packages/torch/distributed/distributed_c10d.py", line 9 in all_reduce\n')
+    loading = bare('  File "/v/site-packages/torch/utils/data/dataloader.py", line 9 in _try_get_data\n')
+    diagnosis = diagnose_text(waiting + loading + waiting, rules)
+    assert diagnosis.candidates[0].id == "data-pipeline-failure"
+    assert diagnosis.candidates[0].culprits == []
+
+
+def test_a_users_activity_is_known_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "mine.yaml").write_text(
+        "activities:\n  - id: feature-store\n    stands: elsewhere\n    frame: '\\(feature_store/'\n"
+        "    meaning: Reads features.\n    match: ['get (feature_store/client.py:9)']\n    not: ['get (store.py:1)']\n"
+    )
+    mine = load.load((tmp_path,))
+    assert check.check_activities(mine) == []
+    case = Case(scan_text(waits(11) + dump(13, "get (feature_store/client.py:9)"), mine), mine)
+    assert case.value("stacks.elsewhere_doing") == ["feature-store"]
+
+
+def test_samples_that_do_not_fit_are_found(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "mine.yaml").write_text(
+        "activities:\n  - id: mine\n    stands: waiting\n    frame: 'reduce \\('\n    meaning: x\n"
+        "    match: ['gather (a.py:1)']\n    not: ['reduce (a.py:1)']\n"
+    )
+    found = check.check_activities(load.load((tmp_path,)))
+    assert [one.rule for one in found] == ["mine", "mine"]

@@ -52,7 +52,7 @@ def logs() -> tuple[str, ...]:
 def rule_files() -> tuple[bytes, ...]:
     """Return rule files, each behind the byte that names its kind."""
     found: list[bytes] = []
-    for number, kind in enumerate(("signatures", "causes", "witnesses", "series")):
+    for number, kind in enumerate(load.KINDS):
         files = sorted(Path(str(resources.rules_dir()), kind).rglob("*.yaml"))
         found += [bytes([number]) + path.read_bytes()[:6000] for path in files[:: max(1, len(files) // 4)]]
     return tuple(found)

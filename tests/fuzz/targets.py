@@ -116,7 +116,7 @@ def report(data: bytes) -> None:
 
 def rules(data: bytes) -> None:
     """Load a file of a user's rules, of a kind that its first byte chooses, and match something."""
-    kind = ("signatures", "causes", "witnesses", "series")[data[0] % 4 if data else 0]
+    kind = load.KINDS[data[0] % len(load.KINDS) if data else 0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, kind, "rule.yaml")
         path.parent.mkdir()

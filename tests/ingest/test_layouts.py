@@ -28,6 +28,9 @@ def said(path: str, siblings: list[str] | None = None) -> dict[str, Any]:
             "node1/none_ab12cd34/attempt_2/0/stdout.log",
             {"layout": "torchrun", "attempt": 2, "local_rank": 0, "stream": "stdout", "host": "node1"},
         ),
+        ("evidence/stack.gpu07.8123", {"layout": "stacks", "host": "gpu07", "pid": 8123}),
+        ("stack.train-worker.example.org.91.txt", {"layout": "stacks", "host": "train-worker.example.org", "pid": 91}),
+        ("stack.trace.12", {}),
         ("x/attempt_1/7/error.json", {"layout": "torchrun", "attempt": 1, "local_rank": 7}),
         ("x/attempt_1/filtered_stderr.log", {"layout": "torchrun", "attempt": 1, "stream": "stderr"}),
         (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_victim  # noqa: F401  (their methods register themselves)
+from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest

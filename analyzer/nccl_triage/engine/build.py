@@ -1,4 +1,4 @@
-"""Signatures, causes and witnesses from the nodes of rule files; every error says file:line."""
+"""Signatures, causes, witnesses and activities from the nodes of rule files; every error says file:line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,
     ROLES,
+    STANDS,
     WEIGHTS,
+    Activity,
     Cause,
     Evidence,
     Experiment,
@@ -262,4 +264,18 @@ def witness(node: Node) -> Witness:
         families=tuple(family.choice(FAMILIES) for family in families),
         env=_mapping(part, "env"),
         commands=_texts(part, "commands"),
+    )
+
+
+def activity(node: Node, user: bool) -> Activity:
+    """Return the activity that a node describes."""
+    part = node.keys(("id", "stands", "frame", "meaning", "match", "not"))
+    return Activity(
+        id=_identifier(part["id"]),
+        stands=part["stands"].choice(STANDS),
+        frame=_pattern(part["frame"], user),
+        meaning=part["meaning"].text(),
+        where=node.where,
+        match_samples=tuple(part["match"].texts()),
+        not_samples=tuple(part["not"].texts()),
     )

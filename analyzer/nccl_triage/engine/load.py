@@ -17,6 +17,9 @@ from nccl_triage.errors import InputError, RuleError
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
+#: The folders of rules that a diagnosis reads; users may have them, too.
+KINDS = ("signatures", "causes", "witnesses", "series", "stacks")
+
 
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield (display path, text) of every YAML file below a folder, in a fixed order."""
@@ -35,7 +38,7 @@ def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a folder of rules."""
     return [
         (kind, path, text)
-        for kind in ("signatures", "causes", "witnesses", "series")
+        for kind in KINDS
         if (folder / kind).is_dir()
         for path, text in _files(folder / kind, f"{label}/{kind}")
     ]
@@ -64,6 +67,9 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
         elif kind == "witnesses":
             for item in root.keys(("witnesses",))["witnesses"].items():
                 _add(into.witnesses, build.witness(item))
+        elif kind == "stacks":
+            for item in root.keys(("activities",))["activities"].items():
+                _add(into.activities, build.activity(item, user))
         elif kind == "series":
             series_load.read(root, user, into.series)
         else:

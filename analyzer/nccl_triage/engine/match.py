@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from nccl_triage.engine.schema import Signature
 
 #: Characters of a line that patterns see; longer lines are cut before.
 MAX_MATCH = 8192
-#: Seconds that one user-written pattern may spend on one line.
-USER_TIMEOUT = 0.05
 
 
 def search(signature: Signature, text: str) -> dict[str, str] | None:
     """Return the named groups of a match (empty when it has none), or None."""
-    pattern = signature.pattern
-    found: Any
-    if pattern.user:
-        try:
-            found = pattern.compiled.search(text, timeout=USER_TIMEOUT)
-        except TimeoutError:
-            return None
-    else:
-        found = pattern.compiled.search(text)
+    found = signature.pattern.search(text)
     if found is None:
         return None
     return {name: value for name, value in found.groupdict().items() if value is not None}

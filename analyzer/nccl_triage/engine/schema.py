@@ -14,6 +14,7 @@ from nccl_triage.events import Role
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
 WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}
 ROLES: tuple[Role, ...] = ("root", "cascade", "context", "progress")
+STANDS = ("waiting", "elsewhere", "helper")
 LANGUAGES = ("en", "zh")
 FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
 
@@ -27,6 +28,9 @@ class Pattern:
     """
 
     __slots__ = ("_compiled", "source", "user")
+
+    #: Seconds that one user-written pattern may spend on one text.
+    USER_TIMEOUT = 0.05
 
     def __init__(self, source: str, user: bool = False) -> None:
         self.source = source
@@ -44,6 +48,15 @@ class Pattern:
             else:
                 self._compiled = re.compile(self.source)
         return self._compiled
+
+    def search(self, text: str) -> Any:
+        """Return the first match in a text, or None; a user's pattern that takes too long matches nothing."""
+        if not self.user:
+            return self.compiled.search(text)
+        try:
+            return self.compiled.search(text, timeout=self.USER_TIMEOUT)
+        except TimeoutError:
+            return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Pattern, (self.source, self.user))
@@ -207,11 +220,29 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """What a frame of a dumped stack (``function (path:line)``) says its process is doing.
+
+    ``stands`` is ``waiting`` for other ranks, ``elsewhere`` (what it does needs no other rank), or ``helper``: a process
+    that is no rank.
+    """
+
+    id: str
+    stands: str
+    frame: Pattern
+    meaning: str
+    where: str
+    match_samples: tuple[str, ...] = ()
+    not_samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures, causes, witnesses and formats of curves in use."""
+    """All signatures, causes, witnesses, formats of curves and activities of stacks in use."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
     digest: str
     witnesses: dict[str, Witness] = field(default_factory=dict)
     series: SeriesRules = field(default_factory=SeriesRules)
+    activities: dict[str, Activity] = field(default_factory=dict)

@@ -23,6 +23,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings = [*check.check_samples(rules), *check.check_traps(rules)]
     findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
     findings += check.check_witnesses(rules, fact_names(), produced_signatures())
+    findings += check.check_activities(rules)
     findings += series_check.check_series(rules)
     findings += knowledge.check(rules)
     for log in healthy:

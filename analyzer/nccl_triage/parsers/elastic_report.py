@@ -45,6 +45,7 @@ class ElasticReportParser:
         "Failures:",
         "(local_rank: ",
     )
+    KEEP_BY: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Report] = {}

@@ -10,15 +10,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from nccl_triage.engine.series import PLACES, UNITS, Format, Name, SeriesRules
 from nccl_triage.patterns import lazily
 
 #: Characters of a line that are looked at.
 MAX_LINE = 8192
-#: Seconds that one user-written pattern may spend on one line, and steps above which a number is no step.
-USER_TIMEOUT, MAX_STEP = 0.05, 1e12
+#: Numbers above it are no steps.
+MAX_STEP = 1e12
 
 _VALUE = (
     r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?i:nan|inf(?:inity)?))"
@@ -148,7 +147,7 @@ class _FormatReader:
 
     def read(self, text: str) -> Reading | None:
         """Return the numbers of a line that has a literal of the format, or None when it is not of the format."""
-        matched = self._search(text)
+        matched = self._pattern.search(text)
         if matched is None:
             return None
         found: dict[str, float] = {}
@@ -196,14 +195,6 @@ class _FormatReader:
         converted = target.convert(value, unit)
         if converted is not None and (printed[-1].isalpha() or not math.isinf(converted)):  # digits may overflow
             into[target.metric] = converted
-
-    def _search(self, text: str) -> Any:
-        if not self._pattern.user:
-            return self._pattern.compiled.search(text)
-        try:
-            return self._pattern.compiled.search(text, timeout=USER_TIMEOUT)
-        except TimeoutError:
-            return None
 
 
 def _longest(choices: list[tuple[str, _Target]], tail: str) -> _Target | None:

@@ -39,6 +39,8 @@ class StatefulParser(Protocol):
     PRODUCES: ClassVar[dict[str, str]]
     #: Literals that open a block: a line with one of them is always fed.
     OPENERS: ClassVar[tuple[str, ...]]
+    #: Fields that keep events of one process apart.
+    KEEP_BY: ClassVar[tuple[str, ...]]
 
     def feed(self, line: PeeledLine) -> list[Event]:
         """Take one line and return the events that it completes."""

@@ -79,6 +79,7 @@ class TracebackParser:
         "python.traceback": "A Python traceback, assembled; type and message are those of its first exception."
     }
     OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback")
+    KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Block] = {}

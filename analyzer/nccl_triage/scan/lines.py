@@ -98,7 +98,7 @@ class LineScan:
         """Read what was only counted, and close the parsers."""
         self.settle()
         for parser in self._parsers:
-            self._record(parser.finish())
+            self._record(parser, parser.finish())
 
     def settle(self) -> None:
         """Read what was only counted, so that the result holds every line so far but those of open blocks."""
@@ -269,7 +269,7 @@ class LineScan:
     def _feed(self, line: PeeledLine) -> None:
         for parser in self._parsers:
             if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
-                self._record(parser.feed(line))
+                self._record(parser, parser.feed(line))
         self.open = any(parser.is_open() for parser in self._parsers)
 
     def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
@@ -332,7 +332,7 @@ class LineScan:
             self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
             self.gains += bucket.count == event.count
 
-    def _record(self, events: Iterable[Event]) -> None:
+    def _record(self, parser: StatefulParser, events: Iterable[Event]) -> None:
         for event in events:
-            self.result.add(event, ("type",) if event.signature == "python.traceback" else ())
+            self.result.add(event, parser.KEEP_BY)
             self.gains += 1

@@ -1,0 +1,171 @@
+"""Where the processes of a hanging job stand, by the stacks that somebody dumped: who waits, and who is elsewhere.
+
+A process whose frames say nothing blames nobody: its own code runs, or waits for a GPU in ``tensor.item()``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine.schema import Activity
+from nccl_triage.events import Event
+from nccl_triage.parsers.stacks import SIGNATURE
+from nccl_triage.patterns import lazily
+
+#: Packages whose frames are no place in the job's own code.
+_PACKAGES = frozenset(
+    [
+        "torch",
+        "deepspeed",
+        "transformers",
+        "accelerate",
+        "megatron",
+        "lightning",
+        "pytorch_lightning",
+        "ray",
+        "vllm",
+        "sglang",
+        "trl",
+        "peft",
+        "datasets",
+        "apex",
+        "transformer_engine",
+        "safetensors",
+        "numpy",
+    ]
+)
+#: The path of a frame, and what stands in place of one for code that has no file.
+_PATH = lazily(r"\((?P<path>[^()]*)\)$")
+_NO_FILE = lazily(r"^$|^<|\.so[.\d]*$")
+_LINE = lazily(r":\d+\)$")
+#: The activity of a data loader's worker.
+WORKER = "data-worker"
+#: Calls below which text is generated.
+_GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_search|sample|rollout) \(")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One process: what it does as far as its frames tell, by which of them, and which is the job's own innermost one.
+
+    ``frames`` are ``function (path:line)``, the innermost first; ``decides`` and ``own`` their numbers.
+    """
+
+    event: Event
+    frames: tuple[str, ...]
+    activity: Activity | None
+    decides: int
+    own: int | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for other ranks, or for a GPU that may wait for them."""
+        return self.activity is not None and self.activity.stands == "waiting"
+
+    @property
+    def generates(self) -> bool:
+        """Whether it stands below a call that generates text."""
+        return any(_GENERATES.search(frame) for frame in self.frames)
+
+    @property
+    def place(self) -> str | None:
+        """The function of the job's own code, whatever its line."""
+        return _LINE.sub("", self.frames[self.own]) if self.own is not None else None
+
+    def shown(self) -> str:
+        """Return the frame that decides and the job's own, or the outermost one, called before its caller."""
+        numbers = sorted({self.decides, self.own if self.own is not None else len(self.frames) - 1})
+        return " < ".join(self.frames[number] for number in numbers)
+
+
+def of_case(case: Case) -> list[Stack]:
+    """Return where each process stood when it was dumped last; launchers, loaders' workers and the like are left out."""
+    return [one for one in _all(case) if one.activity is None or one.activity.stands != "helper"]
+
+
+def loading(case: Case) -> list[Stack]:
+    """Return the workers of data loaders that stand in the job's own code."""
+    workers = [one for one in _all(case) if one.activity is not None and one.activity.id == WORKER]
+    return [one for one in workers if one.own is not None and one.own < one.decides]
+
+
+def _all(case: Case) -> list[Stack]:
+    last: dict[tuple[object, ...], Stack] = {}
+    for number, event in enumerate(case.of(SIGNATURE)):
+        rank, pid = case.rank(event), event.context.pid
+        key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
+        last[key] = _read(event, case.rules.activities.values())
+    return list(last.values())
+
+
+def kinds(stacks: Iterable[Stack]) -> list[str]:
+    """Return the activities of processes, each once."""
+    return sorted({one.activity.id for one in stacks if one.activity is not None})
+
+
+def elsewhere(case: Case) -> tuple[list[Stack], list[Stack]]:
+    """Return those that do something which needs no other rank, and those that wait; nobody where the former are more."""
+    found = of_case(case)
+    waiting = [one for one in found if one.waits]
+    away = [one for one in found if one.activity is not None and one.activity.stands == "elsewhere"]
+    return (away, waiting) if len(away) <= len(waiting) else ([], [])
+
+
+def alone(case: Case) -> list[Stack]:
+    """Return the processes that were dumped, where none of them waits: what they do is what others may wait for."""
+    found = of_case(case)
+    return [] if any(one.waits for one in found) else found
+
+
+def apart(case: Case) -> tuple[list[Stack], list[Stack]]:
+    """Return the minority that waits at another place of the code than the majority, and the majority.
+
+    Below ``generate`` or not is another place, and another function of the job's own code is; another line is not.
+    Nobody is apart where one of the processes does not wait.
+    """
+    found = of_case(case)
+    if not all(one.waits for one in found):
+        return [], []
+    return _parted(found, lambda one: one.generates) or _parted(found, lambda one: one.place) or ([], [])
+
+
+def _parted(stacks: Sequence[Stack], place: Callable[[Stack], object]) -> tuple[list[Stack], list[Stack]] | None:
+    groups = Counter(place(one) for one in stacks if place(one) is not None).most_common(2)
+    if len(groups) < 2 or groups[0][1] == groups[1][1]:
+        return None
+    common, number = groups[0]
+    minority = [one for one in stacks if place(one) not in (common, None)]
+    return (minority, [one for one in stacks if place(one) == common]) if len(minority) < number else None
+
+
+def _read(event: Event, table: Iterable[Activity]) -> Stack:
+    frames = tuple(event.fields.get("frames", "").split("\n"))
+    helpers = [one for one in table if one.stands == "helper"]
+    others = [one for one in table if one.stands != "helper"]
+    # What makes a process a helper may be its outermost frame.
+    found = _first(frames, helpers) or _first(frames, others)
+    own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
+    activity, decides = found if found is not None else (None, own or 0)
+    return Stack(event, frames, activity, decides, own)
+
+
+def _is_own(frame: str) -> bool:
+    """Tell whether a frame is of the job's own code: of no package, of the standard library or of compiled code."""
+    found = _PATH.search(frame)
+    if found is None or _NO_FILE.search(found["path"]):
+        return False
+    path = found["path"].rpartition(":")[0] or found["path"]
+    parts = path.removesuffix(".py").split("/")
+    return parts[0] not in sys.stdlib_module_names and _PACKAGES.isdisjoint(parts[:-1])
+
+
+def _first(frames: Sequence[str], table: Sequence[Activity]) -> tuple[Activity, int] | None:
+    """Return the first activity that knows one of the frames, from the first frame on, and its number."""
+    return next(
+        ((one, number) for number, frame in enumerate(frames) for one in table if one.frame.search(frame) is not None),
+        None,
+    )
