@@ -48,6 +48,7 @@ def test_the_process_that_waits_for_data_is_named(rules: RuleSet) -> None:
     assert diagnosis.candidates[0].id == "data-pipeline-failure"
     assert diagnosis.candidates[0].culprits[0].pid == 13
     assert diagnosis.candidates[0].status != "established"
+    assert diagnosis.to_dict()["headline"] == "Probably: The data pipeline failed (pid 13)."
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,11 @@ def test_some_generate_and_some_have_left(rules: RuleSet) -> None:
 
 
 def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
-    diagnosis = diagnose_text(waits(11) + waits(12), rules)
-    assert diagnosis.verdict == "unknown"
+    document = diagnose_text(waits(11) + waits(12), rules).to_dict()
+    assert document["verdict"] == "unknown"
+    assert document["headline"] == "The job hung, and its stacks do not show why."
+    assert "stand: 2 (pid 11, 12): all_reduce (" in document["notes"][0]
+    assert "All wait at the same place" in document["notes"][0]
 
 
 def test_of_repeated_dumps_the_last_one_counts(rules: RuleSet) -> None:

@@ -87,7 +87,8 @@ def _who(diagnosis: Findings, language: str) -> str:
         word = ("rank" if len(ranks) == 1 else "ranks") if language == "en" else "rank"
         where = (f" on {hosts[0]}" if language == "en" else f"（{hosts[0]}）") if len(hosts) == 1 else ""
         return f"{word} {', '.join(ranks[:4])}{where}"
-    return ", ".join(str(host) for host in hosts[:3])
+    pids = [f"pid {c.pid}" for c in culprits if c.pid is not None and not hosts]
+    return ", ".join([*(str(host) for host in hosts[:3]), *pids[:3]])
 
 
 #: How a headline says the status of its cause, in English and Chinese.
@@ -111,6 +112,11 @@ def headline(diagnosis: Findings) -> dict[str, str]:
         }
     if diagnosis.verdict == "unknown" and interruption.partial(case) and not case.failures:
         return {"en": "No failure in what was read.", "zh": "已读部分中没有故障。"}
+    if diagnosis.verdict == "unknown" and case.value("stacks.dumped") and not case.failures:
+        return {
+            "en": "The job hung, and its stacks do not show why.",
+            "zh": "作业卡住了，但其调用栈没有显示原因。",
+        }
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return {
             "en": "The job failed, and this log does not show why.",

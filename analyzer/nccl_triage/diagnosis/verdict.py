@@ -8,7 +8,7 @@ from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, interruption, recorded
+from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, interruption, recorded, stack_notes
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
@@ -120,6 +120,7 @@ def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes += aside_notes.notes(case.aside)
     notes += recorded.notes(case)
     notes += comparison.notes(case)
+    notes += stack_notes.notes(case)
     if verdict == "healthy" and not case.value("progress.finished"):
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(

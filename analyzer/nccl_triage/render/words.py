@@ -282,7 +282,8 @@ def culprit_name(culprit: Mapping[str, Any], lang: Lang) -> str:
         details.append(str(culprit["address"]))
     if not name and not details:
         return word("culprit_unknown", lang)
-    return f"{name} ({', '.join(details)})".strip() if details else name
+    told = ", ".join(details)
+    return f"{name} ({told})" if name and details else name or told
 
 
 def consequence_phrase(document: Document, lang: Lang) -> str:
