@@ -101,6 +101,7 @@ def test_urls_and_mail(text: str, made: str) -> None:
         ("nodes gpu-[016-018,020] down", "nodes host-[2-5] down"),
         ("nodes gpu-[17-19] down, sdm[16-17] up", "nodes host-[1-3] down, sdm[16-17] up"),
         ("gpu-17_rank3.log on [gpu-17]:29500", "host-1_rank3.log on [host-1]:29500"),
+        ("/a/stack.gpu-17.6327 /a/worker.gpu-17", "/a/stack.host-1.6327 /a/worker.host-1"),
         ("\x1b[31mgpu\x1b[0m-17 died", "host-1 died"),
         ("主机gpu-17失联", "主机host-1失联"),
     ],

@@ -13,7 +13,7 @@ from nccl_triage.diagnosis.weigh import Weighed
 
 def _blamed(case: Case, stacks: Iterable[Stack], en: str, zh: str) -> list[Culprit]:
     """Return the processes; of a dump that does not tell whose it is nobody can be named."""
-    found = [of_event(case, one.event, en.replace("{}", one.shown()), zh.replace("{}", one.shown())) for one in stacks]
+    found = [of_event(case, one.event, en.replace("{}", one.shown), zh.replace("{}", one.shown)) for one in stacks]
     return [one for one in found if (one.rank, one.host, one.address, one.pid) != (None, None, None, None)]
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
 from nccl_triage.events import Event
 from nccl_triage.parsers.stacks import SIGNATURE
@@ -49,17 +49,32 @@ _GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_searc
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """One process: what it does as far as its frames tell, by which of them, and which is the job's own innermost one.
+class Reading:
+    """What frames tell: an activity, by which of them, and which is the job's own innermost one.
 
     ``frames`` are ``function (path:line)``, the innermost first; ``decides`` and ``own`` their numbers.
     """
 
-    event: Event
     frames: tuple[str, ...]
     activity: Activity | None
     decides: int
     own: int | None
+    generates: bool
+    shown: str
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One process and what its frames tell."""
+
+    event: Event
+    read: Reading
+
+    @property
+    def activity(self) -> Activity | None:
+        """What it does, as far as its frames tell."""
+        return self.read.activity
 
     @property
     def waits(self) -> bool:
@@ -69,17 +84,17 @@ class Stack:
     @property
     def generates(self) -> bool:
         """Whether it stands below a call that generates text."""
-        return any(_GENERATES.search(frame) for frame in self.frames)
+        return self.read.generates
 
     @property
     def place(self) -> str | None:
         """The function of the job's own code, whatever its line."""
-        return _LINE.sub("", self.frames[self.own]) if self.own is not None else None
+        return self.read.place
 
+    @property
     def shown(self) -> str:
-        """Return the frame that decides and the job's own, or the outermost one, called before its caller."""
-        numbers = sorted({self.decides, self.own if self.own is not None else len(self.frames) - 1})
-        return " < ".join(self.frames[number] for number in numbers)
+        """The frame that decides and the job's own, or the outermost one, called before its caller."""
+        return self.read.shown
 
 
 def of_case(case: Case) -> list[Stack]:
@@ -87,19 +102,32 @@ def of_case(case: Case) -> list[Stack]:
     return [one for one in _all(case) if one.activity is None or one.activity.stands != "helper"]
 
 
-def loading(case: Case) -> list[Stack]:
-    """Return the workers of data loaders that stand in the job's own code."""
+def loading(case: Case) -> list[tuple[Stack, str]]:
+    """Return the workers of data loaders that stand in the job's own code, with the frame."""
     workers = [one for one in _all(case) if one.activity is not None and one.activity.id == WORKER]
-    return [one for one in workers if one.own is not None and one.own < one.decides]
+    return [
+        (one, one.read.frames[one.read.own])
+        for one in workers
+        if one.read.own is not None and one.read.own < one.read.decides
+    ]
 
 
 def _all(case: Case) -> list[Stack]:
+    return list(case.value("stacks.all") or [])
+
+
+@fact("stacks.all", "every process whose stack was dumped, as it was dumped last: ranks, launchers, loaders' workers")
+def _dumped(case: Case) -> Fact | None:
     last: dict[tuple[object, ...], Stack] = {}
+    known: dict[str, Reading] = {}
     for number, event in enumerate(case.of(SIGNATURE)):
+        text = event.fields.get("frames", "")
+        if text not in known:  # nearly all stand where others do
+            known[text] = _read(tuple(text.split("\n")), case.rules.activities.values())
         rank, pid = case.rank(event), event.context.pid
         key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
-        last[key] = _read(event, case.rules.activities.values())
-    return list(last.values())
+        last[key] = Stack(event, known[text])
+    return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
 
 
 def kinds(stacks: Iterable[Stack]) -> list[str]:
@@ -142,15 +170,23 @@ def _parted(stacks: Sequence[Stack], place: Callable[[Stack], object]) -> tuple[
     return (minority, [one for one in stacks if place(one) == common]) if len(minority) < number else None
 
 
-def _read(event: Event, table: Iterable[Activity]) -> Stack:
-    frames = tuple(event.fields.get("frames", "").split("\n"))
+def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> Reading:
     helpers = [one for one in table if one.stands == "helper"]
     others = [one for one in table if one.stands != "helper"]
     # What makes a process a helper may be its outermost frame.
     found = _first(frames, helpers) or _first(frames, others)
     own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
     activity, decides = found if found is not None else (None, own or 0)
-    return Stack(event, frames, activity, decides, own)
+    numbers = sorted({decides, own if own is not None else len(frames) - 1})
+    return Reading(
+        frames=frames,
+        activity=activity,
+        decides=decides,
+        own=own,
+        generates=any(_GENERATES.search(frame) for frame in frames),
+        shown=" < ".join(frames[number] for number in numbers),
+        place=_LINE.sub("", frames[own]) if own is not None else None,
+    )
 
 
 def _is_own(frame: str) -> bool:

@@ -19,7 +19,7 @@ def notes(case: Case) -> list[dict[str, str]]:
         return []
     places: dict[str, list[Stack]] = defaultdict(list)
     for one in stacks:
-        places[one.shown()].append(one)
+        places[one.shown].append(one)
     ordered = sorted(places.items(), key=lambda place: -len(place[1]))
     told = [f"{len(there)}{_names(case, there)}: {place}" for place, there in ordered[:MAX_PLACES]]
     more = len(ordered) - len(told)

@@ -48,9 +48,11 @@ class Paths:
         if match is None:
             return name
         stem, suffix = match["stem"], match["suffix"]
-        while suffix.count(".") > 1 and not _is_suffix(suffix.split(".")[1]):
+        while suffix.count(".") > 1 and (not _is_suffix(first := suffix.split(".")[1]) or any(self._known.find(first))):
             stem, suffix = f"{stem}.{suffix.split('.')[1]}", f".{suffix.split('.', 2)[2]}"
         last = suffix.rpartition(".")[2].lower()
+        if any(self._known.find(last)):  # a host, and no type of file
+            stem, suffix, last = name, "", ""
         if last in vocabulary().library_suffixes or _LIBRARY.fullmatch(name):
             return self._known.replace(name)
         kept = self._part(stem, prose=True)

@@ -56,7 +56,7 @@ def _elsewhere_doing(case: Case) -> Fact | None:
 @fact("stacks.elsewhere_frame", "the deciding frame of the first of them, and the job's own below it")
 def _elsewhere_frame(case: Case) -> Fact | None:
     away, waiting = dumped.elsewhere(case)
-    return _told(away[0].shown() if away else None, away, waiting)
+    return _told(away[0].shown if away else None, away, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")
@@ -68,13 +68,13 @@ def _waiting(case: Case) -> Fact | None:
 @fact("stacks.waiting_frame", "where the first of those that wait stands")
 def _waiting_frame(case: Case) -> Fact | None:
     _, waiting = dumped.elsewhere(case)
-    return _told(waiting[0].shown() if waiting else None, waiting)
+    return _told(waiting[0].shown if waiting else None, waiting)
 
 
 @fact("stacks.alone_frame", "where the first dumped process stands, when none of them waits for others")
 def _alone_frame(case: Case) -> Fact | None:
     found = dumped.alone(case)
-    return _told(found[0].shown() if found else None, found)
+    return _told(found[0].shown if found else None, found)
 
 
 @fact("stacks.apart", "how many wait at another place than the majority")
@@ -86,13 +86,13 @@ def _apart(case: Case) -> Fact | None:
 @fact("stacks.apart_frame", "where the first of them stands")
 def _apart_frame(case: Case) -> Fact | None:
     minority, rest = dumped.apart(case)
-    return _told(minority[0].shown() if minority else None, minority, rest)
+    return _told(minority[0].shown if minority else None, minority, rest)
 
 
 @fact("stacks.majority_frame", "where the first of the majority stands")
 def _majority_frame(case: Case) -> Fact | None:
     _, rest = dumped.apart(case)
-    return _told(rest[0].shown() if rest else None, rest)
+    return _told(rest[0].shown if rest else None, rest)
 
 
 @fact("stacks.apart_generating", "whether one of the two sides generates text and the other does not")
@@ -111,4 +111,4 @@ def _together(case: Case) -> Fact | None:
 @fact("stacks.loading_frame", "where in the job's own code a worker of a data loader stands")
 def _loading_frame(case: Case) -> Fact | None:
     found = dumped.loading(case)
-    return _told(found[0].frames[found[0].own or 0] if found else None, found)
+    return _told(found[0][1] if found else None, [one for one, _ in found])
