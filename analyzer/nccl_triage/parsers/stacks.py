@@ -119,8 +119,10 @@ class StackParser:
         SIGNATURE: "Where a process stands: the stack of its main thread, dumped from outside or by itself."
     }
     OPENERS: ClassVar[tuple[str, ...]] = (
-        "hread 0x", "Fatal Python error", "(active)", "(idle)", "(active+gil)", "(idle+gil)", "Process ",
+        "hread 0x", "Fatal Python error", "(active)", "(idle)", "(active+gil)", "(idle+gil)",
         "Traceback for thread", "(LWP ",
+        # Not "Process " alone: storms are full of "Process group watchdog thread terminated".
+        *(f"Process {digit}" for digit in range(1, 10)),
     )  # fmt: skip
     #: Where dumps tell no process, those that stand elsewhere are kept; equal ones are counted.
     KEEP_BY: ClassVar[tuple[str, ...]] = ("frames",)
