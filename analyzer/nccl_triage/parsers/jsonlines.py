@@ -13,7 +13,7 @@ from nccl_triage.events import Context
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
 
-_MESSAGE = ("msg", "message", "log", "MESSAGE", "text", "event")
+_MESSAGE = ("msg", "message", "log", "MESSAGE", "text", "event", "textPayload", "@message", "body", "line")
 _TIME = ("ts", "time", "timestamp", "@timestamp", "asctime")
 _LEVEL = ("level", "levelname", "severity", "lvl", "PRIORITY")
 _EXCEPTION = ("exc_info", "exc_text", "exception", "stack_trace", "traceback", "error")

@@ -249,7 +249,7 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"\[(?P<ts>[A-Z][a-z]{2} \d{2} \d{4} \d\d:\d\d:\d\d)\] \[(?P<level>[A-Z]+)\] \[tid \d+\] ",
             _log,
         ),
-        ("bracket-time", "[", r"\[(?P<ts>" + _ISO_TS + r")\][ :]{1,2}(?=\S)", _stamp),
+        ("bracket-time", "[", r"\[(?P<ts>" + _ISO_TS + r")\](?:[ :]{1,2}(?=\S)| )", _stamp),
         ("level-bracket", "[", r"\[" + _LEVELS + r"\] (?=\S)", _log),
         (
             "cri",
@@ -312,8 +312,15 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>\S+) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
+            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.:-]*\w) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
+        ),
+        # ts(1) of moreutils, without a format.
+        (
+            "ts",
+            "ADFJMNOS",
+            r"(?P<ts>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d{1,2} \d\d:\d\d:\d\d) ",
+            _stamp,
         ),
         (
             "syslog-5424",

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import headers
 from nccl_triage.parsers.jsonlines import peel_json
+from nccl_triage.parsers.outer import MOST, Outer, learn
 from nccl_triage.parsers.prefixes import certain, set_host
 from nccl_triage.patterns import lazily
 
+#: Lines at which is looked more closely.
+SOME = 100
 #: Prefixes peeled from one line at most; real lines carry six or seven.
 MAX_LAYERS = 16
 
@@ -48,6 +51,9 @@ _NODE = lazily(r"(?P<node>(?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): (?=
 _MPICH = lazily(r"\[(?P<rank>\d{1,7})\] (?=\S)")
 _STERN = lazily(r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*) (?=\S)")
 _COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
+_NUMBERED = lazily(r"\d")
+#: How lines without a prefix begin that belong to a traceback.
+_BEGINS = lazily(r'Traceback \(most recent call last\):|  File "|^[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)')
 _NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
     r"|srun|slurmstepd|slurmd|kernel|wandb|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
@@ -57,7 +63,7 @@ _NOT_A_NODE = lazily(
 
 @dataclass(slots=True)
 class WrapperProfile:
-    """Which of the ambiguous prefixes a source really uses."""
+    """Which of the ambiguous prefixes a source really uses, and what somebody put before all of its lines."""
 
     srun: bool = False
     node: bool = False
@@ -66,6 +72,7 @@ class WrapperProfile:
     number_column: bool = False
     stern: bool = False
     compose: bool = False
+    outer: Outer | None = None
 
     @classmethod
     def sniff(cls, lines: Iterable[str]) -> WrapperProfile:
@@ -74,22 +81,46 @@ class WrapperProfile:
         sample = [line for line in sample if line.strip()]
         if not sample:
             return cls()
-        half = max(2, len(sample) // 2)
         profile = cls()
+        profile.look(sample)
+        if profile == cls():
+            profile.outer = learn(sample[:SOME], _recognised)
+            if profile.outer is not None:
+                sample = [rest for line in sample if (rest := profile.outer.without(line)) is not None and rest.strip()]
+                profile.look(sample)
+        # Behind a collector's prefix may stand that of a launcher.
+        inside = [peeled.text for line in sample[:SOME] if (peeled := peel(line, profile)).wrappers]
+        if len(inside) > MOST * len(sample[:SOME]):
+            profile.look_inside([text for text in inside if text.strip()])
+        return profile
+
+    def look(self, sample: Sequence[str]) -> None:
+        """Decide which of the ambiguous prefixes stand at the beginning of lines."""
+        half = max(2, len(sample) // 2)
         tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
-        profile.srun = len(tasks) > half and len(set(tasks)) <= max(1, len(tasks) * 2 // 3)
+        self.srun = len(tasks) > half and len(set(tasks)) <= max(1, len(tasks) * 2 // 3)
         nodes = Counter(m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"]))
         repeated = {name: n for name, n in nodes.items() if n > 1}
         if repeated and sum(repeated.values()) > len(sample) * 0.4:
-            profile.node, profile.nodes = True, frozenset(nodes)
+            self.node, self.nodes = True, frozenset(nodes)
         numbers = [int(m["rank"]) for line in sample if (m := _MPICH.match(line))]
         if len(numbers) > half:
             rising = all(a < b for a, b in itertools.pairwise(numbers))
-            profile.number_column = rising and len(numbers) > 2
-            profile.rank_column = not rising and len(set(numbers)) <= len(numbers) * 2 // 3
-        profile.stern = sum(1 for line in sample if _STERN.match(line)) > max(2, len(sample) * 2 // 3)
-        profile.compose = sum(1 for line in sample if _COMPOSE.match(line)) > max(2, len(sample) * 2 // 3)
-        return profile
+            self.number_column = rising and len(numbers) > 2
+            self.rank_column = not rising and len(set(numbers)) <= len(numbers) * 2 // 3
+        self.stern = sum(1 for line in sample if _STERN.match(line)) > max(2, len(sample) * 2 // 3)
+        self.compose = sum(1 for line in sample if _COMPOSE.match(line)) > max(2, len(sample) * 2 // 3)
+
+    def look_inside(self, sample: Sequence[str]) -> None:
+        """Look behind other prefixes, where words before a colon are common: names of hosts have a number."""
+        most = max(3, MOST * len(sample))
+        tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
+        self.srun = self.srun or (len(tasks) > most and len(set(tasks)) <= max(1, len(tasks) * 2 // 3))
+        for name, pattern in (("node", _NODE), ("compose", _COMPOSE)):
+            names = [m[1] for line in sample if (m := pattern.match(line)) and _NUMBERED.search(m[1])]
+            if not getattr(self, name) and len(names) > most:
+                setattr(self, name, True)
+                self.nodes |= frozenset(names)
 
 
 _PLAIN = WrapperProfile()
@@ -116,7 +147,9 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
         if name[0].isdigit():
             context.address = context.address or name
         else:
-            set_host(context, name)
+            context.host = (
+                name  # a launcher's word for where the line comes from, within what the launcher's host wrote
+            )
         return "node", match.end()
     if profile.rank_column and "column" not in seen and (match := _MPICH.match(line)):
         context.rank = int(match["rank"])
@@ -132,10 +165,21 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
     return None
 
 
+def _recognised(lines: Sequence[str]) -> int:
+    """Return how many lines begin with something that is known, if they are all that there is."""
+    profile = WrapperProfile()
+    profile.look(lines)
+    found = ((line, peel(line, profile)) for line in lines)
+    return sum(1 for line, peeled in found if peeled.wrappers or peeled.context.program or _BEGINS.match(line))
+
+
 def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
     """Return the message of a line and the context that its prefixes carried."""
     text = _strip_ansi(line.rstrip("\r\n"))
     peeled = Peeled(text=text, context=Context())
+    if profile.outer is not None and (behind := profile.outer.without(text)) is not None:
+        peeled.wrappers.append("outer")
+        text = behind
     context, seen = peeled.context, set[str]()
     for _ in range(MAX_LAYERS):
         if not text:
@@ -155,7 +199,7 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
             peeled.wrappers.append(ambiguous[0])
             text = text[ambiguous[1] :]
             continue
-        stripped = text.lstrip(" ") if first == " " else text
+        stripped = text.lstrip(" \t") if first in " \t" else text
         for name, pattern, handler in certain(stripped[:1]):
             match = pattern.match(stripped)
             if match is not None:

@@ -1,0 +1,86 @@
+"""What somebody put before every line of a log when it was copied, searched or collected: nothing of its programs.
+
+Quotes of mails and issues, numbers of ``cat -n`` and ``grep -n``, cells of a table, the prefix of a collector that nobody
+knows. It is learnt from the first lines of a source, and believed only where more lines can be read behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.patterns import lazily
+
+#: Forms that need no learning: quotes, numbered lines, ``grep -Hn``.
+_FORMS = (
+    lazily(r"(?:> ?){1,4}"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9})(?::|\t|\s?\|) ?"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9}) {1,4}"),
+    lazily(r"[^\s:]{1,200}:(?P<number>\d{1,9})[:-]"),
+)
+#: The cells before the last one of a table with commas, whose texts stand in quotes.
+_CELLS = lazily(r'(?:"[^"]{0,80}",|[^",\s]{0,80},){0,8}"')
+_DIGITS = lazily(r"[0-9]+")
+_END = lazily(r"[^\s|:>\])]*$")
+#: Shares of the lines that must begin so, and that must be better known without it.
+MOST, GAIN = 0.95, 0.2
+#: Lines below which nothing is learnt, and characters of a learnt prefix.
+LEAST, LONGEST = 4, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """What stands before the lines of a source; of ``cells`` the last one holds the line, its quotes doubled."""
+
+    pattern: re.Pattern[str]
+    cells: bool = False
+
+    def without(self, line: str) -> str | None:
+        """Return the line behind it, or None where the line does not begin so."""
+        found = self.pattern.match(line)
+        if found is None:
+            return None
+        rest = line[found.end() :]
+        return rest.rstrip().removesuffix('"').replace('""', '"') if self.cells else rest
+
+
+def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> Outer | None:
+    """Return what stands before nearly all lines and hides what they are; ``known`` counts those of which that is seen."""
+    if len(lines) < LEAST:
+        return None
+    before = known(lines)
+    best, most = None, before + max(2, int(GAIN * len(lines))) - 1
+    for candidate in (*map(Outer, _FORMS), Outer(_CELLS, cells=True), *_common(lines)):
+        rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
+        if len(rests) >= MOST * len(lines) and _rises(candidate, lines) and (found := known(rests)) > most:
+            best, most = candidate, found
+    indent = _indent(lines) if best is None else None
+    if indent is not None:  # says nothing, and goes where nothing is lost with it
+        behind = [rest for line in lines if (rest := indent.without(line)) is not None]
+        return indent if known(behind) >= before else None
+    return best
+
+
+def _indent(lines: Sequence[str]) -> Outer | None:
+    """Return the white space before all lines, if there is any."""
+    least = min(len(line) - len(line.lstrip(" \t")) for line in lines)
+    return Outer(re.compile(rf"[ \t]{{{min(least, LONGEST)}}}")) if least else None
+
+
+def _rises(candidate: Outer, lines: Sequence[str]) -> bool:
+    """Tell whether what counts lines counts up; of other candidates True."""
+    numbers = [int(m.groupdict().get("number") or -1) for line in lines if (m := candidate.pattern.match(line))]
+    return -1 in numbers or all(one < two for one, two in itertools.pairwise(numbers))
+
+
+def _common(lines: Sequence[str]) -> list[Outer]:
+    """Return the beginning that all lines share, whatever its numbers, up to the end of its last word."""
+    folded = [_DIGITS.sub("0", line[: 2 * LONGEST]) for line in lines]
+    # What the first and the last in order share, all share.
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(folded), max(folded), strict=False))
+    shared = _END.sub("", "".join(pair[0] for pair in same)[:LONGEST])
+    if not shared or (shared.count("0") == 1 and not any(map(str.isalpha, shared))):
+        return []  # a lone number may be a rank
+    return [Outer(re.compile("[0-9]+".join(re.escape(part) for part in shared.split("0"))))]
