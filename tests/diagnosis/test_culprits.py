@@ -152,3 +152,38 @@ def test_the_only_rank_that_did_not_report_the_timeout_is_named(
 ) -> None:
     diagnosis = diagnose_text("".join(TIMED_OUT.format(rank=rank) for rank in reported), rules)
     assert [c.rank for c in diagnosis.candidates[0].culprits] == left_out
+
+
+ASKED = (
+    "[rank45]: torch.distributed.DistBackendError: [45] is setting up NCCL communicator and retrieving ncclUniqueId from "
+    "[0] via c10d key-value store by key '0', but store->get('0') got error: {error}\n"
+)
+
+
+def test_who_waits_for_the_id_of_a_communicator_is_not_the_one_who_failed_to_give_it(rules: RuleSet) -> None:
+    text = ASKED.format(error="wait timeout after 1800000ms, keys: //worker/attempt_0/default_pg/0//1//cuda//0")
+    candidate = diagnose_text(text, rules).candidates[0]
+    assert (candidate.id, [c.rank for c in candidate.culprits]) == ("rendezvous-failed", [0])
+
+
+@pytest.mark.parametrize(("offered", "named"), [("lo:127.0.0.1", "master-0"), ("eth0:10.4.1.230", "worker-0")])
+def test_who_offered_its_loopback_address_is_named_where_that_is_known(
+    offered: str, named: str, rules: RuleSet
+) -> None:
+    text = (
+        f"master-0:11:11 [0] NCCL INFO Bootstrap : Using [0]{offered}<0>\n"
+        "worker-0:12:12 [0] NCCL INFO Bootstrap : Using [0]eth0:10.4.2.77<0>\n"
+        "worker-0:12:58 [0] include/socket.h:382 NCCL WARN Connect to 127.0.0.1<42251> failed : Connection refused\n"
+    )
+    candidate = diagnose_text(text, rules).candidates[0]
+    assert (candidate.id, [c.host for c in candidate.culprits]) == ("network-wrong-interface", [named])
+
+
+def test_the_host_of_a_rank_may_stand_in_the_line_that_names_it(rules: RuleSet) -> None:
+    text = (
+        "[ib-44:1272:0:1277] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))\n"
+        "ib-40:1098:1536 [7] NCCL INFO transport.cc:291 -> 2\n"
+        "mpirun noticed that process rank 108 with PID 1272 on node ib-44 exited on signal 11 (Segmentation fault).\n"
+    )
+    culprit = diagnose_text(text, rules).candidates[0].culprits[0]
+    assert (culprit.rank, culprit.host) == (108, "ib-44")

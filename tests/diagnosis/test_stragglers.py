@@ -104,6 +104,40 @@ def test_the_warning_of_the_resiliency_extension(ranks: str, tmp_path: Path) -> 
     assert facts["pace.reported_ranks"] == [2] and "names ranks 2 as slow" in says(straggler)
 
 
+def sniffed(*outliers: str) -> str:
+    lines = "".join(f"WARNING:megatron.training.gpu_sniff_test:    OUTLIER rank {one}\n" for one in outliers)
+    return megatron(calm, []).replace("training ...\n", f"training ...\n{lines}")
+
+
+def test_a_rank_below_the_median_in_several_measurements(tmp_path: Path) -> None:
+    log = sniffed("2 (h100-017): 498.73 (-30.0%)", "1 (h100-016): 801.10 (+12.4%)", "2 (h100-017): 481.67 (-30.1%)")
+    straggler, facts = verdict(tmp_path, log)
+    assert facts["pace.reported_ranks"] == [2]
+    assert straggler["culprits"][0]["rank"] == 2 and straggler["culprits"][0]["host"] == "h100-017"
+
+
+def test_one_measurement_below_the_median_is_no_straggler(tmp_path: Path) -> None:
+    log = sniffed("2 (h100-017): 498.73 (-30.0%)", "1 (h100-016): 801.10 (+12.4%)", "1 (h100-016): 811.10 (+12.9%)")
+    assert verdict(tmp_path, log)[1]["pace.reported_ranks"] is None
+
+
+@pytest.mark.parametrize("ranks", [[2], [0, 2]])
+def test_the_list_of_a_straggler_report(ranks: list[int], tmp_path: Path) -> None:
+    report = f"[default0]:=== Straggler Report at Step 10 ===\n[default0]:Detected stragglers: {ranks}\n"
+    log = megatron(calm, []).replace("training ...\n", f"training ...\n{report}")
+    assert verdict(tmp_path, log)[1]["pace.reported_ranks"] == ranks
+
+
+def test_a_detector_that_ends_the_job(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(
+        megatron(calm, [], failed=False)
+        + "STRAGGLER DETECTION WARNING: Some GPUs performance dropped. Affected ranks: [2]\n"
+        + "Detected stragglers. Terminating training...\n"
+    )
+    first = diagnose(tmp_path, model=None).to_dict()["diagnoses"][0]
+    assert first["cause"] == "straggler" and first["culprits"][0]["rank"] == 2
+
+
 def test_a_job_that_did_not_fail_stays_healthy(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(megatron(slow, [SLOW_TWO], failed=False))
     assert diagnose(tmp_path, model=None).verdict == "healthy"

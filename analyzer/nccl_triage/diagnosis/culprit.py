@@ -13,7 +13,7 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
-from nccl_triage.diagnosis.facts.network import announced
+from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.history.signatures import WHY
 
@@ -127,6 +127,20 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
     }
     ordered = sorted(seen.items(), key=lambda pair: (pair[0] not in complaining, pair[0]))
     return [Culprit(None, host, ip, None, None, why) for host, ip in ordered][:4]
+
+
+@method("loopback-announcer")
+def _announcer(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The hosts that offered their loopback address to others, where those could not connect to it."""
+    tried = [event for ip, event in targets(case) if (address := parse(ip)) is not None and address.is_loopback]
+    complaining = {case.host(event) for event in tried}
+    offered = {
+        host: ip
+        for host, _, ip, event in announced(case)
+        if tried and host not in {None, *complaining} and (address := parse(ip)) is not None and address.is_loopback
+    }
+    why = {"en": "it offered its loopback address to the others", "zh": "向其他主机提供了自己的回环地址"}
+    return [Culprit(None, host, None, None, None, why) for host in sorted(h for h in offered if h)][:4]
 
 
 @method("lone-host")

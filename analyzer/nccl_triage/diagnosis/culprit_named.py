@@ -26,6 +26,8 @@ _TENSOR = lazily(r"\bdevice='cuda:(\d{1,2})'")
 def _named(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank that the strongest evidence names in its text."""
     for event in strongest(weighed):
+        if "src_rank" in event.fields:
+            continue  # the line names who waits, and apart from it the rank that is waited for
         for name in ("culprit_rank", "rank", "lagging_rank"):
             number = event.number(name)
             if number is not None:

@@ -3,4 +3,10 @@
 from __future__ import annotations
 
 #: The job, or a rank of it, says that it came to its end.
-FINISHED = ("training.finished", "lightning.fit_stopped", "huggingface.train_completed", "deepspeed.process_exits_ok")
+FINISHED = (
+    "training.finished",
+    "lightning.fit_stopped",
+    "huggingface.train_completed",
+    "deepspeed.process_exits_ok",
+    "verl.finished",
+)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from nccl_triage.history import signatures
 from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
+from nccl_triage.parsers.p2p_test import P2pTestParser
 from nccl_triage.parsers.stacks import StackParser
 from nccl_triage.parsers.streams import StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
 from nccl_triage.recorder import lines
 
-STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser, StackParser)
+STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser, P2pTestParser, StackParser)
 
 
 def produced_signatures() -> dict[str, str]:

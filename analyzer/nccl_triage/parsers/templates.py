@@ -32,7 +32,7 @@ _FOLDS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _FOLD_DIGITS = {ord(digit): "0" for digit in "123456789"}
 #: Digits that stay where they follow a letter (int8, cuda12), and those that other folds look for.
-_NAMES = lazily(r"[a-z_<]\d|(?<!\w)\0x|\bfe\d\d")
+_NAMES = lazily(r"[a-z_<]\d|(?<!\w)\0x(?:(?![0-9a-f]+\b)\d)?|\bfe\d\d")
 _SPACE = lazily(r"\s+")
 _WORD = lazily(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
 

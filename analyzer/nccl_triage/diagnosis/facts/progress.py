@@ -24,6 +24,8 @@ TEARDOWN = (
     "python.traceback",
     "python.exception_line",
     "torch.socket_*",
+    "ray.worker_killed_unexpected",
+    "ray.worker_connection_eof",
 )
 #: Repeated by a process as long as another one, or the cluster, lets it wait.
 WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")

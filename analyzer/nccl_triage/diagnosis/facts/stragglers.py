@@ -21,9 +21,10 @@ _RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
 @fact("pace.reported_ranks", "ranks that a straggler detector of the program names, again and again")
 def _reported(case: Case) -> Fact | None:
     slowest = _slowest(case)
-    warned = case.of("training.straggler_warning")
-    ranks = {rank for event in warned for rank in _named(event)} | {rank for rank, _ in slowest}
-    events = [*warned, *(event for _, event in slowest)]
+    warned = case.of("training.straggler_warning", "training.straggler_list")
+    below = _outliers(case)
+    ranks = {rank for event in warned for rank in _named(event)} | {rank for rank, _ in (*slowest, *below)}
+    events = [*warned, *(event for _, event in (*slowest, *below))]
     return Fact(sorted(ranks), events[:4]) if ranks else None
 
 
@@ -45,6 +46,17 @@ def _slowest(case: Case) -> list[tuple[int, Event]]:
     ]
     rank, times = Counter(rank for rank, _ in far).most_common(1)[0] if far else (-1, 0)
     return [row for row in far if row[0] == rank] if times >= _AGREE * len(reports) else []
+
+
+def _outliers(case: Case) -> list[tuple[int, Event]]:
+    """Return the ranks that Megatron's sniff test finds below the median in more than one measurement."""
+    below = [
+        (rank, event)
+        for event in case.of("megatron.sniff_outlier")
+        if (rank := whole(event.fields.get("rank"))) is not None and event.fields["deviation"].startswith("-")
+    ]
+    times = Counter(rank for rank, _ in below)
+    return [(rank, event) for rank, event in below if times[rank] > 1]
 
 
 def _far(event: Event, times: float) -> bool:
