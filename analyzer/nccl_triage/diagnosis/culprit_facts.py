@@ -58,9 +58,14 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
     "finished-early": (
-        ("progress.finished_early_ranks", "process.clean_exit_ranks"),
+        ("progress.finished_early_ranks", "process.clean_exit_ranks", "process.left_children"),
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
+    ),
+    "thread-died": (
+        ("exception.thread_ranks",),
+        "one of its threads died of the exception, and it came no further",
+        "它的一个线程因该异常终止，之后再无进展",
     ),
     "busy": (("progress.long_task_ranks",), "was busy with long work", "当时正忙于耗时的工作"),
     "minority": (

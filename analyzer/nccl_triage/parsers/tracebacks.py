@@ -30,6 +30,8 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
 #: A call of torch.distributed in the source line of a frame.
 _COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
+#: torch.multiprocessing.spawn hands on a child's traceback below this line.
+_SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
 _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: Lines of an exception's message kept.
@@ -93,11 +95,15 @@ class TracebackParser:
         block = self._open.get(key)
         events: list[Event] = []
         if self._starts(line):
+            child = None
             if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
+                child = _spawned_child(block)
                 events.extend(self._close(key))
                 block = None
             if block is None:
                 block = self._begin(line, key, events)
+                if child is not None and block.context.rank is None:
+                    block.context.local_rank = child
             block.in_frames, block.chained = True, False
             block.frames = []
             return events
@@ -246,6 +252,12 @@ class TracebackParser:
                 fields=fields,
             )
         ]
+
+
+def _spawned_child(block: _Block) -> int | None:
+    """Return the child whose traceback comes next, when this block was its launcher's."""
+    found = _SPAWNED.search(block.chain[-1].message) if block.chain else None
+    return int(found[1]) if found is not None else None
 
 
 _NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")

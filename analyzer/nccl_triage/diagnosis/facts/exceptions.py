@@ -8,6 +8,8 @@ from nccl_triage.patterns import lazily
 
 TRACEBACK = "python.traceback"
 LONE = ("python.exception_line",)
+#: Heads of an exception: they stand before it and say no more than it does.
+_HEADS = ("python.exception_in_thread",)
 
 _COMMUNICATION_TYPES = {
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
@@ -121,6 +123,19 @@ def _without_end(case: Case) -> Fact | None:
     return Fact(True, after[:2]) if after else None
 
 
+@fact(
+    "exception.thread_ranks", "the rank of which a thread died of an application exception, before the others timed out"
+)
+def _thread_ranks(case: Case) -> Fact | None:
+    heads = case.of(*_HEADS)
+    found = application_exceptions(case)[:1]
+    if not found or not any(h.source == found[0].source and 0 < found[0].line - h.line < 200 for h in heads):
+        return None
+    rank = case.rank(found[0])
+    ranks = [rank] if rank is not None else case.value("progress.stalled_ranks") or []
+    return Fact(ranks, [heads[0], found[0]]) if len(ranks) == 1 else None
+
+
 @fact("exception.user_frame", "the innermost frame of the user's own code in the first application exception")
 def _frame(case: Case) -> Fact | None:
     for event in application_exceptions(case)[:1]:
@@ -156,7 +171,7 @@ def _before(case: Case) -> Fact | None:
     if not found or not case.order_known:
         return None
     rank = case.rank(found[0])
-    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE)
+    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE, *_HEADS)
                and (case.rank(e) != rank or rank is None)]  # fmt: skip
     first = min((case.position(e) for e in cascade), default=len(case.events) + 1)
     return Fact(case.position(found[0]) < first, found[:1])
