@@ -62,6 +62,17 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
     ),
+    "exhausted": (("progress.exhausted_ranks",), "ran out of batches first", "最先用完 batch"),
+    "unmet-pair": (
+        ("mismatch.unmet_pair",),
+        "waits in a message that never met its counterpart",
+        "停在一条从未与对端配对的消息上",
+    ),
+    "checkpoint-ranks": (
+        ("exception.checkpoint_ranks",),
+        "the checkpoint's exception names it",
+        "检查点异常点名了它",
+    ),
     "thread-died": (
         ("exception.thread_ranks",),
         "one of its threads died of the exception, and it came no further",

@@ -32,6 +32,10 @@ _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin
 _COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
 #: torch.multiprocessing.spawn hands on a child's traceback below this line.
 _SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
+#: torch.distributed.checkpoint hands all ranks' tracebacks to every rank; a rank's begins with "(RANK 2)".
+_GATHERED = lazily(r"\(most recent call last\): \(RANK (\d{1,7})\)\s*$")
+#: torch.distributed.rpc raises what a worker raised, with the worker's id, which is its rank.
+_REMOTE = lazily(r"(?:\w{1,80}: )?On WorkerInfo\(id=(\d{1,7}), name=")
 _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: Lines of an exception's message kept.
@@ -135,6 +139,8 @@ class TracebackParser:
             events.extend(self._close(next(iter(self._open))))
         block = _Block(source=line.source, start=line.number, context=line.context.copy())
         self._open[key] = block
+        if (gathered := _GATHERED.search(line.text)) is not None:
+            block.context.rank, block.context.pid = int(gathered[1]), None
         header = _RAY_HEADER.search(line.text)
         if header is not None:
             block.of_ray_task(header)
@@ -222,6 +228,8 @@ class TracebackParser:
         if block is None or not block.chain:
             return []
         first, last = block.chain[0], block.chain[-1]
+        if (remote := _REMOTE.match(first.message)) is not None:
+            block.context.rank, block.context.pid = int(remote[1]), None
         fields = {
             "type": first.type.rsplit(".", 1)[-1],
             "qualified_type": first.type,

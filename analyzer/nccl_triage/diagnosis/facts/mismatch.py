@@ -142,10 +142,8 @@ def _elsewhere(case: Case) -> Fact | None:
 _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 
 
-@fact(
-    "mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two"
-)
-def _all_wait(case: Case) -> Fact | None:
+def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
+    """Return the ranks of which a traceback stands in a point-to-point call, and whether that sends or receives."""
     calls: dict[int, tuple[str, Event]] = {}
     for event in case.of("python.frame"):
         rank = case.rank(event)
@@ -155,6 +153,25 @@ def _all_wait(case: Case) -> Fact | None:
             and event.fields.get("name") in _P2P
         ):
             calls[rank] = (_P2P[event.fields["name"]], event)
+    return calls
+
+
+@fact(
+    "mismatch.unmet_pair", "on one host, the only rank that timed out in a send and the only one that did in a receive"
+)
+def _unmet_pair(case: Case) -> Fact | None:
+    calls = _message_calls(case)
+    timed_out = set(case.value("collective.timed_out_ranks") or [])
+    if sorted(kind for kind, _ in calls.values()) != ["recv", "send"] or not timed_out >= set(calls):
+        return None
+    return Fact(sorted(calls), [event for _, event in calls.values()]) if case.identity.single_host else None
+
+
+@fact(
+    "mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two"
+)
+def _all_wait(case: Case) -> Fact | None:
+    calls = _message_calls(case)
     for record in case.value("collective.stuck") or []:
         if record.rank is not None and record.op in ("RECV", "SEND"):
             calls[record.rank] = (record.op.lower(), record.event)

@@ -142,6 +142,12 @@ def _ended_well(case: Case) -> Fact | None:
     return Fact(True, found[-2:])
 
 
+@fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")
+def _exhausted(case: Case) -> Fact | None:
+    found = case.of("torch.join_exhausted")
+    return Fact(sorted({int(event.fields["rank"]) for event in found}), found[:2]) if found else None
+
+
 @fact(
     "progress.finished_early_ranks",
     "ranks that say they finished or ran out of data while others failed or waited afterwards",
