@@ -62,6 +62,12 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
     ),
+    "cpu-time": (("process.over_cpu_time_ranks",), "used up its processor time", "用尽了 CPU 时间"),
+    "lost-host": (
+        ("progress.lost_host_ranks",),
+        "its whole host fell silent when the others lost their connections",
+        "其他 rank 连接中断时，它所在的整台主机陷入沉默",
+    ),
     "exhausted": (("progress.exhausted_ranks",), "ran out of batches first", "最先用完 batch"),
     "unmet-pair": (
         ("mismatch.unmet_pair",),

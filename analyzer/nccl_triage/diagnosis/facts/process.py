@@ -30,7 +30,7 @@ _GENERIC = "os.exit_code_generic"
 _NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
-          11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}  # fmt: skip
+          11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: The words of strsignal(3), as shells and Slurm print them.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
@@ -145,6 +145,14 @@ def _killed(case: Case) -> Fact | None:
 @fact("process.crashed_ranks", "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP")
 def _crashed(case: Case) -> Fact | None:
     return _with_signal(case, *(_CRASH - {6}))
+
+
+@fact("process.over_cpu_time_ranks", "ranks that SIGXCPU ended, having used up their processor time")
+def _over_cpu_time(case: Case) -> Fact | None:
+    events = case.of("os.limit_cpu_time")
+    found = _with_signal(case, 24)
+    ranks = sorted({*(found.value if found is not None else []), *case.ranks(events)})
+    return Fact(ranks, events[:2]) if ranks else None
 
 
 @fact("process.bus_error_ranks", "ranks that died of SIGBUS")
