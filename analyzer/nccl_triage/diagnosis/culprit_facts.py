@@ -68,6 +68,7 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its whole host fell silent when the others lost their connections",
         "其他 rank 连接中断时，它所在的整台主机陷入沉默",
     ),
+    "other-tag": (("mismatch.tag_ranks",), "names its checkpoint otherwise", "检查点名称与其他 rank 不同"),
     "exhausted": (("progress.exhausted_ranks",), "ran out of batches first", "最先用完 batch"),
     "unmet-pair": (
         ("mismatch.unmet_pair",),

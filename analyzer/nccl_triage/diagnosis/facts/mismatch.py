@@ -108,7 +108,32 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    return case.fact("mismatch.elsewhere_ranks")
+    for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
+        if (found := case.fact(name)) is not None:
+            return found
+    return None
+
+
+@fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
+def _aborted_alone(case: Case) -> Fact | None:
+    frames = _communication_frames(case)
+    events = case.of(*SIZE)
+    ranks = case.ranks(events)
+    # Were it one of the majority, the rank that called something else would stand at another line.
+    if len(ranks) != 1 or ranks[0] in frames or len(frames) < 2 or len({frame for frame, _ in frames.values()}) != 1:
+        return None
+    return Fact(ranks, events[:2]) if set(case.identity.ranks) == {*frames, *ranks} else None
+
+
+@fact("mismatch.tag_ranks", "ranks that name their checkpoint otherwise than the majority")
+def _tags(case: Case) -> Fact | None:
+    found = {rank: event for event in case.of("deepspeed.ckpt_tag_mismatch") if (rank := case.rank(event)) is not None}
+    counted = Counter(event.fields["name"] for event in found.values())
+    if len(counted) != 2 or len(found) < 3:
+        return None
+    common = counted.most_common(1)[0][0]
+    odd = {rank: event for rank, event in found.items() if event.fields["name"] != common}
+    return Fact(sorted(odd), list(odd.values())[:2]) if len(odd) * 2 < len(found) else None
 
 
 def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
