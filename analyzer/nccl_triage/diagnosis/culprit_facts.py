@@ -58,9 +58,32 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
     ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
     "finished-early": (
-        ("progress.finished_early_ranks", "process.clean_exit_ranks"),
+        ("progress.finished_early_ranks", "process.clean_exit_ranks", "process.left_children"),
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
+    ),
+    "cpu-time": (("process.over_cpu_time_ranks",), "used up its processor time", "用尽了 CPU 时间"),
+    "lost-host": (
+        ("progress.lost_host_ranks",),
+        "its whole host fell silent when the others lost their connections",
+        "其他 rank 连接中断时，它所在的整台主机陷入沉默",
+    ),
+    "other-tag": (("mismatch.tag_ranks",), "names its checkpoint otherwise", "检查点名称与其他 rank 不同"),
+    "exhausted": (("progress.exhausted_ranks",), "ran out of batches first", "最先用完 batch"),
+    "unmet-pair": (
+        ("mismatch.unmet_pair",),
+        "waits in a message that never met its counterpart",
+        "停在一条从未与对端配对的消息上",
+    ),
+    "checkpoint-ranks": (
+        ("exception.checkpoint_ranks",),
+        "the checkpoint's exception names it",
+        "检查点异常点名了它",
+    ),
+    "thread-died": (
+        ("exception.thread_ranks",),
+        "one of its threads died of the exception, and it came no further",
+        "它的一个线程因该异常终止，之后再无进展",
     ),
     "busy": (("progress.long_task_ranks",), "was busy with long work", "当时正忙于耗时的工作"),
     "minority": (

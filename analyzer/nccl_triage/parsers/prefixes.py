@@ -315,13 +315,14 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.:-]*\w) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
-        # ts(1) of moreutils, without a format.
+        # moreutils' ts, when it is told no format; exactly one blank, as what follows may be indented.
         (
             "ts",
             "ADFJMNOS",
-            r"(?P<ts>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d{1,2} \d\d:\d\d:\d\d) ",
+            r"(?P<ts>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d) (?!\d{4}\b)",
             _stamp,
         ),
+        ("elapsed", "[", r"\[\s{0,8}\d{1,9}\.\d{1,6} ?s\] ", lambda match, context: None),
         (
             "syslog-5424",
             "<",

@@ -30,6 +30,12 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
 #: A call of torch.distributed in the source line of a frame.
 _COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
+#: torch.multiprocessing.spawn hands on a child's traceback below this line.
+_SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
+#: torch.distributed.checkpoint hands all ranks' tracebacks to every rank; a rank's begins with "(RANK 2)".
+_GATHERED = lazily(r"\(most recent call last\): \(RANK (\d{1,7})\)\s*$")
+#: torch.distributed.rpc raises what a worker raised, with the worker's id, which is its rank.
+_REMOTE = lazily(r"(?:\w{1,80}: )?On WorkerInfo\(id=(\d{1,7}), name=")
 _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: Lines of an exception's message kept.
@@ -94,11 +100,15 @@ class TracebackParser:
         block = self._open.get(key)
         events: list[Event] = []
         if self._starts(line):
+            child = None
             if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
+                child = _spawned_child(block)
                 events.extend(self._close(key))
                 block = None
             if block is None:
                 block = self._begin(line, key, events)
+                if child is not None and block.context.rank is None:
+                    block.context.local_rank = child
             block.in_frames, block.chained = True, False
             block.frames = []
             return events
@@ -130,6 +140,8 @@ class TracebackParser:
             events.extend(self._close(next(iter(self._open))))
         block = _Block(source=line.source, start=line.number, context=line.context.copy())
         self._open[key] = block
+        if (gathered := _GATHERED.search(line.text)) is not None:
+            block.context.rank, block.context.pid = int(gathered[1]), None
         header = _RAY_HEADER.search(line.text)
         if header is not None:
             block.of_ray_task(header)
@@ -217,6 +229,8 @@ class TracebackParser:
         if block is None or not block.chain:
             return []
         first, last = block.chain[0], block.chain[-1]
+        if (remote := _REMOTE.match(first.message)) is not None:
+            block.context.rank, block.context.pid = int(remote[1]), None
         fields = {
             "type": first.type.rsplit(".", 1)[-1],
             "qualified_type": first.type,
@@ -247,6 +261,12 @@ class TracebackParser:
                 fields=fields,
             )
         ]
+
+
+def _spawned_child(block: _Block) -> int | None:
+    """Return the child whose traceback comes next, when this block was its launcher's."""
+    found = _SPAWNED.search(block.chain[-1].message) if block.chain else None
+    return int(found[1]) if found is not None else None
 
 
 _NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")

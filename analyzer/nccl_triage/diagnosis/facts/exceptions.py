@@ -8,6 +8,8 @@ from nccl_triage.patterns import lazily
 
 TRACEBACK = "python.traceback"
 LONE = ("python.exception_line",)
+#: Heads of an exception: they stand before it and say no more than it does.
+_HEADS = ("python.exception_in_thread",)
 
 _COMMUNICATION_TYPES = {
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
@@ -22,8 +24,14 @@ _COMMUNICATION = lazily(
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
+    r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
     r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"
 )
+#: A call that was refused for its arguments speaks of process groups, too.
+_REFUSED = lazily(
+    r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
+)
+_NUMBER = lazily(r"\d{1,7}")
 _ENGINE = lazily(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
                      r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
 
@@ -42,6 +50,8 @@ def message_of(event: Event) -> str:
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
+    if _REFUSED.match(message):
+        return False
     return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
 
 
@@ -121,6 +131,26 @@ def _without_end(case: Case) -> Fact | None:
     return Fact(True, after[:2]) if after else None
 
 
+@fact(
+    "exception.thread_ranks", "the rank of which a thread died of an application exception, before the others timed out"
+)
+def _thread_ranks(case: Case) -> Fact | None:
+    heads = case.of(*_HEADS)
+    found = application_exceptions(case)[:1]
+    if not found or not any(h.source == found[0].source and 0 < found[0].line - h.line < 200 for h in heads):
+        return None
+    rank = case.rank(found[0])
+    ranks = [rank] if rank is not None else case.value("progress.stalled_ranks") or []
+    return Fact(ranks, [heads[0], found[0]]) if len(ranks) == 1 else None
+
+
+@fact("exception.checkpoint_ranks", "the ranks in which reading or writing a distributed checkpoint failed, if not all")
+def _checkpoint_ranks(case: Case) -> Fact | None:
+    found = case.of("torch.checkpoint_exception")
+    ranks = sorted({int(number) for event in found for number in _NUMBER.findall(event.fields["ranks"])})
+    return Fact(ranks, found[:2]) if ranks and set(case.identity.ranks) - set(ranks) else None
+
+
 @fact("exception.user_frame", "the innermost frame of the user's own code in the first application exception")
 def _frame(case: Case) -> Fact | None:
     for event in application_exceptions(case)[:1]:
@@ -156,7 +186,7 @@ def _before(case: Case) -> Fact | None:
     if not found or not case.order_known:
         return None
     rank = case.rank(found[0])
-    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE)
+    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE, *_HEADS)
                and (case.rank(e) != rank or rank is None)]  # fmt: skip
     first = min((case.position(e) for e in cascade), default=len(case.events) + 1)
     return Fact(case.position(found[0]) < first, found[:1])

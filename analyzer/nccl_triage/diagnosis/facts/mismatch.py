@@ -108,7 +108,32 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    return case.fact("mismatch.elsewhere_ranks")
+    for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
+        if (found := case.fact(name)) is not None:
+            return found
+    return None
+
+
+@fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
+def _aborted_alone(case: Case) -> Fact | None:
+    frames = _communication_frames(case)
+    events = case.of(*SIZE)
+    ranks = case.ranks(events)
+    # Were it one of the majority, the rank that called something else would stand at another line.
+    if len(ranks) != 1 or ranks[0] in frames or len(frames) < 2 or len({frame for frame, _ in frames.values()}) != 1:
+        return None
+    return Fact(ranks, events[:2]) if set(case.identity.ranks) == {*frames, *ranks} else None
+
+
+@fact("mismatch.tag_ranks", "ranks that name their checkpoint otherwise than the majority")
+def _tags(case: Case) -> Fact | None:
+    found = {rank: event for event in case.of("deepspeed.ckpt_tag_mismatch") if (rank := case.rank(event)) is not None}
+    counted = Counter(event.fields["name"] for event in found.values())
+    if len(counted) != 2 or len(found) < 3:
+        return None
+    common = counted.most_common(1)[0][0]
+    odd = {rank: event for rank, event in found.items() if event.fields["name"] != common}
+    return Fact(sorted(odd), list(odd.values())[:2]) if len(odd) * 2 < len(found) else None
 
 
 def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
@@ -142,10 +167,8 @@ def _elsewhere(case: Case) -> Fact | None:
 _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 
 
-@fact(
-    "mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two"
-)
-def _all_wait(case: Case) -> Fact | None:
+def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
+    """Return the ranks of which a traceback stands in a point-to-point call, and whether that sends or receives."""
     calls: dict[int, tuple[str, Event]] = {}
     for event in case.of("python.frame"):
         rank = case.rank(event)
@@ -155,6 +178,25 @@ def _all_wait(case: Case) -> Fact | None:
             and event.fields.get("name") in _P2P
         ):
             calls[rank] = (_P2P[event.fields["name"]], event)
+    return calls
+
+
+@fact(
+    "mismatch.unmet_pair", "on one host, the only rank that timed out in a send and the only one that did in a receive"
+)
+def _unmet_pair(case: Case) -> Fact | None:
+    calls = _message_calls(case)
+    timed_out = set(case.value("collective.timed_out_ranks") or [])
+    if sorted(kind for kind, _ in calls.values()) != ["recv", "send"] or not timed_out >= set(calls):
+        return None
+    return Fact(sorted(calls), [event for _, event in calls.values()]) if case.identity.single_host else None
+
+
+@fact(
+    "mismatch.all_wait_in", "every rank waits in a point-to-point receive (or every rank in a send): which of the two"
+)
+def _all_wait(case: Case) -> Fact | None:
+    calls = _message_calls(case)
     for record in case.value("collective.stuck") or []:
         if record.rank is not None and record.op in ("RECV", "SEND"):
             calls[record.rank] = (record.op.lower(), record.event)

@@ -100,6 +100,27 @@ def _silent(case: Case) -> Fact | None:
     return Fact(silent, [e for e in case.events if case.rank(e) in silent][-2:])
 
 
+@fact(
+    "progress.lost_host_ranks",
+    "ranks of a host from which, its launcher included, nothing is heard once the ranks of others fail",
+)
+def _lost_host(case: Case) -> Fact | None:
+    silent = set(case.value("progress.silent_ranks") or [])
+    by_host: dict[str, list[int]] = {}
+    for rank, info in case.identity.ranks.items():
+        if info.host:
+            by_host.setdefault(info.host, []).append(rank)
+    if not silent or len(by_host) < 2 or not case.order_known:
+        return None
+    first = case.position(case.failures[0])
+    lost = [host for host, ranks in by_host.items() if len(ranks) > 1 and silent.issuperset(ranks)]
+    heard = {case.host(event) for event in case.events if case.position(event) > first}
+    lost = [host for host in lost if host not in heard]
+    ranks = sorted(rank for host in lost for rank in by_host[host])
+    last = [event for event in case.events if case.host(event) in lost][-1:]
+    return Fact(ranks, [*last, *case.failures[:1]]) if ranks else None
+
+
 @fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
 def _missing(case: Case) -> Fact | None:
     if partial(case):

@@ -20,13 +20,17 @@ EXITS = (
     "mpi.signal", "ray.worker_exit_code", "deepspeed.exits_return_code", "huggingface.accelerate_called_process",
     "lightning.child_terminated", "kubernetes.exit_code", "os.exit_code_generic",
 )  # fmt: skip
+#: mp.spawn stops a child that still ran when another one failed.
+_STOPPED_CHILD = "torchelastic.spawn_terminating"
+#: Signatures of the one process that an agent saw fail first.
+_FIRST = ("torchelastic.failed_binary", "torchelastic.failed_fn")
 #: Counts only where the launcher (of Composer or Paddle) names the rank: that is the first which it saw end.
 _GENERIC = "os.exit_code_generic"
 #: Lines in which a launcher may name the rank that ended.
 _NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
-          11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}  # fmt: skip
+          11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: The words of strsignal(3), as shells and Slurm print them.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
@@ -66,8 +70,9 @@ def signal_number(text: str | None) -> int | None:
 def exits_of(case: Case) -> list[Exit]:
     """Return every exit that launchers report, one per process."""
     found: dict[object, Exit] = {}
+    workers = {event.fields.get("worker") for event in case.of(_GENERIC)}
     for event in case.of(*EXITS):
-        if event.signature == _GENERIC and "rank" not in event.fields:
+        if event.signature == _GENERIC and not {"rank", "worker"}.intersection(event.fields):
             continue
         code = event.number("exitcode")
         signal = event.fields.get("signal") or event.fields.get("signo")
@@ -83,20 +88,22 @@ def exits_of(case: Case) -> list[Exit]:
             elif local is not None:
                 rank = case.identity.rank_of_local(int(local), event.context.host)
             elif rank is None and event.signature in _NAMES_RANK:
-                rank = whole(event.fields.get("rank"))
+                rank = whole(event.fields.get("rank")) if "rank" in event.fields else _worker_of(event, workers)
         key: object = event.fields.get("pid") or (rank, event.line)
         if key in found:
             if event.signature == REPORT:
                 found[key].rank = rank if rank is not None else found[key].rank
                 found[key].first = found[key].first or event.fields.get("root") == "1"
             continue
-        first = event.fields.get("root") == "1" or event.signature in (
-            "torchelastic.failed_binary",
-            "torchelastic.failed_fn",
-            _GENERIC,
-        )
+        first = event.fields.get("root") == "1" or event.signature in _FIRST
+        first = first or (event.signature == _GENERIC and "rank" in event.fields)
         found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
     return list(found.values())
+
+
+def _worker_of(event: Event, workers: set[str | None]) -> int | None:
+    """Return the number of a launcher's worker as a rank, where the launcher counts from 0."""
+    return whole(event.fields.get("worker")) if "0" in workers else None
 
 
 def _cleaned_up(case: Case) -> set[str]:
@@ -104,7 +111,7 @@ def _cleaned_up(case: Case) -> set[str]:
     return {
         event.fields["pid"]
         for event in case.of(
-            "torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit"
+            "torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit", _STOPPED_CHILD
         )
         if event.fields.get("pid")
     }
@@ -138,6 +145,14 @@ def _killed(case: Case) -> Fact | None:
 @fact("process.crashed_ranks", "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP")
 def _crashed(case: Case) -> Fact | None:
     return _with_signal(case, *(_CRASH - {6}))
+
+
+@fact("process.over_cpu_time_ranks", "ranks that SIGXCPU ended, having used up their processor time")
+def _over_cpu_time(case: Case) -> Fact | None:
+    events = case.of("os.limit_cpu_time")
+    found = _with_signal(case, 24)
+    ranks = sorted({*(found.value if found is not None else []), *case.ranks(events)})
+    return Fact(ranks, events[:2]) if ranks else None
 
 
 @fact("process.bus_error_ranks", "ranks that died of SIGBUS")
@@ -189,6 +204,25 @@ def _clean_exit(case: Case) -> Fact | None:
         if ranks & listed:
             absent += [rank for rank in ranks if rank not in listed]
     return Fact(sorted(absent), reports[:2]) if absent else None
+
+
+@fact(
+    "process.left_children",
+    "ranks that mp.spawn neither saw fail nor had to stop when the first child failed: they had left with code 0",
+)
+def _left_children(case: Case) -> Fact | None:
+    failed = case.of("torchelastic.spawn_error")
+    stopped = case.of(_STOPPED_CHILD)
+    size = case.identity.world_size
+    # More processes than one launcher starts: some are on other hosts.
+    if len(failed) != 1 or size is None or size <= 1 + len(stopped) or not case.identity.single_host:
+        return None
+    if case.value("process.exits") or case.value("exception.application"):
+        return None
+    there = {case.identity.rank_of_pid(int(event.fields["pid"])) for event in stopped}
+    there.add(case.identity.rank_of_local(int(failed[0].fields["local_rank"])))
+    left = sorted(set(range(size)) - {rank for rank in there if rank is not None})
+    return Fact(left if len(left) == size - 1 - len(stopped) else [], [*failed, *stopped[:2]])
 
 
 @fact("process.victims", "how many processes an agent stopped with SIGTERM")

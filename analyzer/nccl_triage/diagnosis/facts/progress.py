@@ -29,6 +29,9 @@ TEARDOWN = (
 )
 #: Repeated by a process as long as another one, or the cluster, lets it wait.
 WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")
+#: A launcher saw a process end, in order or not.
+ENDED_WELL = ("os.exited_zero",)
+ENDED_BADLY = ("os.exit_code_generic", "os.died_with_signal", "os.sh_*", "torchelastic.report*", "kubernetes.exit_code")
 RESTARTED = ("torchelastic.worker_group_restart", "torchelastic.rendezvous_complete")
 
 
@@ -115,8 +118,12 @@ def _unknown_end(case: Case, event: Event) -> bool:
     "every rank says that it finished, after its last failure or with nothing but farewells after it",
 )
 def _ended_well(case: Case) -> Fact | None:
-    found = case.of(*FINISHED)
-    if not found or not case.order_known:
+    found, ended = case.of(*FINISHED), case.of(*ENDED_WELL)
+    if not case.order_known:
+        return None
+    if ended and len(case.identity.ranks) <= case.count(*ENDED_WELL) > 1 and not case.count(*ENDED_BADLY):
+        return Fact(case.position(ended[-1]) > case.position(case.failures[-1]) if case.failures else True, ended[-2:])
+    if not found:
         return None
     if any(ended.code not in (0, None) for ended in case.value("process.exits") or []):
         return Fact(False)
@@ -135,6 +142,12 @@ def _ended_well(case: Case) -> Fact | None:
         if case.position(event) > end and not farewell:
             return Fact(False)
     return Fact(True, found[-2:])
+
+
+@fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")
+def _exhausted(case: Case) -> Fact | None:
+    found = case.of("torch.join_exhausted")
+    return Fact(sorted({int(event.fields["rank"]) for event in found}), found[:2]) if found else None
 
 
 @fact(

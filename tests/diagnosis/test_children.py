@@ -1,0 +1,95 @@
+"""Children of launchers that say little: mp.spawn, home-made launchers, threads, command lines that are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+READY = "".join(
+    f"I1122 19:48:06.258000 {7392 + rank} run.py:74] joined: rank {rank} of 4 on node-a\n" for rank in range(4)
+)
+SPAWNED = """Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", line 211, in join
+    raise ProcessRaisedException(msg, error_index, failed_process.pid)
+torch.multiprocessing.spawn.ProcessRaisedException:
+
+-- Process 2 terminated with the following error:
+Traceback (most recent call last):
+  File "/app/train.py", line 7, in step
+    {line}
+{error}
+"""
+STOPPED = (
+    "W1122 19:48:09.480000 7390 torch/multiprocessing/spawn.py:165] Terminating process {pid} via signal SIGTERM\n"
+)
+LOST = (
+    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:6025"
+)
+
+
+def test_a_traceback_that_spawn_hands_on_is_the_child_s(rules: RuleSet) -> None:
+    text = READY + SPAWNED.format(line="x = data[k]", error="KeyError: 'pixels'")
+    top = diagnose_text(text, rules).candidates[0]
+    assert top.id == "application-exception"
+    assert [culprit.rank for culprit in top.culprits] == [2]
+
+
+def test_the_child_that_spawn_need_not_stop_had_left(rules: RuleSet) -> None:
+    stopped = "".join(STOPPED.format(pid=pid) for pid in (7392, 7393))
+    text = READY + stopped + SPAWNED.format(line="dist.all_reduce(x)", error=LOST)
+    top = diagnose_text(text, rules).candidates[0]
+    assert top.id == "rank-divergence"
+    assert [culprit.rank for culprit in top.culprits] == [3]
+
+
+def test_when_spawn_stops_all_others_nobody_had_left(rules: RuleSet) -> None:
+    stopped = "".join(STOPPED.format(pid=pid) for pid in (7392, 7393, 7395))
+    found = diagnose_text(READY + stopped + SPAWNED.format(line="dist.all_reduce(x)", error=LOST), rules)
+    assert found.case.fact("process.left_children") is None
+
+
+@pytest.mark.parametrize(("first", "ranks"), [(0, [2]), (1, [])], ids=["counted from 0", "counted from 1"])
+def test_a_worker_s_number_is_its_rank_where_launchers_count_from_0(
+    first: int, ranks: list[int], rules: RuleSet
+) -> None:
+    codes = {first: 1, first + 1: 1, 2: -11}
+    text = "".join(f"launcher: Worker-{number} exited with code {code}\n" for number, code in codes.items())
+    top = diagnose_text(text, rules).candidates[0]
+    assert top.id == "process-crashed"
+    assert [culprit.rank for culprit in top.culprits if culprit.rank is not None] == ranks
+
+
+@pytest.mark.parametrize(("codes", "verdict"), [((0, 0), "healthy"), ((0, 1), "unknown")])
+def test_processes_that_all_end_in_order_are_well(codes: tuple[int, ...], verdict: str, rules: RuleSet) -> None:
+    ready = "".join(f"run rank={rank} joined: rank {rank} of 2 on node-a\n" for rank in range(2))
+    trouble = 'Traceback (most recent call last):\n  File "/a/up.py", line 3, in send\nTimeoutError: timed out\n'
+    ends = "".join(f"trainer-{rank} exited with code {code}\n" for rank, code in enumerate(codes))
+    assert diagnose_text(ready + trouble + ends, rules).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("train.py: error: unrecognized arguments: --local-rank=1", "framework-version-incompatibility"),
+        ("train.py: error: the following arguments are required: --data", "application-exception"),
+        ("python3: can't open file '/a/train.py': [Errno 2] No such file or directory", "application-exception"),
+    ],
+    ids=["local rank", "missing argument", "missing script"],
+)
+def test_a_command_line_that_is_refused(line: str, cause: str, rules: RuleSet) -> None:
+    assert diagnose_text(line + "\n", rules).candidates[0].id == cause
+
+
+def test_a_thread_that_died_explains_the_rank_that_is_silent(rules: RuleSet) -> None:
+    thread = """Exception in thread prefetch:
+Traceback (most recent call last):
+  File "/app/loader.py", line 12, in prefetch
+    shards[1]
+KeyError: 1
+"""
+    error = "[rank{rank}]: RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete\n"
+    top = diagnose_text(READY + thread + "".join(error.format(rank=rank) for rank in (0, 1, 3)), rules).candidates[0]
+    assert top.id == "application-exception"
+    assert [culprit.rank for culprit in top.culprits] == [2]
