@@ -81,7 +81,7 @@ def frames(event: Event) -> list[str]:
 
 def test_py_spy_tells_process_rank_and_frames() -> None:
     loads, waits = read(PY_SPY)
-    assert (loads.context.pid, loads.context.local_rank, loads.line, loads.end_line) == (6327, 1, 4, 9)
+    assert (loads.context.pid, loads.context.local_rank, loads.line, loads.end_line) == (6327, 1, 7, 9)
     assert frames(loads)[2] == "_MultiProcessingDataLoaderIter._try_get_data (torch/utils/data/dataloader.py:1291)"
     assert loads.fields["threads"] == "2" and "cut" not in loads.fields
     assert (waits.context.pid, waits.context.local_rank) == (6326, 0)

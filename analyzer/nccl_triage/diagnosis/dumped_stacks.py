@@ -5,7 +5,6 @@ A process whose frames say nothing blames nobody: its own code runs, or waits fo
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
 from nccl_triage.events import Event
-from nccl_triage.parsers.stacks import SIGNATURE
+from nccl_triage.parsers.stacks import SIGNATURE, is_standard
 from nccl_triage.patterns import lazily
 
 #: Packages whose frames are no place in the job's own code.
@@ -38,9 +37,6 @@ _PACKAGES = frozenset(
         "numpy",
     ]
 )
-#: The path of a frame, and what stands in place of one for code that has no file.
-_PATH = lazily(r"\((?P<path>[^()]*)\)$")
-_NO_FILE = lazily(r"^$|^<|\.so[.\d]*$")
 _LINE = lazily(r":\d+\)$")
 #: The activity of a data loader's worker.
 WORKER = "data-worker"
@@ -190,13 +186,8 @@ def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> Reading:
 
 
 def _is_own(frame: str) -> bool:
-    """Tell whether a frame is of the job's own code: of no package, of the standard library or of compiled code."""
-    found = _PATH.search(frame)
-    if found is None or _NO_FILE.search(found["path"]):
-        return False
-    path = found["path"].rpartition(":")[0] or found["path"]
-    parts = path.removesuffix(".py").split("/")
-    return parts[0] not in sys.stdlib_module_names and _PACKAGES.isdisjoint(parts[:-1])
+    """Tell whether a frame is of the job's own code: of no package and not of the standard library."""
+    return not is_standard(frame) and _PACKAGES.isdisjoint(frame.rpartition("(")[2].split("/")[:-1])
 
 
 def _first(frames: Sequence[str], table: Sequence[Activity]) -> tuple[Activity, int] | None:

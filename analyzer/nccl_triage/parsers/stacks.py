@@ -16,6 +16,7 @@ Forms, each read from what the program prints:
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -54,6 +55,10 @@ _BETWEEN = lazily(r"^\s{5,}\S|^\s*\.\.\.\s*$|^Python v\d|^\s*Arguments:\s*$|^\s*
 _LIBRARIES = lazily(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _LOCAL_RANK = lazily(r"--local[-_]rank[= ](?P<rank>\d{1,5})\b")
 
+#: The path of a frame as it is shown, and what stands in place of one for code that has no file.
+_PLACE = lazily(r"\((?P<path>[^()]*)\)$")
+_NO_FILE = lazily(r"^$|^<|\.so[.\d]*$")
+
 #: Frames kept of a stack, and characters of each.
 MAX_FRAMES = 40
 MAX_FRAME = 200
@@ -68,15 +73,21 @@ class _Thread:
     """One thread; frames as they stand in the dump."""
 
     tool: str
-    line: int
     name: str | None = None
     state: str | None = None
     frames: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
     end_line: int = 0
     deeper: int = 0
 
     def innermost_first(self) -> list[str]:
         return self.frames[::-1] if self.tool == "pystack" else self.frames
+
+    def telling(self) -> tuple[int, int]:
+        """Return the first frame from the inside that tells something, no library's wait, and its line."""
+        stack = self.innermost_first()
+        number = next((n for n, frame in enumerate(stack) if not is_standard(frame)), 0)
+        return number, self.lines[::-1][number] if self.tool == "pystack" else self.lines[number]
 
     @property
     def is_main(self) -> bool:
@@ -177,16 +188,16 @@ class StackParser:
         if "Fatal Python error" in text:
             return _Dump(line.source, line.context.copy(), fatal=True)
         if (found := _PY_SPY.match(text)) is not None:
-            thread = _Thread("py-spy", line.number, found["name"], found["state"])
+            thread = _Thread("py-spy", found["name"], found["state"])
             same = dump is not None and not (thread.name == MAIN and dump.threads)
         elif _FAULTHANDLER.match(text):
-            thread = _Thread("faulthandler", line.number)
+            thread = _Thread("faulthandler")
             same = dump is not None and not (dump.threads and dump.threads[-1].is_main)
         elif (found := _PYSTACK.match(text)) is not None:
-            thread = _Thread("pystack", line.number)
+            thread = _Thread("pystack")
             same = dump is not None and not (dump.threads and dump.threads[-1].is_main)
         elif (found := _GDB.match(text)) is not None:
-            thread = _Thread("gdb", line.number, MAIN if found["number"] == "1" else found["name"])
+            thread = _Thread("gdb", MAIN if found["number"] == "1" else found["name"])
             same = dump is not None and not (dump.threads and dump.threads[-1].name == MAIN)
         else:
             return None
@@ -207,12 +218,12 @@ class StackParser:
             return False
         thread.end_line = line.number
         frame = _shown(found)
-        if len(thread.frames) < MAX_FRAMES:
-            thread.frames.append(frame)
-        elif thread.tool == "pystack":
-            thread.frames = [*thread.frames[1:], frame]  # the innermost come last
-        else:
+        if len(thread.frames) >= MAX_FRAMES and thread.tool != "pystack":
             thread.deeper += 1
+            return True
+        # Of pystack's the innermost come last.
+        thread.frames = [*thread.frames, frame][-MAX_FRAMES:]
+        thread.lines = [*thread.lines, line.number][-MAX_FRAMES:]
         return True
 
     def _close(self, key: StreamKey) -> list[Event]:
@@ -221,6 +232,7 @@ class StackParser:
         if dump is None or thread is None:
             return []
         stack = thread.innermost_first()
+        telling, line = thread.telling()
         fields = {"tool": thread.tool, "frames": "\n".join(stack), "threads": str(len(dump.threads))}
         for name, value in (("command", dump.command), ("thread", thread.name), ("state", thread.state)):
             if value:
@@ -231,13 +243,22 @@ class StackParser:
             Event(
                 signature=SIGNATURE,
                 source=dump.source,
-                line=thread.line,
-                end_line=thread.end_line,
-                text=" < ".join(stack[:4]),
+                line=line,
+                end_line=max(line, thread.end_line),
+                text=" < ".join(stack[telling : telling + 4]),
                 context=dump.context,
                 fields=fields,
             )
         ]
+
+
+def is_standard(frame: str) -> bool:
+    """Tell whether a frame is of Python's standard library, or of code that has no file of its own."""
+    found = _PLACE.search(frame)
+    if found is None or _NO_FILE.search(found["path"]):
+        return True
+    path = found["path"].rpartition(":")[0] or found["path"]
+    return path.removesuffix(".py").split("/")[0] in sys.stdlib_module_names
 
 
 def _shown(frame: re.Match[str]) -> str:
