@@ -24,6 +24,8 @@ _LONG_BAR = lazily(
     r"eval|valid|predict|inference|generat|shard|merge|init",
     re.IGNORECASE,
 )
+#: Whoever waits is not at work.
+_WAITING = lazily(r"\bwaiting (?:in|at|for) (?:a |the )?barrier\b", re.IGNORECASE)
 _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?P<s>\d{1,9})$")
 
 
@@ -43,7 +45,7 @@ def _long_task(case: Case) -> Fact | None:
         speaks = event.signature in tasks or (event.role == "progress" and event.signature not in done)
         if speaks and case.position(event) < first.get(rank, len(case.events)):
             last[rank] = event
-    busy = {rank: event for rank, event in last.items() if event.signature in tasks}
+    busy = {r: event for r, event in last.items() if event.signature in tasks and not _WAITING.search(event.text)}
     if not busy:
         return None
     # Long work that no line ties to a rank is that of the one rank from which nothing is heard.
