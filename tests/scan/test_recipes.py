@@ -47,13 +47,13 @@ def _corpus() -> Iterator[str]:
 
 
 def _with_other_digits(line: str, chance: Random) -> str:
-    """Return a line some of whose numbers, times among them, are others of the same length."""
+    """Return a line some of whose numbers, times among them, are others of the same length; pointers stay pointers."""
 
     def other(found: re.Match[str]) -> str:
         size = len(found[0])
         return found[0] if chance.random() < 0.5 else str(chance.randrange(10**size)).zfill(size)
 
-    return re.sub(r"(?<![0-9x])[0-9]+", other, line)
+    return re.sub(r"(?<![0-9x])(?!0x)[0-9]+", other, line)
 
 
 #: What may stand before, in or behind a line: prefixes, colours, numbers that are none, or too long.
