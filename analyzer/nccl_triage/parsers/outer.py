@@ -26,6 +26,8 @@ _DIGITS = lazily(r"[0-9]+")
 _END = lazily(r"[^\s|:>\])]*$")
 #: Shares of the lines that must begin so, and that must be better known without it.
 MOST, GAIN = 0.95, 0.2
+#: Lines that are tried before the others.
+PROBE = 20
 #: Lines below which nothing is learnt, and characters of a learnt prefix.
 LEAST, LONGEST = 4, 200
 
@@ -50,16 +52,17 @@ def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> Outer 
     """Return what stands before nearly all lines and hides what they are; ``known`` counts those of which that is seen."""
     if len(lines) < LEAST:
         return None
-    before = known(lines)
-    best, most = None, before + max(2, int(GAIN * len(lines))) - 1
-    for candidate in (*map(Outer, _FORMS), Outer(_CELLS, cells=True), *_common(lines)):
-        rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
-        if len(rests) >= MOST * len(lines) and _rises(candidate, lines) and (found := known(rests)) > most:
-            best, most = candidate, found
+    best = None
+    if known(lines[:PROBE]) <= (1 - GAIN) * len(lines[:PROBE]):  # else too little is hidden to look any further
+        most = known(lines) + max(2, int(GAIN * len(lines))) - 1
+        for candidate in (*map(Outer, _FORMS), Outer(_CELLS, cells=True), *_common(lines)):
+            rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
+            if len(rests) >= MOST * len(lines) and _rises(candidate, lines) and (found := known(rests)) > most:
+                best, most = candidate, found
     indent = _indent(lines) if best is None else None
     if indent is not None:  # says nothing, and goes where nothing is lost with it
         behind = [rest for line in lines if (rest := indent.without(line)) is not None]
-        return indent if known(behind) >= before else None
+        return indent if known(behind) >= known(lines) else None
     return best
 
 

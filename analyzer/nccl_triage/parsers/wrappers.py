@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from nccl_triage.events import Context
 from nccl_triage.parsers import headers
 from nccl_triage.parsers.jsonlines import peel_json
-from nccl_triage.parsers.outer import MOST, Outer, learn
+from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn
 from nccl_triage.parsers.prefixes import certain, set_host
 from nccl_triage.patterns import lazily
 
@@ -89,9 +89,11 @@ class WrapperProfile:
                 sample = [rest for line in sample if (rest := profile.outer.without(line)) is not None and rest.strip()]
                 profile.look(sample)
         # Behind a collector's prefix may stand that of a launcher.
-        inside = [peeled.text for line in sample[:SOME] if (peeled := peel(line, profile)).wrappers]
-        if len(inside) > MOST * len(sample[:SOME]):
-            profile.look_inside([text for text in inside if text.strip()])
+        for some in (sample[:PROBE], sample[:SOME]):
+            inside = [peeled.text for line in some if (peeled := peel(line, profile)).wrappers]
+            if len(inside) <= MOST * len(some):
+                return profile
+        profile.look_inside([text for text in inside if text.strip()])
         return profile
 
     def look(self, sample: Sequence[str]) -> None:
