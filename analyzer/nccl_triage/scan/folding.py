@@ -10,6 +10,8 @@ from operator import itemgetter
 from nccl_triage.patterns import lazily
 
 HEX = b"0x"
+#: How pointers begin in folded lines.
+_FOLDED_HEX = b"\x01x"
 _POINTER_SOURCE = r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+"
 #: What counts as one number of a line.
 NUMBER_SOURCE = rf"{_POINTER_SOURCE}|[0-9]+"
@@ -25,9 +27,9 @@ Pick = Callable[[bytes], Hashable]
 
 
 def fold(raw: bytes) -> bytes:
-    """Return a line with 0 for every digit, also of pointers."""
+    """Return a line with 0 for every digit, also of pointers, which stay apart from ``8x80``."""
     if HEX in raw:
-        raw = _POINTER.sub(lambda found: HEX.ljust(len(found[0]), b"0"), raw)
+        raw = _POINTER.sub(lambda found: _FOLDED_HEX.ljust(len(found[0]), b"0"), raw)
     return raw.translate(_FOLD)
 
 
