@@ -75,29 +75,23 @@ class _Thread:
     tool: str
     name: str | None = None
     state: str | None = None
-    frames: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    #: Each with its line.
+    frames: list[tuple[str, int]] = field(default_factory=list)
     end_line: int = 0
     deeper: int = 0
 
-    def innermost_first(self) -> list[str]:
+    def innermost_first(self) -> list[tuple[str, int]]:
         return self.frames[::-1] if self.tool == "pystack" else self.frames
-
-    def telling(self) -> tuple[int, int]:
-        """Return the first frame from the inside that tells something, no library's wait, and its line."""
-        stack = self.innermost_first()
-        number = next((n for n, frame in enumerate(stack) if not is_standard(frame)), 0)
-        return number, self.lines[::-1][number] if self.tool == "pystack" else self.lines[number]
 
     @property
     def is_main(self) -> bool:
         """Whether the frames begin where a program does, not where a thread does."""
         stack = self.innermost_first()
-        return bool(stack) and not self.deeper and not stack[-1].startswith(("_bootstrap (", "Thread._bootstrap ("))
+        return bool(stack) and not self.deeper and not stack[-1][0].startswith(("_bootstrap (", "Thread._bootstrap ("))
 
     @property
     def trains(self) -> bool:
-        return any("torch/" in frame for frame in self.frames)
+        return any("torch/" in frame for frame, _ in self.frames)
 
 
 @dataclass(slots=True)
@@ -217,13 +211,11 @@ class StackParser:
         if found is None:
             return False
         thread.end_line = line.number
-        frame = _shown(found)
         if len(thread.frames) >= MAX_FRAMES and thread.tool != "pystack":
             thread.deeper += 1
             return True
         # Of pystack's the innermost come last.
-        thread.frames = [*thread.frames, frame][-MAX_FRAMES:]
-        thread.lines = [*thread.lines, line.number][-MAX_FRAMES:]
+        thread.frames = [*thread.frames, (_shown(found), line.number)][-MAX_FRAMES:]
         return True
 
     def _close(self, key: StreamKey) -> list[Event]:
@@ -232,8 +224,11 @@ class StackParser:
         if dump is None or thread is None:
             return []
         stack = thread.innermost_first()
-        telling, line = thread.telling()
-        fields = {"tool": thread.tool, "frames": "\n".join(stack), "threads": str(len(dump.threads))}
+        frames = [frame for frame, _ in stack]
+        # The first frame from the inside that tells something, and is no library's wait.
+        telling = next((number for number, frame in enumerate(frames) if not is_standard(frame)), 0)
+        line = stack[telling][1]
+        fields = {"tool": thread.tool, "frames": "\n".join(frames), "threads": str(len(dump.threads))}
         for name, value in (("command", dump.command), ("thread", thread.name), ("state", thread.state)):
             if value:
                 fields[name] = value
@@ -245,7 +240,7 @@ class StackParser:
                 source=dump.source,
                 line=line,
                 end_line=max(line, thread.end_line),
-                text=" < ".join(stack[telling : telling + 4]),
+                text=" < ".join(frames[telling : telling + 4]),
                 context=dump.context,
                 fields=fields,
             )

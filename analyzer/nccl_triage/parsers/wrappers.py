@@ -99,8 +99,7 @@ class WrapperProfile:
     def look(self, sample: Sequence[str]) -> None:
         """Decide which of the ambiguous prefixes stand at the beginning of lines."""
         half = max(2, len(sample) // 2)
-        tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
-        self.srun = len(tasks) > half and len(set(tasks)) <= max(1, len(tasks) * 2 // 3)
+        self.srun = _labelled_by_srun(sample, half)
         nodes = Counter(m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"]))
         repeated = {name: n for name, n in nodes.items() if n > 1}
         if repeated and sum(repeated.values()) > len(sample) * 0.4:
@@ -116,8 +115,7 @@ class WrapperProfile:
     def look_inside(self, sample: Sequence[str]) -> None:
         """Look behind other prefixes, where words before a colon are common: names of hosts have a number."""
         most = max(3, MOST * len(sample))
-        tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
-        self.srun = self.srun or (len(tasks) > most and len(set(tasks)) <= max(1, len(tasks) * 2 // 3))
+        self.srun = self.srun or _labelled_by_srun(sample, most)
         for name, pattern in (("node", _NODE), ("compose", _COMPOSE)):
             names = [m[1] for line in sample if (m := pattern.match(line)) and _NUMBERED.search(m[1])]
             if not getattr(self, name) and len(names) > most:
@@ -126,6 +124,12 @@ class WrapperProfile:
 
 
 _PLAIN = WrapperProfile()
+
+
+def _labelled_by_srun(sample: Sequence[str], most: float) -> bool:
+    """Tell whether more lines than that begin with a task's number, and the same tasks speak again."""
+    tasks = [m["task"] for line in sample if (m := _SRUN.match(line))]
+    return len(tasks) > most and len(set(tasks)) <= max(1, len(tasks) * 2 // 3)
 
 
 def _strip_ansi(line: str) -> str:
@@ -149,9 +153,8 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
         if name[0].isdigit():
             context.address = context.address or name
         else:
-            context.host = (
-                name  # a launcher's word for where the line comes from, within what the launcher's host wrote
-            )
+            # A launcher's word for where the line comes from, within what the launcher's own host wrote.
+            context.host = name
         return "node", match.end()
     if profile.rank_column and "column" not in seen and (match := _MPICH.match(line)):
         context.rank = int(match["rank"])
