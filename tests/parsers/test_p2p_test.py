@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nccl_triage.api import diagnose
 from nccl_triage.events import Event
-from nccl_triage.parsers.p2p_test import P2pTestParser
+from nccl_triage.parsers.p2p_test import MAX_TABLES, P2pTestParser
 from nccl_triage.parsers.streams import PeeledLine
 from nccl_triage.parsers.wrappers import peel
 
@@ -55,3 +55,9 @@ def test_the_whole_points_at_p2p(tmp_path: Path) -> None:
     log = tmp_path / "p2p.log"
     log.write_text(WITHOUT + WITH % " 2.60   1.58")
     assert diagnose(log, model=None).candidates[0].id == "gpu-p2p-broken"
+
+
+def test_the_tables_remembered_are_bounded() -> None:
+    slow = WITHOUT + WITH % " 2.60   1.58"
+    many = "".join(f"[rank{rank}]: {line}\n" for rank in range(MAX_TABLES + 50) for line in slow.splitlines())
+    assert len(run(many)) == MAX_TABLES

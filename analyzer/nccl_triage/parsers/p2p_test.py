@@ -18,6 +18,8 @@ _HEAD = lazily(r"^\s{0,8}D\\D(?:\s+\d{1,3}){1,64}\s*$")
 _ROW = lazily(r"^\s{0,8}(?P<gpu>\d{1,3})(?P<cells>(?:\s+\d{1,6}\.\d{1,3}){2,64})\s*$")
 #: With P2P this share of the speed without it, or less, is no noise.
 SLOW = 0.5
+#: Tables remembered; the test runs in one process, seldom on several hosts. More are passed over.
+MAX_TABLES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class P2pTestParser:
         key = line.key()
         title = _TITLE.match(line.text)
         if title is not None:
+            if (key, title["way"]) not in self._without and max(len(self._without), len(self._open)) >= MAX_TABLES:
+                return []
             opened = self._open[key] = _Table(title["way"], title["state"] == "Enabled")
             if not opened.enabled:
                 self._without[key, opened.way] = {}
