@@ -44,8 +44,8 @@ def rules_readme() -> str:
 
 def causes() -> str:
     """Return the catalogue of causes."""
-    from nccl_triage.diagnosis.texts import strip
     from nccl_triage.engine import load
+    from nccl_triage.engine.placeholders import strip
 
     rules = load.load()
     families: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ import pytest
 
 import nccl_triage
 from nccl_triage.diagnosis.case import fact_names
-from nccl_triage.engine.check import expand
+from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.producers import produced_signatures
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.engine import check, load
+from nccl_triage.checks import names
+from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from tests.scan_helpers import diagnose_text
@@ -48,7 +49,7 @@ def test_witnesses_speak_of_known_signatures_and_facts(rules: RuleSet) -> None:
     from nccl_triage.diagnosis.case import fact_names
     from nccl_triage.producers import produced_signatures
 
-    assert check.check_witnesses(rules, fact_names(), produced_signatures()) == []
+    assert names.check_witnesses(rules, fact_names(), produced_signatures()) == []
 
 
 WITNESS = "witnesses:\n  - id: mine\n    when: {}\n    what: {{en: a, zh: b}}\n    why: {{en: a, zh: b}}\n"
@@ -58,7 +59,7 @@ def test_a_witness_of_ones_own_is_checked(tmp_path: Path) -> None:
     folder = tmp_path / "witnesses"
     folder.mkdir()
     (folder / "mine.yaml").write_text(WITNESS.format("not has('nccl.no_such') and fact('no.such')"))
-    found = check.check_witnesses(load.load((tmp_path,)), ())
+    found = names.check_witnesses(load.load((tmp_path,)), ())
     assert {"mine"} <= {finding.rule for finding in found}
     assert any("'nccl.no_such'" in finding.message for finding in found)
     assert any("'no.such'" in finding.message for finding in found)

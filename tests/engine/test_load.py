@@ -14,7 +14,7 @@ import pytest
 
 from nccl_triage import resources
 from nccl_triage.engine import load, snapshot
-from nccl_triage.engine.schema import Pattern
+from nccl_triage.engine.pattern import Pattern
 from nccl_triage.errors import InputError, RuleError
 
 GOOD = """program: site

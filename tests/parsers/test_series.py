@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage.checks.curves import check_series
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.engine.series_check import check_series
 from nccl_triage.errors import RuleError
 from nccl_triage.parsers.series import MAX_LINE, Reading, SeriesReader, stated_rank
 from nccl_triage.scan.scanner import Scanner

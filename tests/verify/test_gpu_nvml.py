@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import gpus
-from nccl_triage.verify.gpus import Gpu, Process
+from nccl_triage.verify.gpu import Gpu, Process
 from tests.verify.fake_nvml import GIB, LOST, NOT_SUPPORTED, UNKNOWN, Card, fake_nvml
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import gpu_smi, gpus
-from nccl_triage.verify.gpus import Process
+from nccl_triage.verify.gpu import Process
 
 SMI = """#!/bin/sh
 case "$1" in

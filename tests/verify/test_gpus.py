@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import gpus
-from nccl_triage.verify.gpus import Gpu, Inventory, Process
+from nccl_triage.verify.gpu import Gpu, Inventory, Process
 from tests.verify.fake_nvml import GIB
 
 

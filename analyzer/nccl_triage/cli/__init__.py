@@ -176,9 +176,9 @@ def cli(ctx: click.Context) -> None:
         return
     shown = base.remembered("show_config")
     if shown:
-        from nccl_triage.cli import show_config
+        from nccl_triage.cli import whole_config
 
-        click.echo(show_config.everything(every_command(), base.remembered("no_config"), shown))
+        click.echo(whole_config.everything(every_command(), base.remembered("no_config"), shown))
         ctx.exit()
     click.echo(ctx.get_help(), err=True)
     ctx.exit(errors.EXIT_USAGE)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from nccl_triage.cli import base, configuration, language
+from nccl_triage.cli import configuration, language
 from nccl_triage.cli.configuration import Layer
 from nccl_triage.cli.language import columns
 from nccl_triage.cli.settings import Setting, Words, options_of
@@ -31,19 +31,6 @@ def rows(ctx: click.Context, settings: Mapping[str, Setting]) -> dict[str, dict[
             source = origin = "default"
         found[key] = {"value": _plain(value), "source": source, "origin": origin}
     return found
-
-
-def everything(commands: Mapping[Words, click.Command], without_files: bool, form: str) -> str:
-    """Return the configuration of all commands, as it is without any flag."""
-    found = {}
-    files: Sequence[Layer] = []
-    for words, command in commands.items():
-        assert isinstance(command, base.Command)
-        flags = ["--show-config=text", *(["--no-config"] if without_files else [])]
-        with command.make_context(" ".join(words), flags) as ctx:
-            found[words] = rows(ctx, command.settings)
-            files = command.files
-    return page(found, files, form)
 
 
 def _plain(value: Any) -> Any:

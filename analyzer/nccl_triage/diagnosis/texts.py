@@ -9,10 +9,9 @@ from typing import Any
 
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine.placeholders import PLACEHOLDER
 from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
 
-_PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 
 
@@ -50,19 +49,14 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
             value = len(events)
         return _UNKNOWN[language] if value is None or value == [] else _show(value)
 
-    return _PLACEHOLDER.sub(replace, text)
+    return PLACEHOLDER.sub(replace, text)
 
 
 def fill_command(command: str, case: Case) -> str:
     """Return a command with its placeholders filled by single shell words: what a log says must not run."""
-    return _PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
+    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
     """Return the text in every language, filled."""
     return {language: fill(value, case, events, language) for language, value in text.items()}
-
-
-def strip(text: str) -> str:
-    """Return the text with its placeholders shown as names, for catalogues that have no log."""
-    return _PLACEHOLDER.sub(lambda match: f"<{match['name']}>", text)

@@ -9,6 +9,7 @@ from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,
@@ -21,7 +22,6 @@ from nccl_triage.engine.schema import (
     Experiment,
     Fix,
     NextCheck,
-    Pattern,
     Signature,
     Text,
     Treatment,

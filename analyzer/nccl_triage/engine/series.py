@@ -9,10 +9,8 @@ groups of the pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nccl_triage.engine.schema import Pattern
+from nccl_triage.engine.pattern import Pattern
 
 #: Units of metrics, and the units of printed numbers with what one of them is in the metric's unit; ``per s`` is turned
 #: over. Programs write GB and mean 2^30 bytes (torch.cuda, DeepSpeed ``see_memory_usage``).

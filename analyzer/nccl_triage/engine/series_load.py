@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.schema import LANGUAGES, Pattern
+from nccl_triage.engine.pattern import Pattern
+from nccl_triage.engine.schema import LANGUAGES
 from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
 from nccl_triage.errors import RuleError
 from nccl_triage.patterns import lazily

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nccl_triage.engine import cache, expression, literals, schema, series
+from nccl_triage.engine import cache, expression, literals, pattern, schema, series
 from nccl_triage.engine.schema import RuleSet
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def _classes() -> dict[tuple[str, str], type]:
     """Return what may be made: the data classes of rules, and the nodes of conditions, which are data as well."""
     ours = [
         kind
-        for module in (schema, series, expression, literals)
+        for module in (pattern, schema, series, expression, literals)
         for kind in vars(module).values()
         if isinstance(kind, type)
         and kind.__module__ == module.__name__
-        and (is_dataclass(kind) or kind is schema.Pattern)
+        and (is_dataclass(kind) or kind is pattern.Pattern)
     ]
     nodes = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
     # Before Python 3.14 the nodes say that they come from the module "ast", their class from "_ast".

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nccl_triage.classifier.examples import Example
 from nccl_triage.classifier.features import extract
 from nccl_triage.diagnosis.case import Case as DiagnosisCase
-from nccl_triage.engine.check import expand
+from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation.cases import Case
 from nccl_triage.events import Observations

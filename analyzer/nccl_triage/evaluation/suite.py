@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Literal
 
 from nccl_triage.api import diagnose
+from nccl_triage.checks import activities, curves, knowledge, names, signatures
+from nccl_triage.checks.finding import Finding
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS
-from nccl_triage.engine import check, series_check
-from nccl_triage.engine.check import Finding
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
-from nccl_triage.knowledge import check as knowledge
 from nccl_triage.producers import produced_signatures
 
 
 def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[Finding]:
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
-    findings = [*check.check_samples(rules), *check.check_traps(rules)]
-    findings += check.check_causes(rules, fact_names(), METHODS, produced_signatures())
-    findings += check.check_witnesses(rules, fact_names(), produced_signatures())
-    findings += check.check_activities(rules)
-    findings += series_check.check_series(rules)
+    findings = [*signatures.check_samples(rules), *signatures.check_traps(rules)]
+    findings += names.check_causes(rules, fact_names(), METHODS, produced_signatures())
+    findings += names.check_witnesses(rules, fact_names(), produced_signatures())
+    findings += activities.check_activities(rules)
+    findings += curves.check_series(rules)
     findings += knowledge.check(rules)
     for log in healthy:
         findings += check_healthy(rules, log)

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nccl_triage.diagnosis.texts import strip
-from nccl_triage.engine.check import expand
+from nccl_triage.engine.names import expand
+from nccl_triage.engine.placeholders import strip
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
 from nccl_triage.knowledge import catalogue, describe_tables, stages, values
 from nccl_triage.knowledge.judge import judge, program_of

@@ -114,27 +114,3 @@ def topic(name: str, rules: RuleSet) -> Data:
     from nccl_triage.knowledge import timeout_plan
 
     return timeout_plan.plan()
-
-
-def topic_timeouts() -> Data:
-    """Return who sets the time-outs of collectives, and how."""
-    knobs = catalogue.knobs()
-    return {
-        "kind": "timeouts",
-        "owners": [
-            {"milliseconds": o.milliseconds, "program": o.program, **pair("who", o.who), "knob": o.knob}
-            for o in catalogue.owners()
-        ],
-        "knobs": [
-            {
-                "id": knob.id,
-                "title": knob.title,
-                "write": knob.write,
-                "unit": knob.unit,
-                **pair("default", knob.default),
-                "since": knob.since,
-                **pair("note", knob.note),
-            }
-            for knob in knobs.values()
-        ],
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nccl_triage.knowledge import amounts, catalogue, timeouts
-from nccl_triage.knowledge.describe_tables import topic_timeouts
 from nccl_triage.knowledge.model import Text
 from nccl_triage.knowledge.pairs import pair
 from nccl_triage.knowledge.timeouts import Assumptions, Message
@@ -42,6 +41,30 @@ TOO_LONG: Text = {
     "en": "More than two hours: take this phase out of the group instead of waiting for it there.",
     "zh": "超过两小时：应把这个阶段移出进程组，而不是让其他 rank 在组内等待。",
 }
+
+
+def _settings() -> dict[str, Any]:
+    """Return who sets the time-outs of collectives, and how."""
+    knobs = catalogue.knobs()
+    return {
+        "kind": "timeouts",
+        "owners": [
+            {"milliseconds": o.milliseconds, "program": o.program, **pair("who", o.who), "knob": o.knob}
+            for o in catalogue.owners()
+        ],
+        "knobs": [
+            {
+                "id": knob.id,
+                "title": knob.title,
+                "write": knob.write,
+                "unit": knob.unit,
+                **pair("default", knob.default),
+                "since": knob.since,
+                **pair("note", knob.note),
+            }
+            for knob in knobs.values()
+        ],
+    }
 
 
 def _assumptions(given: Assumptions) -> list[dict[str, Any]]:
@@ -131,7 +154,7 @@ def plan(
 
     ``limit`` is a time-out in seconds that the collective is compared with, ``bandwidth`` is in GB/s.
     """
-    page = topic_timeouts()
+    page = _settings()
     page["collective"] = _collective(message, bandwidth, limit) if message is not None else None
     page["model"] = _phases(given) if given is not None else None
     seconds = timeouts.recommended(given) if given is not None else None

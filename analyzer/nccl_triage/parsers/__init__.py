@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from nccl_triage.history import signatures
 from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser
@@ -18,6 +17,6 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 
 
 def produced_signatures() -> dict[str, str]:
-    """Return the signature ids that are no pattern of a line, with their meaning: parsers and the history make them."""
+    """Return the signature ids that are no pattern of a line, with their meaning: parsers make them."""
     made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {**made, **signatures.PRODUCES, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}
+    return {**made, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}

@@ -10,7 +10,7 @@ from typing import Literal
 from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.schema import Pattern
+from nccl_triage.engine.pattern import Pattern
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.table import written_out
 

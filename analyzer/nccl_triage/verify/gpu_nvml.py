@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 from nccl_triage.verify import nvml
-from nccl_triage.verify.gpus import Gpu, Inventory, Process
+from nccl_triage.verify.gpu import Gpu, Inventory, Process
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 #: nvmlDeviceGpuRecoveryAction_t, asked by the field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from nccl_triage.verify.gpus import Gpu, Inventory, Process
+from nccl_triage.verify.gpu import Gpu, Inventory, Process
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
 PATIENCE = 30.0

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nccl_triage.verify.gpu import Gpu, Inventory
+
 #: A driver keeps some memory for itself, and containers hide the processes of others: memory in use above this share
 #: of the total, and above this many bytes, means that somebody works there.
 USED_SHARE, USED_BYTES = 0.03, 1 << 30
@@ -27,49 +29,6 @@ _LIBRARY_FOLDERS = (
     "usr/lib/wsl/lib",
     "run/opengl-driver/lib",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A compute process on a GPU; ``used`` in bytes, None where the driver does not say."""
-
-    pid: int
-    used: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One GPU as its driver describes it; None stands for what it does not tell.
-
-    ``index`` counts as nvidia-smi does, memory is in bytes, ``recovery_action`` is ``none`` or what the driver asks for,
-    ``fault`` is ``lost``, ``reset-required`` or ``unknown`` when the driver cannot answer for the GPU.
-    """
-
-    index: int
-    uuid: str = ""
-    name: str = ""
-    memory_total: int | None = None
-    memory_used: int | None = None
-    memory_free: int | None = None
-    utilisation: int | None = None
-    processes: tuple[Process, ...] = ()
-    compute_mode: str | None = None
-    mig: bool | None = None
-    recovery_action: str | None = None
-    ecc_uncorrected: int | None = None
-    remap_pending: bool | None = None
-    remap_failure: bool | None = None
-    fault: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """The GPUs in the order in which a CUDA program counts them, or why there are none; ``source`` told so."""
-
-    gpus: tuple[Gpu, ...] = ()
-    driver: str | None = None
-    problem: str | None = None
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ sys.path.insert(0, sys.argv[1])
 import torch
 import torch.distributed as dist
 
-from nccl_triage.verify.worker.ops import OPERATIONS, Call, Operation
+from nccl_triage.verify.worker.ops import OPERATIONS, Operation
+from nccl_triage.verify.worker.payload import Call
 
 
 class Idle:

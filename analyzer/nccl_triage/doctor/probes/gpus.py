@@ -11,6 +11,7 @@ from nccl_triage.doctor.probes import gpu_details, gpu_pairs
 from nccl_triage.doctor.probes.processes import names_of_processes
 from nccl_triage.doctor.probes.seen import Seen, Where, entries, text
 from nccl_triage.verify import gpu_nvml, gpu_smi, gpus, nvml
+from nccl_triage.verify.gpu import Gpu
 
 _VERSION = re.compile(r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
 
@@ -58,7 +59,7 @@ def _devices(where: Where, name: str) -> int:
     return sum(entry.removeprefix(name).isdigit() for entry in found)
 
 
-def _gpu(gpu: gpus.Gpu, details: dict[str, Any]) -> dict[str, Any]:
+def _gpu(gpu: Gpu, details: dict[str, Any]) -> dict[str, Any]:
     told = asdict(gpu)
     return {**told, "processes": len(gpu.processes), **details}
 

@@ -14,7 +14,8 @@ from typing import Any
 from . import faults, flight
 from .calls import Window
 from .marks import Marks
-from .ops import Call, Prepared, operation
+from .ops import Prepared, operation
+from .payload import Call
 
 #: Characters of an error's text that are kept.
 TEXT = 1500

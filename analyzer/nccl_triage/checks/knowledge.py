@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nccl_triage.checks.finding import Finding
 from nccl_triage.engine import match
-from nccl_triage.engine.check import Finding
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.knowledge import catalogue, stages
 from nccl_triage.knowledge.judge import judge

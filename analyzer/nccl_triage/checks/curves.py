@@ -1,10 +1,10 @@
-"""Test the formats of curves by the samples that they carry, as ``check`` does for signatures."""
+"""Test the formats of curves by the samples that they carry, as ``checks.signatures`` does for lines."""
 
 from __future__ import annotations
 
 import math
 
-from nccl_triage.engine.check import Finding, repeats_inside
+from nccl_triage.checks.finding import Finding, repeats_inside
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.engine.series import Format
 from nccl_triage.parsers.series import Reading, SeriesReader
