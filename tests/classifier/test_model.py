@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import orjson
 import pytest
 
 from nccl_triage.classifier import examples as files
@@ -57,6 +59,23 @@ def test_a_file_gives_the_model_back() -> None:
     again = models.from_json(models.to_json(model), "it")
     names = made()[0].full
     assert again.probabilities(names) == pytest.approx(model.probabilities(names))
+
+
+def test_a_file_of_the_first_format_is_read() -> None:
+    """Its rows are objects, and leave out what is too small to matter."""
+    model, _ = train.fit(made())
+    raw = orjson.loads(models.to_json(model))
+    rows = {name: dict(enumerate(map(float, words.split()))) for name, words in raw["weights"].items()}
+    raw["weights"] = {name: {str(i): weight for i, weight in row.items() if weight} for name, row in rows.items()}
+    assert models.from_json(orjson.dumps({**raw, "format": 1}), "it") == model
+
+
+@pytest.mark.parametrize("words", ["0.5", "a b", "inf 0", ""])
+def test_a_row_of_weights_that_does_not_fit_is_refused(words: str) -> None:
+    model, _ = train.fit(made())
+    broken = replace(model, weights={**model.weights, next(iter(model.weights)): words})
+    with pytest.raises(InputError):
+        models.from_json(models.to_json(broken), "it")
 
 
 def test_examples_survive_their_file() -> None:

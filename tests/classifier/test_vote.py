@@ -21,7 +21,7 @@ def model(strength: float, label: str = "gpu-hardware-fault") -> Model:
     return Model(
         labels=labels,
         idf={"w:flux": 1.0, "w:capacitor": 1.0},
-        weights={"w:flux": {"0": strength}, "w:capacitor": {"0": strength}},
+        weights={"w:flux": f"{strength} 0 0", "w:capacitor": f"{strength} 0 0"},
         intercepts=(0.0, 0.0, 0.0),
         temperature=1.0,
         training={"incidents": {label: 7, "unknown": 3}},

@@ -1,9 +1,9 @@
 """The linear model as plain data, applied without scikit-learn or numpy.
 
-``model.json``: ``labels``, ``features`` (name -> inverse document frequency), ``weights`` (name -> {label index: weight},
-kept as they are read, since a log needs few of the many; weights too small to matter are left out), ``intercepts``,
+``model.json``: ``labels``, ``features`` (name -> inverse document frequency), ``weights`` (name -> a row: one number for
+each label, in words, since a log needs few of the many and the others need not become numbers), ``intercepts``,
 ``temperature``, and how it came about: ``training`` (versions, number of incidents of each label, hash of the examples)
-and ``metrics``.
+and ``metrics``. Files of format 1, whose rows are objects (label index -> weight), are read as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 from nccl_triage import resources
 from nccl_triage.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 #: Kinds of features that are words; they and the others are brought to length one apart from each other.
 WORD_KINDS = ("w:", "p:")
 
@@ -31,7 +31,7 @@ class Model:
 
     labels: tuple[str, ...]
     idf: Mapping[str, float]
-    weights: Mapping[str, Mapping[str, float]]
+    weights: Mapping[str, str]
     intercepts: tuple[float, ...]
     temperature: float
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -41,20 +41,23 @@ class Model:
         """Return label -> calibrated probability."""
         scores = list(self.intercepts)
         for name, value in vector(names, self.idf).items():
-            for index, weight in self.weights.get(name, {}).items():
-                scores[int(index)] += value * weight
+            for index, weight in enumerate(self._row(name)):
+                scores[index] += value * weight
         return dict(zip(self.labels, softmax(scores, self.temperature), strict=True))
 
     def reasons(self, names: Iterable[str], label: str, limit: int = 6) -> list[str]:
         """Return the features that speak most for a label against the average label, the strongest first."""
-        index = str(self.labels.index(label))
+        index = self.labels.index(label)
         found = []
         for name, value in vector(names, self.idf).items():
-            weights = self.weights.get(name, {})
-            excess = value * (weights.get(index, 0.0) - sum(weights.values()) / len(self.labels))
+            weights = self._row(name)
+            excess = value * (weights[index] - sum(weights) / len(self.labels))
             if excess > 0.05:
                 found.append((-excess, name))
         return [name for _, name in sorted(found)[:limit]]
+
+    def _row(self, name: str) -> list[float]:
+        return [float(word) for word in self.weights[name].split()]
 
     def incidents(self, label: str) -> int:
         """Return how many incidents of a label the model learnt from."""
@@ -69,6 +72,11 @@ def vector(names: Iterable[str], idf: Mapping[str, float]) -> dict[str, float]:
         lengths[name.startswith(WORD_KINDS)] += value * value
     scales = [1 / sqrt(length) if length else 0.0 for length in lengths]
     return {name: value * scales[name.startswith(WORD_KINDS)] for name, value in known.items()}
+
+
+def row(weights: Iterable[float]) -> str:
+    """Return the weights of a feature as a model keeps them."""
+    return " ".join(f"{weight:g}" for weight in weights)
 
 
 def softmax(scores: list[float], temperature: float) -> list[float]:
@@ -87,7 +95,7 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
     remedy = "make it again with: nccl-triage model train"
     try:
         raw = orjson.loads(data)
-        if raw["format"] != FORMAT:
+        if raw["format"] not in (1, FORMAT):
             raise InputError(
                 "{name} has model format {found}; this version reads {format}",
                 remedy=remedy,
@@ -97,6 +105,10 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
             )
         labels = tuple(map(str, raw["labels"]))
         weights, idf = dict(raw["weights"]), dict(raw["features"])
+        if raw["format"] == 1:
+            weights = {
+                name: row([found.get(str(i), 0.0) for i in range(len(labels))]) for name, found in weights.items()
+            }
         if len(raw["intercepts"]) != len(labels):
             raise ValueError("labels and weights do not fit each other")
         if not trusted:
@@ -116,12 +128,14 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
 
 def _check(weights: dict[str, Any], idf: dict[str, Any], labels: int) -> None:
     """Raise ValueError or TypeError unless all weights and frequencies are numbers of known labels."""
-    for row in weights.values():
-        for index, weight in row.items():
-            if not 0 <= int(index) < labels or not isfinite(weight):
-                raise ValueError("a weight of no label, or no number")
+    for words in weights.values():
+        numbers = [float(word) for word in words.split()]
+        if len(numbers) != labels or not all(map(isfinite, numbers)):
+            raise ValueError("a weight of no label, or no number")
     if not all(isfinite(value) for value in idf.values()):
         raise ValueError("a frequency is no number")
+    if not idf.keys() <= weights.keys():
+        raise ValueError("a feature without weights")
 
 
 def to_json(model: Model) -> bytes:
@@ -134,10 +148,7 @@ def to_json(model: Model) -> bytes:
         "training": dict(model.training),
         "metrics": dict(model.metrics),
         "features": dict(sorted(model.idf.items())),
-        "weights": {
-            name: dict(sorted(row.items(), key=lambda item: int(item[0])))
-            for name, row in sorted(model.weights.items())
-        },
+        "weights": dict(sorted(model.weights.items())),
     }
     return orjson.dumps(raw) + b"\n"
 

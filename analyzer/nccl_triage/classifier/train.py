@@ -13,7 +13,7 @@ from math import log
 from typing import Any
 
 from nccl_triage.classifier.examples import Example
-from nccl_triage.classifier.model import Model, vector
+from nccl_triage.classifier.model import Model, row, vector
 from nccl_triage.errors import UsageError
 
 #: Inverse strength of the L2 penalty, chosen by grouped cross-validation.
@@ -94,12 +94,12 @@ def fit(examples: Sequence[Example]) -> tuple[Model, Any]:
     # Two classes give one row of weights, for the second of them.
     weights = learner.coef_ if len(labels) > 2 else [-learner.coef_[0] / 2, learner.coef_[0] / 2]
     intercepts = learner.intercept_ if len(labels) > 2 else [-learner.intercept_[0] / 2, learner.intercept_[0] / 2]
-    table: dict[str, dict[str, float]] = {}
+    table: dict[str, str] = {}
     for number, name in enumerate(sorted(idf)):
-        row = {i: round(float(weights[i][number]), WEIGHT_DIGITS) for i in range(len(labels))}
-        kept = {str(i): weight for i, weight in row.items() if abs(weight) >= NEGLIGIBLE}
-        if kept:
-            table[name] = kept
+        rounded = [round(float(weights[i][number]), WEIGHT_DIGITS) for i in range(len(labels))]
+        kept = [weight if abs(weight) >= NEGLIGIBLE else 0.0 for weight in rounded]
+        if any(kept):
+            table[name] = row(kept)
     model = Model(
         labels=tuple(labels),
         idf={name: idf[name] for name in table},
