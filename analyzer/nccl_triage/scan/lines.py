@@ -17,6 +17,7 @@ from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
 from nccl_triage.scan.recipes import Match, Reading, Recipe
 from nccl_triage.scan.shapes import Group, Part, Shapes, Told
+from nccl_triage.scan.sharing import Shared
 from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
@@ -80,6 +81,8 @@ class LineScan:
         self._numbers = measures.Numbers(series, info.path, self.result.curves)
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
+        self._shared = Shared()
+        self._tallies: dict[tuple[str, int], Part] = {}
         self._shapes = Shapes(self._outcome, self._reading, prefilter)
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
@@ -158,8 +161,7 @@ class LineScan:
         group = self._shapes.group(raw)
         if group is None or (group.formats is not None and self._numbers.sampled(group.formats, number)):
             return None
-        group.lines += 1
-        group.last.append((number, raw))
+        group.add(number, raw)
         return group
 
     def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
@@ -322,15 +324,22 @@ class LineScan:
         self._matched.append(signature.id)
         if self._seen is not None:
             self._seen.add((signature.id, number))
-        event = self._event(signature, fields, peeled, number)
+        event = self._event(signature, self._shared.fields(fields), peeled, number)
+        event.context = self._shared.context(event.context)
         self.faults += event.is_failure and not self.result.has(signature.id)
         bucket = self.result.add(event, signature.keep_by)
-        self._parts.append(Part(_Tally(self.result.counts, signature.id), event.count))
+        self._parts.append(self._tally(signature.id, event.count))
         if bucket is not None:
             self._parts.append(Part(bucket, event.count))
             self._full = self._full and bucket.full
             self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
             self.gains += bucket.count == event.count
+
+    def _tally(self, signature: str, number: int) -> Part:
+        tally = self._tallies.get((signature, number))
+        if tally is None:
+            tally = self._tallies[signature, number] = Part(_Tally(self.result.counts, signature), number)
+        return tally
 
     def _record(self, parser: StatefulParser, events: Iterable[Event]) -> None:
         for event in events:

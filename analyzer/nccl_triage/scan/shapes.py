@@ -12,7 +12,6 @@ to the group.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -73,8 +72,18 @@ class Group:
     signatures: tuple[str, ...]
     #: Formats of curves that may read its lines.
     formats: tuple[str, ...] | None
-    last: deque[Waiting]
+    #: The lines that wait, and how many do at most. No deque: it takes the room of sixty.
+    last: list[Waiting]
+    waits: int
     lines: int = 0
+
+    def add(self, number: int, raw: bytes) -> None:
+        """Count a line, and have it wait in the place of the oldest."""
+        self.lines += 1
+        last = self.last
+        last.append((number, raw))
+        if len(last) > self.waits:
+            del last[0]
 
 
 @dataclass(slots=True)
@@ -212,8 +221,7 @@ class Shapes:
         """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            waiting = deque[Waiting](maxlen=last)
-            groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, waiting)
+            groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, [], last)
             self._groups += 1
 
     def drain(self) -> list[tuple[Waiting, Recipe | None]]:
