@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nccl_triage.events import Event
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
@@ -58,6 +60,32 @@ RuntimeError: loading failed
     assert events[0].fields["last_type"] == "RuntimeError"
     assert events[0].fields["chain"] == "2"
     assert events[0].line == 4
+
+
+@pytest.mark.parametrize(
+    ("frame", "loading"),
+    [
+        ('"/v/site-packages/torch/utils/data/_utils/fetch.py", line 54, in fetch', True),
+        ('"/v/site-packages/torch/utils/data/_utils/collate.py", line 272, in collate_tensor_fn', True),
+        ('"/v/site-packages/datasets/arrow_dataset.py", line 2777, in __getitem__', True),
+        ('"/v/site-packages/streaming/base/dataset.py", line 529, in __init__', False),
+        ('"/v/site-packages/torch/utils/data/dataloader.py", line 351, in __init__', False),
+    ],
+)
+def test_exceptions_while_a_batch_is_fetched(frame: str, loading: bool) -> None:
+    (event,) = run(
+        TracebackParser(),
+        f"""Traceback (most recent call last):
+  File "/app/train.py", line 3, in <module>
+    main()
+  File {frame}
+    data = call()
+  File "/app/data.py", line 12, in __getitem__
+    raise ValueError("bad record")
+ValueError: bad record
+""",
+    )
+    assert ("loading" in event.fields) is loading
 
 
 def test_ray_task_errors_name_the_failing_actor() -> None:

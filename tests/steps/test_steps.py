@@ -143,6 +143,40 @@ def test_nan_until_the_failure(rules: RuleSet) -> None:
     assert found(rules, "\n".join([*scaler, CRASH])) == [], "a loss scaler looks for its scale so"
 
 
+def trainer(losses: list[str], norms: list[str]) -> str:
+    """Write what the HF Trainer of transformers 5 logs: its numbers are words."""
+    return "\n".join(
+        f"{{'loss': '{loss}', 'grad_norm': '{norm}', 'learning_rate': '1e-05', 'epoch': '{n / 100}'}}"
+        for n, (loss, norm) in enumerate(zip(losses, norms, strict=True))
+    )
+
+
+@pytest.mark.parametrize("end", ["", "\n{'train_runtime': '1.7', 'train_loss': '1.5', 'epoch': '0.1'}"])
+def test_a_job_that_ran_on_with_nan_is_not_healthy(end: str, rules: RuleSet) -> None:
+    """With logging_nan_inf_filter a loss of NaN is printed as 0: the gradient norm tells."""
+    result = diagnose_observations(
+        scan_text(trainer(["4.7"] * 4 + ["0"] * 6, ["1.5"] * 4 + ["nan"] * 6) + end, rules), rules
+    )
+    assert (result.verdict, result.candidates[0].id) == ("diagnosed", "numerical-divergence")
+    shown = {item.evidence.id: item.events[0].line for item in result.candidates[0].weighed.contributions}
+    assert shown["not-finite-for-good"] == 5
+
+
+@pytest.mark.parametrize(
+    ("losses", "norms"),
+    [
+        (["4.7"] * 10, ["nan"] * 4 + ["1.5"] * 6),
+        (["4.7"] * 10, ["nan"] * 6 + ["1.5"] * 4),
+        (["4.7"] * 5 + ["nan"] * 4 + ["4.6"], ["1.5"] * 10),
+        (["4.7"] * 4, ["nan"] * 4),
+        (["4.7"] * 10, ["1.5"] * 2 + ["inf"] * 8),
+    ],
+    ids=["a scaler begins", "a scaler begins slowly", "it came back", "too few to say", "infinite norms alone"],
+)
+def test_numbers_that_come_back_are_not_lost(losses: list[str], norms: list[str], rules: RuleSet) -> None:
+    assert [e.signature for e in found(rules, trainer(losses, norms)) if e.signature == "steps.loss_lost"] == []
+
+
 def ranks(slow: dict[int, float], number: int = 8, steps: int = 20, metric: str = "data_time") -> str:
     return "\n".join(
         f"[rank{rank}]: step {n} loss 2.5 {metric} {value:.4f}"

@@ -7,6 +7,7 @@ FINISHED = (
     "training.finished",
     "lightning.fit_stopped",
     "huggingface.train_completed",
+    "huggingface.train_summary",
     "deepspeed.process_exits_ok",
     "verl.finished",
 )

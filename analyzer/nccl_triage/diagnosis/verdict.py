@@ -64,7 +64,9 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
     bad = case.failures
     resumed = bool(case.value("progress.resumed"))
     strong = best is not None and best.confidence >= 0.5
-    if (not bad and case.value("progress.finished")) or case.value("progress.ended_well"):
+    # A job may run to its end and have learnt nothing since the loss was lost.
+    well = (not bad and case.value("progress.finished")) or case.value("progress.ended_well")
+    if well and not case.of("steps.loss_lost"):
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.

@@ -30,6 +30,11 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
 #: A call of torch.distributed in the source line of a frame.
 _COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
+#: Frames below which a batch is fetched and put together: of torch, and of libraries that stream data sets.
+_LOADING = lazily(
+    r"torch/utils/data/_utils/(?:fetch|collate)\.py \w|\btransformers/data/data_collator\.py \w"
+    r"|\b(?:webdataset|torchdata|streaming/base|datasets)/[\w/]{1,80}\.py (?:__(?:getitem|iter|next)__|_?getitem|get_item|_iter\w{0,40}|prepare_shard)$"
+)
 #: torch.multiprocessing.spawn hands on a child's traceback below this line.
 _SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
 #: torch.distributed.checkpoint hands all ranks' tracebacks to every rank; a rank's begins with "(RANK 2)".
@@ -56,6 +61,7 @@ class _Exception:
     file_line: str | None = None
     function: str | None = None
     raised_in: str | None = None
+    loading: bool = False
 
 
 @dataclass(slots=True)
@@ -204,6 +210,7 @@ class TracebackParser:
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
+                loading=any(_LOADING.search("{file} {function}".format(**frame.groupdict())) for frame in block.frames),
             )
         )
         block.in_frames = False
@@ -244,6 +251,8 @@ class TracebackParser:
                             ("raised_in", first.raised_in)):  # fmt: skip
             if value:
                 fields[name] = value
+        if first.loading:
+            fields["loading"] = "yes"
         if block.collective:
             fields["collective"] = block.collective
         if block.task:

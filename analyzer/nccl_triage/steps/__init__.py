@@ -21,6 +21,7 @@ PRODUCES = {
     "steps.slow_down": "The last steps before the failure took several times as long as usual.",
     "steps.throughput_drop": "The throughput of the last steps before the failure was a fraction of the usual.",
     "steps.loss_spike": "Loss or gradient norm rose far above its usual value and stayed there until the failure.",
+    "steps.loss_lost": "Loss or gradient norm was NaN or infinite from some step to the end of the log, without a failure.",
     "steps.loss_not_finite": "Loss or gradient norm was NaN or infinite until the failure.",
 }
 #: Events made of one kind at most.

@@ -1,4 +1,4 @@
-"""Losses and gradient norms that left their range before the failure."""
+"""Losses and gradient norms that left their range before the failure, or for good without one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ _SIGMA, _ABOVE_ALL, _ALONE = 8.0, 1.1, 4.0
 _WINDOW = 20
 #: Infinite gradient norms that a loss scaler may make: so few mean nothing.
 _OVERFLOWS = 3
+#: Numbers in a row, the last ones of a log without a failure, that say that a metric will not come back. A loss scaler
+#: leaves out a few steps at the start, and each of them may print a gradient norm that is none.
+_FOR_GOOD = {"loss": 3, "policy_loss": 3, "critic_loss": 3, "grad_norm": 6}
 
 
 def spikes(tracks: Tracks) -> list[Mark]:
@@ -42,20 +45,29 @@ def spikes(tracks: Tracks) -> list[Mark]:
 
 
 def not_finite(tracks: Tracks) -> list[Mark]:
-    """Return where losses stopped to be finite and never were again before a failure."""
+    """Return where losses stopped to be finite for good, before a failure or without one."""
     found: list[Mark] = []
     for metric in _FINITE:
-        rows, count = tracks.table.strange.get(metric, ([], 0))
-        first: dict[object, Row] = {}
-        for row in rows:
-            first.setdefault(row.process, row)
-        later: dict[object, Row] = {}
+        rows, _ = tracks.table.strange.get(metric, ([], 0))
+        last: dict[object, Row] = {}
         for track in tracks.of(metric):
-            later[track.process] = max(track.points[-1][0], later.get(track.process, track.points[-1][0]))
-        for row in first.values():
-            word = dict(row.strange)[metric]
-            recovered = row.process in later and later[row.process] > row
-            scaled = metric == "grad_norm" and word != "nan" and count < _OVERFLOWS
-            if not recovered and not scaled and tracks.fails_after(row):
-                found.append(Mark("steps.loss_not_finite", metric, row, 0.0, 0.0, count, word=word))
+            last[track.process] = max(track.points[-1][0], last.get(track.process, track.points[-1][0]))
+        tails: dict[object, list[Row]] = {}
+        for row in rows:
+            if row.process not in last or row > last[row.process]:
+                tails.setdefault(row.process, []).append(row)
+        found += [mark for own in tails.values() if (mark := _lost(tracks, metric, own)) is not None]
     return found
+
+
+def _lost(tracks: Tracks, metric: str, rows: list[Row]) -> Mark | None:
+    """Judge the last rows of a process, in none of which a metric is finite."""
+    word = dict(rows[0].strange)[metric]
+    scaled = metric == "grad_norm" and word != "nan"
+    if tracks.fails_after(rows[0]):
+        name, needed = "steps.loss_not_finite", _OVERFLOWS if scaled else 1
+    elif scaled:
+        return None
+    else:
+        name, needed = "steps.loss_lost", _FOR_GOOD[metric]
+    return Mark(name, metric, rows[0], 0.0, 0.0, len(rows), word=word) if len(rows) >= needed else None

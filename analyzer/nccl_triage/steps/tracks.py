@@ -15,6 +15,10 @@ from nccl_triage.steps.robust import usual
 _FALL_BACK = 0.1
 #: Time stamps in whole seconds tell the time of a step that takes at least so many of them.
 _COARSE = 3.0
+#: Lines that only say of a number that it is none.
+_NO_NUMBER = frozenset(
+    {"training.loss_nan_generic", "huggingface.loss_nan", "megatron.nan_iterations", "training.nan_detected_generic"}
+)
 
 
 @dataclass(slots=True)
@@ -42,8 +46,8 @@ class Tracks:
     def __init__(self, observations: Observations) -> None:
         self.table = observations.curves
         self._failures: dict[str, list[Event]] = defaultdict(list)
-        for by_key in observations.buckets.values():
-            for bucket in by_key.values():
+        for signature, by_key in observations.buckets.items():
+            for bucket in by_key.values() if signature not in _NO_NUMBER else ():
                 for event in bucket.events():
                     if event.is_failure:
                         self._failures[event.source].append(event)

@@ -168,6 +168,11 @@ def _raised_in(case: Case) -> Fact | None:
     return None
 
 
+@fact("exception.while_loading", "the first application exception was raised while a batch of data was fetched")
+def _while_loading(case: Case) -> Fact | None:
+    return next((Fact(True, [event]) for event in application_exceptions(case)[:1] if "loading" in event.fields), None)
+
+
 @fact("exception.frames", "file names and functions of the user's frames in any exception, as one text")
 def _frames(case: Case) -> Fact | None:
     found = [e for e in exceptions_of(case) if e.fields.get("user_frames")]
