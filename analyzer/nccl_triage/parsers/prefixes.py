@@ -54,6 +54,10 @@ def _vllm_process(match: re.Match[str], context: Context) -> None:
     rank = re.search(r"rank=(\d{1,7})(?!\d)", match["proc"])
     if rank:
         context.rank = int(rank[1])
+    # Without pipeline or data parallelism the tensor-parallel rank is the worker's rank in its group.
+    tensor = re.fullmatch(r"Worker_TP(\d{1,7})(?:_EP\d{1,7})?", context.actor)
+    if tensor:
+        context.group_rank = int(tensor[1])
 
 
 def _tee(match: re.Match[str], context: Context) -> None:
@@ -62,6 +66,13 @@ def _tee(match: re.Match[str], context: Context) -> None:
 
 def _similar(match: re.Match[str], context: Context) -> None:
     context.repeated = int(match["n"]) - 1
+
+
+def _axolotl(match: re.Match[str], context: Context) -> None:
+    context.pid = int(match["pid"])
+    context.program = "axolotl"
+    # It prints LOCAL_RANK, and nothing for rank 0.
+    context.local_rank = int(match["local"] or 0)
 
 
 def _rank(match: re.Match[str], context: Context) -> None:
@@ -184,7 +195,13 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr)>: ?",
             _mpi_tag,
         ),
-        ("mpi-host", "[", r"\[(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d{1,18})\] (?=\S)", _mpi_host),
+        (
+            "mpi-host",
+            "[",
+            r"\[(?P<host>(?!(?:PID|RANK|LOCAL_RANK):)[A-Za-z][\w.-]*):(?P<pid>\d{1,18})\] (?=\S)",
+            _mpi_host,
+        ),
+        ("axolotl", "[", r"\[PID:(?P<pid>\d{1,18})\](?: \[RANK:(?P<local>\d{1,7})\])? (?=\S)", _axolotl),
         ("kubectl", "[", r"\[pod/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)\] ", _container),
         (
             "metaflow",

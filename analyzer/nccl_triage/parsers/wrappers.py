@@ -56,7 +56,7 @@ _NUMBERED = lazily(r"\d")
 _BEGINS = lazily(r'Traceback \(most recent call last\):|  File "|^[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)')
 _NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
-    r"|srun|slurmstepd|slurmd|kernel|wandb|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
+    r"|srun|slurmstepd|slurmd|kernel|wandb|nccl[A-Z]\w*|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
     r"|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"
 )
 

@@ -29,6 +29,9 @@ TEARDOWN = (
 )
 #: Repeated by a process as long as another one, or the cluster, lets it wait.
 WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")
+#: A process begins to set up its groups: nothing has gone from rank to rank yet.
+ENTERING = ("deepspeed.init_backend", "deepspeed.cdb_none", "lightning.init_dist", "megatron.init_dist", "ray.connected",
+            "ray.train_group", "sglang.init_dist")  # fmt: skip
 #: A launcher saw a process end, in order or not.
 ENDED_WELL = ("os.exited_zero",)
 ENDED_BADLY = ("os.exit_code_generic", "os.died_with_signal", "os.sh_*", "torchelastic.report*", "kubernetes.exit_code")
@@ -60,7 +63,7 @@ def _before(case: Case) -> Fact | None:
         return None
     for events in case.scopes():
         first = next((i for i, e in enumerate(events) if e.is_failure), None)
-        before += [e for e in events[: first or 0] if e.role == "progress"]
+        before += [e for e in events[: first or 0] if e.role == "progress" and e.signature not in ENTERING]
     return Fact(bool(before), before[-1:]) if progress_of(case) else None
 
 
