@@ -106,6 +106,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "never reached the barrier in which the others were counted",
         "从未到达其他 rank 已被计数的屏障",
     ),
+    "named-tasks": (
+        ("rendezvous.named_tasks",),
+        "the coordinator lists it as missing or silent",
+        "协调器把它列为缺席或无响应",
+    ),
     "store-unheard": (
         ("rendezvous.store_rank_unheard",),
         "hosts the store that nobody reaches, and printed nothing",
