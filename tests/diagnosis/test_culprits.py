@@ -187,3 +187,25 @@ def test_the_host_of_a_rank_may_stand_in_the_line_that_names_it(rules: RuleSet) 
     )
     culprit = diagnose_text(text, rules).candidates[0].culprits[0]
     assert (culprit.rank, culprit.host) == (108, "ib-44")
+
+
+TASKS = "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:1\n"
+LISTED = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: {}. Timed out task names:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        (LISTED.format("PjRT_Client_Connect") + TASKS, [1, 3]),
+        (LISTED.format("0_async_write_complete.0.1") + TASKS, [1, 3]),
+        (
+            "UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat timeout. This indicates that it failed\n",
+            [37],
+        ),
+        ("devices of this run:\n" + TASKS, []),
+        (LISTED.format("PjRT_Client_Connect") + "step 1\n" * 300 + TASKS, []),
+    ],
+    ids=["never registered", "at a later barrier", "silent", "a list of something else", "far below the header"],
+)
+def test_tasks_that_a_coordinator_lists(text: str, ranks: list[int], rules: RuleSet) -> None:
+    assert (diagnose_text(text, rules).case.value("rendezvous.named_tasks") or []) == ranks

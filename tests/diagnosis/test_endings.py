@@ -71,6 +71,26 @@ def test_a_log_that_ends_in_waiting_is_not_healthy(minutes: int, healthy: bool, 
     assert (diagnose_text(text, rules).verdict == "healthy") is healthy
 
 
+READY = (
+    "node1:41:52 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 7000 "
+    "commId 0x91b2 - Init COMPLETE\n"
+)
+UNHEARD = "node1:41:60 [0] ring.cc:130 NCCL WARN Segment of the wheel could not be turned\n"
+STEP = "[rank0]: step {step}/100 loss 2.31\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "healthy"),
+    [("", False), ("node1:41:60 [0] NCCL INFO ring.cc:11 -> 3\n", False), (STEP.format(step=2), True)],
+    ids=["nothing", "the way out", "the next step"],
+)
+def test_a_log_that_ends_in_a_warning_of_nccl_that_nobody_knows_is_not_healthy(
+    after: str, healthy: bool, rules: RuleSet
+) -> None:
+    text = READY + STEP.format(step=1) + UNHEARD + after
+    assert (diagnose_text(text, rules).verdict == "healthy") is healthy
+
+
 def test_figures_of_several_engines_are_no_work_that_ranks_announce(rules: RuleSet) -> None:
     line = (
         "[rank{rank}]: INFO 06-03 14:0{minute}:10 [loggers.py:111] Engine 000: Avg prompt throughput: {tokens}.9 tokens/s, "

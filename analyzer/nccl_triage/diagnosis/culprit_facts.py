@@ -91,7 +91,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "runs another collective than the majority",
         "执行的集合操作与多数 rank 不同",
     ),
-    "absent": (("collective.absent_ranks",), "named as the rank that did not arrive", "被点名为未到达的 rank"),
+    "absent": (
+        ("collective.absent_ranks", "collective.horovod_missing_ranks"),
+        "named as the rank that did not arrive",
+        "被点名为未到达的 rank",
+    ),
     "odd-world": (("rendezvous.odd_world_ranks",), "was told another number of ranks", "被告知的 rank 总数与其他不同"),
     "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
     "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
@@ -105,6 +109,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("rendezvous.barrier_missing_ranks",),
         "never reached the barrier in which the others were counted",
         "从未到达其他 rank 已被计数的屏障",
+    ),
+    "named-tasks": (
+        ("rendezvous.named_tasks",),
+        "the coordinator lists it as missing or silent",
+        "协调器把它列为缺席或无响应",
     ),
     "store-unheard": (
         ("rendezvous.store_rank_unheard",),

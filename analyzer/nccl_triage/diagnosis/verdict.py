@@ -70,7 +70,10 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
         return "healthy"
     if not bad and not strong:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
-        hangs = any(case.value(f) for f in ("stacks.dumped", "exception.without_end", "progress.ends_waiting"))
+        hangs = any(
+            case.value(f)
+            for f in ("stacks.dumped", "exception.without_end", "progress.ends_waiting", "progress.ends_warned")
+        )
         life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
         trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
         suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)

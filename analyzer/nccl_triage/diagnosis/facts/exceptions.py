@@ -15,12 +15,13 @@ _COMMUNICATION_TYPES = {
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
     "ConnectionRefusedError", "ConnectionAbortedError", "ActorDiedError", "RayActorError", "ActorUnavailableError",
     "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OwnerDiedError", "LocalRayletDiedError",
-    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousTimeoutError", "ProcessExitedException",
+    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousStateError",
+    "ProcessExitedException",
 }  # fmt: skip
 _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
 _COMMUNICATION = lazily(
-    r"gloo/|NCCL (?:error|communicator)|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
+    r"gloo/|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"

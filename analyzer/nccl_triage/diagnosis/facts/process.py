@@ -16,7 +16,7 @@ from nccl_triage.numbers import whole
 REPORT = "torchelastic.report"
 EXITS = (
     REPORT, "torchelastic.failed_binary", "torchelastic.failed_fn", "torchelastic.spawn_signal", "torchelastic.report_exitcode",
-    "torchelastic.report_signal_text", "slurm.task_signal", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
+    "torchelastic.report_signal_text", "slurm.task_signal", "slurm.task_died", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
     "mpi.signal", "ray.worker_exit_code", "deepspeed.exits_return_code", "huggingface.accelerate_called_process",
     "lightning.child_terminated", "kubernetes.exit_code", "os.exit_code_generic",
 )  # fmt: skip

@@ -15,6 +15,9 @@ UNREACHED = (
 #: Ranks of a job above this are not listed one by one.
 MOST_RANKS = 65_536
 
+#: Lines below its header within which a coordinator's list of tasks stands.
+_TASK_LIST = 200
+
 
 def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
     """Return the lines of processes that do not reach the store, by rank or by host."""
@@ -87,3 +90,20 @@ def _barrier(case: Case) -> Fact | None:
     if not joined <= len(waiting) < world <= MOST_RANKS:
         return None
     return Fact(sorted(set(range(world)) - waiting), events[-2:])
+
+
+@fact(
+    "rendezvous.named_tasks",
+    "processes that the coordinator of a JAX or TensorFlow job lists as missing at a barrier or as silent",
+)
+def _named_tasks(case: Case) -> Fact | None:
+    headers = case.of("jax.barrier_connect_timeout", "jax.barrier_timeout", "jax.tasks_unhealthy")
+    # Only lists that stand below a header of theirs: other programs print task names, too.
+    named = [
+        e
+        for e in case.of("jax.task_named")
+        if any(h.source == e.source and 0 < e.line - h.line <= _TASK_LIST for h in headers)
+    ]
+    named += [e for e in headers if "peer_rank" in e.fields]
+    ranks = sorted({int(n) for e in named if (n := e.number("peer_rank")) is not None})
+    return Fact(ranks, named[:2]) if ranks else None

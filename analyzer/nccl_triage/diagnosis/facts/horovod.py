@@ -1,0 +1,32 @@
+"""Whom Horovod's stall check names: the ranks that have not submitted what others wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.numbers import whole
+
+
+@fact(
+    "collective.horovod_missing_ranks",
+    "the ranks that Horovod's stall check names, or the fewest that lack other tensors than the rest",
+)
+def _missing(case: Case) -> Fact | None:
+    events = case.of("horovod.missing_ranks", "horovod.missing_ranks_list")
+    lacks: dict[int, set[str]] = defaultdict(set)
+    for event in events:
+        number = event.number("rank")
+        if event.signature == "horovod.missing_ranks" and number is not None:
+            lacks[int(number)].add(event.fields.get("name", "").rsplit(".", 1)[0].rstrip("0123456789_"))
+        for part in event.fields.get("ranks", "").split(","):
+            if (rank := whole(part.strip(" !"))) is not None:
+                lacks[rank].add("")
+    groups: dict[frozenset[str], list[int]] = defaultdict(list)
+    for rank, names in lacks.items():
+        groups[frozenset(names)].append(rank)
+    ordered = sorted(groups.values(), key=len)
+    # Two groups of one size blame each other.
+    if not ordered or (len(ordered) > 1 and len(ordered[0]) == len(ordered[1])):
+        return None
+    return Fact(sorted(ordered[0]), events[:3])

@@ -1,0 +1,45 @@
+"""Whom Horovod's stall check names."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+STALL = (
+    "[0]<stderr>:[2021-02-08 08:31:12.004417: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted "
+    "to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 "
+    "seconds.\n[0]<stderr>:Missing ranks:\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "ranks"),
+    [
+        (["3: [allreduce.conv1.weight, allreduce.fc.bias ...]"], [3]),
+        (["2: [allreduce.conv1.weight]", "3: [allreduce.conv1.weight]"], [2, 3]),
+        (["0: [HorovodBroadcast_m_0]", "1: [HorovodBroadcast_m_0]", "2: [allgather.size]"], [2]),
+        (["3!: [allreduce.conv1.weight, allreduce.fc.bias ...]"], [3]),
+        (["0: [allreduce.a.weight]", "1: [allgather.size]"], []),
+        (["Stalled ops:HorovodBroadcast_dense_bias_0 [missing ranks: 1]"], [1]),
+        (
+            ["HorovodAllreduce_grads_3_0 [missing ranks: 1, 3]", "HorovodAllreduce_grads_4_0 [missing ranks: 1, 3]"],
+            [1, 3],
+        ),
+    ],
+    ids=[
+        "one",
+        "two lack the same",
+        "one lacks something else",
+        "stalled for too long",
+        "each waits for the other",
+        "older form",
+        "older, two",
+    ],
+)
+def test_the_ranks_that_lack_what_others_wait_for(lines: list[str], ranks: list[int], rules: RuleSet) -> None:
+    case = diagnose_text(STALL + "".join(f"[0]<stderr>:{line}\n" for line in lines), rules)
+    assert (case.case.value("collective.horovod_missing_ranks") or []) == ranks
+    if ranks:
+        assert [c.rank for c in case.candidates[0].culprits] == ranks
