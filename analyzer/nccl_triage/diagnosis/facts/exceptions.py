@@ -21,7 +21,7 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
 _COMMUNICATION = lazily(
     r"gloo/|NCCL (?:error|communicator)|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
-    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
+    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
@@ -47,10 +47,17 @@ def message_of(event: Event) -> str:
     return event.fields.get("message") or event.fields.get("why") or event.text
 
 
+def _own_pipe(event: Event) -> bool:
+    """Tell whether a broken pipe was written to by the user's own code (its console, a child), not by a library."""
+    innermost = event.fields.get("raised_in", "").rpartition(" ")[0]
+    own = event.fields.get("user_frames", "").rpartition("\n")[2]
+    return bool(innermost) and own.startswith(f"{innermost}:")
+
+
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
-    if _REFUSED.match(message):
+    if _REFUSED.match(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
         return False
     return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.called import OP_OF_CALL
 from nccl_triage.diagnosis.facts.exceptions import is_communication
+from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.events import Event
 
 FINGERPRINT = ("torch.collective_mismatch",)
@@ -28,11 +30,12 @@ def _named(case: Case) -> Fact | None:
     events = case.of(*FINGERPRINT)
     printers: set[int] = set()
     for event in events:
-        other, printer = event.number("peer_rank"), event.number("rank")
+        number, printer = event.number("peer_rank"), event.number("rank")
+        other = of_job(case, event, int(number)) if number is not None else None
         if other is not None:
-            counted[int(other)] += 1
-            if printer is not None:
-                printers.add(int(printer))
+            counted[other] += 1
+            if printer is not None and (own := of_job(case, event, int(printer))) is not None:
+                printers.add(own)
     if not counted:
         return None
     if list(counted) == [0] and len(printers) == 1:
@@ -108,6 +111,9 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
+    receivers = case.ranks(case.of(*SIZE))
+    if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
+        return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
     for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
         if (found := case.fact(name)) is not None:
             return found
@@ -146,6 +152,23 @@ def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     return found
 
 
+#: Collectives that end nowhere before all have come: who stands in another one has left out or added one.
+_NEED_ALL = {
+    "ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE", "BARRIER", "ALLTOALL", "ALLTOALL_BASE",
+}  # fmt: skip
+
+
+def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
+    """Return the minority that stands in another collective below the same line of the user's code (a wrapped model)."""
+    calls = {rank: OP_OF_CALL.get(event.fields.get("collective", "")) for rank, (_, event) in frames.items()}
+    counted = Counter(calls.values())
+    if len(counted) != 2 or not all(call in _NEED_ALL for call in counted):
+        return None
+    common, number = counted.most_common(1)[0]
+    odd = [rank for rank, call in calls.items() if call != common]
+    return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3]) if number * 2 > len(frames) else None
+
+
 @fact(
     "mismatch.elsewhere_ranks",
     "ranks whose communication failed at another line of the user's code than the majority's",
@@ -153,6 +176,8 @@ def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
 def _elsewhere(case: Case) -> Fact | None:
     frames = _communication_frames(case)
     counted = Counter(frame for frame, _ in frames.values())
+    if len(counted) == 1:
+        return _other_call(frames)
     if len(counted) != 2:
         return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
     common, number = counted.most_common(1)[0]

@@ -29,12 +29,13 @@ _GENERIC = "os.exit_code_generic"
 #: Lines in which a launcher may name the rank that ended.
 _NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
-_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
-          11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
+_NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+          9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: The words of strsignal(3), as shells and Slurm print them.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
-            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "terminated": 15, "bad system call": 31}  # fmt: skip
+            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
+            "terminated": 15, "bad system call": 31}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -158,6 +159,12 @@ def _over_cpu_time(case: Case) -> Fact | None:
 @fact("process.bus_error_ranks", "ranks that died of SIGBUS")
 def _bus(case: Case) -> Fact | None:
     return _with_signal(case, 7)
+
+
+@fact("process.terminated_ranks", "ranks, fewer than half, ended by SIGTERM, SIGINT or SIGHUP that no agent sent")
+def _terminated(case: Case) -> Fact | None:
+    found = _with_signal(case, 1, 2, 15)
+    return found if found is not None and found.value and len(found.value) * 2 < len(case.identity.ranks) else None
 
 
 @fact("process.aborted_ranks", "ranks that died of SIGABRT")
