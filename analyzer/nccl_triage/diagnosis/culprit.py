@@ -19,6 +19,8 @@ from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
+#: Causes that lie between hosts, and no line tells on which side: whoever prints one may be the victim.
+_BETWEEN_HOSTS = ("network-link-fault",)
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
 
@@ -76,7 +78,10 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
 
 @method("evidence-host")
 def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host (not the rank) that printed the strongest evidence."""
+    """The host (not the rank) that printed the strongest evidence; nobody where hosts complain of each other alike."""
+    complaining = {host for item in weighed.rule_items for e in item.events if e.is_failure and (host := case.host(e))}
+    if weighed.cause.id in _BETWEEN_HOSTS and len(complaining) > 2:
+        return []
     for event in strongest(weighed):
         host = case.host(event)
         if host or event.context.address:

@@ -67,6 +67,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "它的每步耗时一直比其他 rank 长",
     ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
+    "left-behind": (
+        ("progress.left_behind_ranks",),
+        "still works where the others are done",
+        "其他 rank 已完成之处它仍在执行",
+    ),
     "finished-early": (
         ("progress.finished_early_ranks", "process.clean_exit_ranks", "process.left_children"),
         "left while the others went on",

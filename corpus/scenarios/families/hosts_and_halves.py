@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from corpus.scenarios.build import bare_ranks, torchrun, torchrun_c10d
+from corpus.scenarios.build import bare_ranks, torchrun
 from corpus.scenarios.cluster import cluster
 from corpus.scenarios.families.collected import on_one, ranks
 from corpus.scenarios.families.group_work import DISK, FOLDER, LOST, TIMED_OUT, _case
@@ -119,16 +119,6 @@ HOSTS_APART = (
         nodes=cluster("train.py", "--steps", "200", "--timeout", "10", tee=False), actions=(Action("step 6/", address_gone(1)),),
         culprit=Culprit(hosts=(HOSTS[1],), ranks=(2, 3)), expect=FAILED, telling=FAILED,
         also=("network-unreachable-subnet", "network-firewall-port", "straggler"), determinable="partly", deadline=90.0,
-    ),
-    Scenario(
-        id="elastic_grows_w2", cause="healthy", family="healthy-elastic-grows", world_size=2,
-        injected="nothing: a second host joins an elastic job, whose ranks start again", network=partial(flat, 2),
-        nodes=tuple(
-            torchrun_c10d("train.py", "--steps", "160", nproc=1, host=host, nodes="1:2", tee=False, delay=14.0 * host,
-                          conf="join_timeout=40,last_call_timeout=3")
-            for host in range(2)
-        ),
-        expect=r"world size 2(?s:.*)training finished", deadline=120.0,
     ),
 )  # fmt: skip
 

@@ -86,12 +86,6 @@ WATCHED = (
         culprit=Culprit(ranks=(0,)), expect=r"BrokenPipeError", telling=r"BrokenPipeError",
         also=("process-crashed", "terminal-hangup"), deadline=60.0,
     ),
-    Scenario(
-        id="first_attempt_w3", cause="healthy", family="healthy-restart", world_size=3,
-        injected="nothing that stays: rank 1 fails once, torchrun starts again",
-        nodes=(torchrun("workbench.py", "first_attempt", "--odd", "1", nproc=3, tee=False, options=("--max-restarts", "2")),),
-        expect=r"Connection reset by peer(?s:.*)done",
-    ),
 )  # fmt: skip
 
 SET_UP = (

@@ -111,18 +111,18 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    receivers = case.ranks(case.of(*SIZE))
-    if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
-        return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
     for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
         if (found := case.fact(name)) is not None:
             return found
+    receivers = case.ranks(case.of(*SIZE))
+    if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
+        return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
     return None
 
 
 @fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
 def _aborted_alone(case: Case) -> Fact | None:
-    frames = _communication_frames(case)
+    frames = communication_frames(case)
     events = case.of(*SIZE)
     ranks = case.ranks(events)
     # Were it one of the majority, the rank that called something else would stand at another line.
@@ -142,7 +142,7 @@ def _tags(case: Case) -> Fact | None:
     return Fact(sorted(odd), list(odd.values())[:2]) if len(odd) * 2 < len(found) else None
 
 
-def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
+def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     """Return where each rank's own code stood when its communication failed: the innermost user frame."""
     found: dict[int, tuple[str, Event]] = {}
     for event in case.of("python.traceback"):
@@ -158,9 +158,15 @@ _NEED_ALL = {
 }  # fmt: skip
 
 
+def _call_of(event: Event) -> str | None:
+    """Return the collective that a traceback stands in, by its line of code or by the function that raised."""
+    name = event.fields.get("collective") or event.fields.get("raised_in", "").rpartition("distributed_c10d.py ")[2]
+    return OP_OF_CALL.get(name)
+
+
 def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
     """Return the minority that stands in another collective below the same line of the user's code (a wrapped model)."""
-    calls = {rank: OP_OF_CALL.get(event.fields.get("collective", "")) for rank, (_, event) in frames.items()}
+    calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
     counted = Counter(calls.values())
     if len(counted) != 2 or not all(call in _NEED_ALL for call in counted):
         return None
@@ -174,7 +180,7 @@ def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
     "ranks whose communication failed at another line of the user's code than the majority's",
 )
 def _elsewhere(case: Case) -> Fact | None:
-    frames = _communication_frames(case)
+    frames = communication_frames(case)
     counted = Counter(frame for frame, _ in frames.values())
     if len(counted) == 1:
         return _other_call(frames)

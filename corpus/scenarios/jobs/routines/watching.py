@@ -93,12 +93,3 @@ def print_progress(worker):
         time.sleep(0.04)
         print(f"[{worker.rank}] step {step} loss {2.0 / (step + 1):.4f}", flush=True)
     sys.stdout.flush()
-
-
-@routine("first_attempt")
-def fail_once(worker):
-    """A node-local cache is cold in the first attempt."""
-    train_on(worker, 5)
-    if worker.is_odd and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
-        raise ConnectionResetError(104, "Connection reset by peer")
-    train_on(worker, 25)
