@@ -91,8 +91,9 @@ def test_who_still_works_where_the_others_are_done_is_left_behind(rules: RuleSet
 
 
 def test_a_rank_that_the_program_itself_misses(rules: RuleSet) -> None:
-    text = steps(4) + "train [rank 0/4] no heartbeat from rank 2 for 12 s, aborting the job\n"
-    assert diagnose_text(text, rules).case.value("collective.absent_ranks") == [2]
+    missed = steps(4) + "train [rank 0/4] no heartbeat from rank 2 for 12 s, aborting the job\n"
+    assert diagnose_text(missed + raised(1, 7, LOST), rules).case.value("collective.absent_ranks") == [2]
+    assert diagnose_text(missed + steps(4) + raised(1, 7, LOST), rules).case.value("collective.absent_ranks") is None
 
 
 def test_the_only_two_hosts_that_do_not_connect(rules: RuleSet) -> None:

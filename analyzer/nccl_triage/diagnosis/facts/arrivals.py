@@ -15,7 +15,6 @@ from nccl_triage.numbers import whole
 ABSENT = (
     "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
     "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
-    "training.absent_named",
 )  # fmt: skip
 #: A log of a job with more ranks than this shows no more than a part of them.
 _MANY = 4096
@@ -32,12 +31,23 @@ def _named(event: Event) -> list[int]:
     return [int(number)] if number is not None else []
 
 
+def _last_named(case: Case) -> list[Event]:
+    """Return the last line in which the program itself names who is missing, if the job went no further after it."""
+    named = case.of("training.absent_named")
+    if not named or not case.failures:
+        return []
+    position = case.position(named[-1])
+    if case.order_known and any(e.role == "progress" and case.position(e) > position for e in case.events):
+        return []
+    return [event for event in named if _named(event) == _named(named[-1])]
+
+
 @fact(
     "collective.absent_ranks",
     "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
 )
 def _absent(case: Case) -> Fact | None:
-    events = case.of(*ABSENT)
+    events = case.of(*ABSENT) or _last_named(case)
     named = {of_job(case, event, number) for event in events for number in _named(event)}
     ranks = sorted(rank for rank in named if rank is not None)
     return Fact(ranks, events[:4]) if ranks else None

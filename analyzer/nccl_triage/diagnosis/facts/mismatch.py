@@ -220,7 +220,10 @@ def _unmet_pair(case: Case) -> Fact | None:
     timed_out = set(case.value("collective.timed_out_ranks") or [])
     if sorted(kind for kind, _ in calls.values()) != ["recv", "send"] or not timed_out >= set(calls):
         return None
-    return Fact(sorted(calls), [event for _, event in calls.values()]) if case.identity.single_host else None
+    first, last = sorted(calls)
+    # Stages hand on to their neighbours: whom both ends wait for is the one between them, which stands elsewhere.
+    ranks = [first + 1] if last - first == 2 else [first, last]
+    return Fact(ranks, [event for _, event in calls.values()]) if case.identity.single_host else None
 
 
 @fact(
