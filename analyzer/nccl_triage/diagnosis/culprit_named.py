@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 
@@ -16,6 +17,8 @@ from nccl_triage.patterns import lazily
 DEAD_ACTOR = (
     "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
 )  # fmt: skip
+#: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
+_NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
 #: A list of values in a message, and a word that tells that they are those of ranks.
 _LIST = lazily(r"\[([^\[\]\n]{3,4000})\]")
 _OF_RANKS = lazily(r"(?i)\branks?\b|\bworkers?\b|\bprocesses\b")
@@ -95,7 +98,7 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
             value = event.fields.get(name)
             known = parse(value) if value else None
             # Every host has a loopback address: it names nobody.
-            if value and not (known is not None and known.is_loopback):
+            if value and not (known is not None and (known.is_loopback or known in _NO_ADDRESS)):
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
                 # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
                 address = None if known is None else str(known) if known.version == 4 else value

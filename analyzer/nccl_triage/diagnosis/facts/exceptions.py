@@ -31,6 +31,8 @@ _COMMUNICATION = lazily(
 _REFUSED = lazily(
     r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
 )
+#: A group that was used before it was made, or made twice, is the program's own mistake.
+_MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
 _ENGINE = lazily(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
                      r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
@@ -57,7 +59,7 @@ def _own_pipe(event: Event) -> bool:
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
-    if _REFUSED.match(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
+    if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
         return False
     return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
 
