@@ -9,6 +9,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its process died first",
         "它的进程最先退出",
     ),
+    "odd-exit": (
+        ("process.odd_exit_ranks",),
+        "ended with a code of its own, the others with 1",
+        "以自己的退出码结束，其他 rank 均以 1 退出",
+    ),
     "terminated": (
         ("process.terminated_ranks",),
         "it alone was ended by a signal that the launcher did not send",

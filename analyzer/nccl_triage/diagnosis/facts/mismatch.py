@@ -111,13 +111,38 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
-        if (found := case.fact(name)) is not None:
+    for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
+        found = case.fact(name)
+        # Where half of the ranks stand here and half there, everybody and so nobody is odd; of two ranks one is.
+        if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
             return found
     receivers = case.ranks(case.of(*SIZE))
     if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
         return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
     return None
+
+
+#: A collective with a root -> the word by which the time-out of the rank with another root is told from that of the root.
+_ROOTED = {"BROADCAST": "recv operation", "SCATTER": "recv operation", "GATHER": "send operation"}
+_PAIR = 2
+
+
+@fact(
+    "mismatch.other_root_ranks",
+    "the rank that waits for another root: of the two that are left in a collective with a root, the one that the root waits for",
+)
+def _other_root(case: Case) -> Fact | None:
+    frames = communication_frames(case)
+    calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
+    left = {rank: call for rank, call in calls.items() if call in _ROOTED}
+    if len(left) != _PAIR or len(set(left.values())) != 1 or len(calls) <= _PAIR:
+        return None
+    word = _ROOTED[next(iter(left.values())) or ""]
+    told = {rank: frames[rank][1].fields.get("message", "") for rank in left}
+    odd = [rank for rank, message in told.items() if word in message]
+    if len(odd) != 1 or not all("send operation" in text or "recv operation" in text for text in told.values()):
+        return None
+    return Fact(odd, [frames[odd[0]][1], *(frames[rank][1] for rank in left if rank != odd[0])])
 
 
 @fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
@@ -184,6 +209,8 @@ def _elsewhere(case: Case) -> Fact | None:
     counted = Counter(frame for frame, _ in frames.values())
     if len(counted) == 1:
         return _other_call(frames)
+    if {_call_of(event) for _, event in frames.values()} <= {"SEND", "RECV"}:
+        return None  # stages of a pipeline stand at different lines by nature
     if len(counted) != 2:
         return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
     common, number = counted.most_common(1)[0]

@@ -232,6 +232,15 @@ def _left_children(case: Case) -> Fact | None:
     return Fact(left if len(left) == size - 1 - len(stopped) else [], [*failed, *stopped[:2]])
 
 
+@fact("process.odd_exit_ranks", "the one rank that ended with a code of its own, where all others ended with 1")
+def _odd_exit(case: Case) -> Fact | None:
+    exits = {e.rank: e for e in case.value("process.exits") or [] if e.rank is not None}
+    own = [e for e in exits.values() if e.code != 1]
+    if len(exits) < 3 or len(own) != 1 or own[0].code == 0 or own[0].signal is not None:
+        return None
+    return Fact([own[0].rank], [own[0].event])
+
+
 @fact("process.victims", "how many processes an agent stopped with SIGTERM")
 def _victims(case: Case) -> Fact | None:
     events = case.of("torchelastic.closing_signal", "torchelastic.closing_process", "deepspeed.killing_subprocess")
