@@ -112,3 +112,70 @@ def test_a_broken_pipe_of_the_console_is_the_programs_own(rules: RuleSet) -> Non
     text += "[rank0]: BrokenPipeError: [Errno 32] Broken pipe\n" + raised(1, 7, LOST)
     top = diagnose_text(text, rules).candidates[0]
     assert (top.id, top.culprits[0].rank) == ("application-exception", 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "root_waits", "odd_waits"),
+    [("broadcast", "send", "recv"), ("gather", "recv", "send")],
+    ids=["broadcast", "gather"],
+)
+def test_of_two_left_in_a_collective_with_a_root_the_other_is_odd(
+    call: str, root_waits: str, odd_waits: str, rules: RuleSet
+) -> None:
+    waits = {0: root_waits, 2: odd_waits}
+    text = steps(4) + "".join(raised(rank, 7, TIMED_OUT.replace("recv", word), call) for rank, word in waits.items())
+    text += "".join(raised(rank, 31, TIMED_OUT, "barrier") for rank in (1, 3))
+    assert diagnose_text(text, rules).case.value("mismatch.culprit_ranks") == [2]
+
+
+def test_half_here_and_half_there_is_nobodys_fault(rules: RuleSet) -> None:
+    text = steps(4) + "".join(raised(rank, 7 if rank < 2 else 31, TIMED_OUT) for rank in range(4))
+    assert diagnose_text(text, rules).case.value("mismatch.culprit_ranks") is None
+
+
+def test_stages_stand_at_different_lines_by_nature(rules: RuleSet) -> None:
+    text = steps(3) + raised(0, 7, TIMED_OUT, "send") + "".join(raised(rank, 9, TIMED_OUT, "recv") for rank in (1, 2))
+    assert diagnose_text(text, rules).case.fact("mismatch.elsewhere_ranks") is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "rank"),
+    [("[1234, 1234, 99, 1234]", 2), ("[1, 2, 3, 4]", None), ("[64, 64]", None)],
+    ids=["odd", "all", "short"],
+)
+def test_a_list_of_all_ranks_tells_who_is_odd(listed: str, rank: int | None, rules: RuleSet) -> None:
+    error = f"AssertionError: seeds differ between ranks: {listed}"
+    text = steps(4) + "".join(raised(number, 7, error) for number in range(4))
+    found = diagnose_text(text, rules).candidates[0]
+    assert found.id == "application-exception"
+    assert [culprit.rank for culprit in found.culprits] == ([rank] if rank is not None else [0])
+
+
+def test_who_ended_with_a_code_of_its_own(rules: RuleSet) -> None:
+    text = steps(3) + "".join(raised(rank, 7, LOST) for rank in (0, 1))
+    text += "".join(f"launcher: Worker-{rank} exited with code {7 if rank == 2 else 1}\n" for rank in range(3))
+    assert diagnose_text(text, rules).case.value("process.odd_exit_ranks") == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("gradients not finite on ranks [2] in step 12, stopping", "numerical-divergence"),
+        ("vocabulary of rank 2 differs from that of rank 0", "rank-divergence"),
+    ],
+)
+def test_the_program_names_the_rank(line: str, cause: str, rules: RuleSet) -> None:
+    text = steps(4) + f"train [rank 0/4] {line}\n" + "".join(raised(rank, 7, LOST) for rank in (1, 3))
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == (cause, 2)
+
+
+def test_a_group_used_before_it_is_made_is_the_programs_own_mistake(rules: RuleSet) -> None:
+    error = "ValueError: Default process group has not been initialized, please make sure to call init_process_group."
+    text = (
+        steps(2)
+        + raised(1, 7, error)
+        + raised(0, 9, "torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /a")
+    )
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == ("application-exception", 1)

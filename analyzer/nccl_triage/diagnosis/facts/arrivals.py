@@ -133,7 +133,6 @@ def _left_out(case: Case) -> Fact | None:
 _BROKEN = (
     "gloo.closed_by_peer",
     "gloo.read_error",
-    "gloo.write_error",
     "gloo.socket_closed",
     "gloo.app_timeout_closure",
 )
