@@ -1,4 +1,4 @@
-"""Control groups that exist only while a scenario runs: limits of memory and of processes, cgroup v1 and v2."""
+"""Control groups that exist only while a scenario runs: limits of memory, of processes and of processor time, cgroup v1 and v2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 ROOT = Path("/sys/fs/cgroup")
 #: Controller -> file of its limit in version 1 and in version 2.
-LIMITS = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max")}
+LIMITS = {
+    "memory": ("memory.limit_in_bytes", "memory.max"),
+    "pids": ("pids.max", "pids.max"),
+    "cpu": ("cpu.cfs_quota_us", "cpu.max"),
+}
 
 
 def place(controller: str, name: str) -> tuple[Path, str]:
@@ -30,7 +34,7 @@ def place(controller: str, name: str) -> tuple[Path, str]:
 
 @dataclass(frozen=True)
 class Group:
-    """A control group with one limit (bytes of memory or number of processes)."""
+    """A control group with one limit: bytes of memory, processes, microseconds of a processor in each tenth of a second."""
 
     name: str
     controller: str

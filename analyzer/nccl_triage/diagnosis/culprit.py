@@ -13,12 +13,16 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
-from nccl_triage.diagnosis.facts.network import announced, targets
+from nccl_triage.diagnosis.facts.network import CONNECT_FAILED, announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
+#: A cause that lies between hosts, and no line tells on which side: whoever prints one may be the victim.
+_BETWEEN_HOSTS = "network-link-fault"
+#: Causes of which the lines are printed by those that wait for the culprit.
+_VICTIMS_SPEAK = ("rank-divergence", "straggler", "timeout-too-short")
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
 
@@ -76,7 +80,13 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
 
 @method("evidence-host")
 def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host (not the rank) that printed the strongest evidence."""
+    """The host (not the rank) that printed the strongest evidence; nobody where hosts complain of each other alike."""
+    told = [event for item in weighed.rule_items for event in item.events if event.is_failure]
+    hosts = {info.host for rank in case.ranks(told) if (info := case.identity.ranks.get(rank)) is not None}
+    if weighed.cause.id == _BETWEEN_HOSTS and len(hosts) > 2:
+        return []
+    if weighed.cause.id in _VICTIMS_SPEAK and len(case.identity.hosts) > 1:
+        return []
     for event in strongest(weighed):
         host = case.host(event)
         if host or event.context.address:
@@ -154,6 +164,18 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     return [Culprit(None, host, None, None, None, why)]
 
 
+@method("lone-rank")
+def _lone_rank(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one rank that prints the evidence, while others only report that communication broke."""
+    ranks = {r for item in weighed.rule_items for e in item.events if (r := case.rank(e)) is not None}
+    broken = set(
+        case.ranks(case.of("gloo.closed_by_peer", "gloo.read_error", "gloo.recv_timeout", "nccl.sock_closed_by_peer"))
+    )
+    if len(ranks) != 1 or not broken - ranks:
+        return []
+    return [of_rank(case, ranks.pop(), "only this rank prints the deciding lines", "只有这个 rank 打印了决定性的行")]
+
+
 @method("stranded-host")
 def _stranded_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The hosts that did not reach the store which the others had found."""
@@ -176,6 +198,21 @@ def _both_ends(case: Case, weighed: Weighed) -> list[Culprit]:
     # Rank 0's host comes last: it is the one whose lines a log shows even where nothing is wrong with it.
     ordered = sorted(hosts, key=lambda host: (first is not None and host == first.host, host))
     return [Culprit(None, host, None, None, None, why) for host in ordered]
+
+
+@method("failing-pair")
+def _failing_pair(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The only two of several hosts that fail to connect: each to the other, as all reach the rest."""
+    connecting = {name for pattern in CONNECT_FAILED for name in case.signatures(pattern)}
+    failed = [e for item in weighed.rule_items for e in item.events if e.signature in connecting]
+    hosts = sorted({host for event in failed if (host := case.host(event)) is not None})
+    if len(hosts) != 2 or len(case.identity.hosts) < 3:
+        return []
+    why = {
+        "en": "one of the only two hosts that fail to connect, so to each other",
+        "zh": "只有这两台主机连接失败，即彼此不通",
+    }
+    return [Culprit(None, host, None, None, None, why) for host in hosts]
 
 
 @method("unnamed-ranks")

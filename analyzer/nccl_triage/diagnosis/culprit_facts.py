@@ -9,6 +9,16 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its process died first",
         "它的进程最先退出",
     ),
+    "odd-exit": (
+        ("process.odd_exit_ranks",),
+        "ended with a code of its own, the others with 1",
+        "以自己的退出码结束，其他 rank 均以 1 退出",
+    ),
+    "terminated": (
+        ("process.terminated_ranks",),
+        "it alone was ended by a signal that the launcher did not send",
+        "只有它被并非启动器发送的信号终止",
+    ),
     "aborted": (("process.aborted_ranks",), "aborted on its own", "自行中止"),
     "behind": (
         ("collective.behind_ranks",),
@@ -24,6 +34,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("collective.left_out_ranks",),
         "the only one up to the highest rank that did not report the time-out",
         "在已出现的最大 rank 以内，只有它没有报告超时",
+    ),
+    "outlasted": (
+        ("collective.outlasted_ranks",),
+        "all others had timed out waiting when it found its connections closed",
+        "它发现连接被关闭时，其他 rank 均已等待超时",
     ),
     "store-gone": (
         ("rendezvous.store_gone_ranks",),
@@ -57,6 +72,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "它的每步耗时一直比其他 rank 长",
     ),
     "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
+    "left-behind": (
+        ("progress.left_behind_ranks",),
+        "still works where the others are done",
+        "其他 rank 已完成之处它仍在执行",
+    ),
     "finished-early": (
         ("progress.finished_early_ranks", "process.clean_exit_ranks", "process.left_children"),
         "left while the others went on",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 
@@ -16,6 +17,11 @@ from nccl_triage.patterns import lazily
 DEAD_ACTOR = (
     "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
 )  # fmt: skip
+#: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
+_NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
+#: A list of values in a message, and a word that tells that they are those of ranks.
+_LIST = lazily(r"\[([^\[\]\n]{3,4000})\]")
+_OF_RANKS = lazily(r"(?i)\branks?\b|\bworkers?\b|\bprocesses\b")
 #: Lines of Ray's report of a dead actor.
 _BLOCK = 16
 #: The device of a tensor that Python printed.
@@ -48,6 +54,42 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
+@method("odd-in-list")
+def _odd_in_list(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank whose value alone differs in a list of all ranks' values, as an exception of a comparison shows it."""
+    world = case.identity.world_size
+    for event in (e for item in weighed.rule_items for e in item.events):
+        text = event.fields.get("message") or event.text
+        if world is None or world < 3 or not _OF_RANKS.search(text):
+            continue
+        for listed in _LIST.finditer(text):
+            values = [value.strip() for value in listed[1].split(",")]
+            odd = [rank for rank, value in enumerate(values) if values.count(value) == 1]
+            if len(values) == world and len(set(values)) == 2 and len(odd) == 1:
+                return [
+                    of_rank(
+                        case,
+                        odd[0],
+                        "its value alone differs in the list of all ranks",
+                        "在所有 rank 的取值列表中只有它不同",
+                    )
+                ]
+    return []
+
+
+@method("found-different")
+def _found_different(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The rank of which the program itself says that it has something else than the others."""
+    ranks = {whole(e.fields.get("ranks") or e.fields.get("ranks2")) for e in case.of("training.rank_differs")} - {None}
+    if len(ranks) != 1 or not any(e.signature == "training.rank_differs" for i in weighed.rule_items for e in i.events):
+        return []
+    return [
+        of_rank(case, rank, "the program found that it differs", "程序发现它与其他 rank 不一致")
+        for rank in ranks
+        if rank is not None
+    ]
+
+
 @method("named-host")
 def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host or address that the strongest evidence names in its text."""
@@ -56,7 +98,7 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
             value = event.fields.get(name)
             known = parse(value) if value else None
             # Every host has a loopback address: it names nobody.
-            if value and not (known is not None and known.is_loopback):
+            if value and not (known is not None and (known.is_loopback or known in _NO_ADDRESS)):
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
                 # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
                 address = None if known is None else str(known) if known.version == 4 else value

@@ -25,14 +25,15 @@ STAMP = lazily(_DATE + _CLOCK + r"(?: [0-9]{4}\b)?")
 def revalued(line: str, turn: int) -> str:
     """Return a line with other digits everywhere, as many as before; stamps stay such as a clock may show.
 
-    Equal numbers get different digits in one of the turns 0 and 1 at least, so that it shows which of them is meant.
+    Equal numbers get different digits in one of the turns 0 and 1 at least, so that it shows which of them is meant;
+    of a line with more than 64 numbers turn 2 still tells those apart that the first two do not.
     """
     parts: list[str] = []
     behind = 0
     for index, number in enumerate(_NUMBER.finditer(line)):
         start, end = number.span()
         start += 2 * line.startswith("0x", start, end)
-        steps = (index & 7, index >> 3 & 7, index + 3 & 7)[turn]
+        steps = (index & 7, index >> 3 & 7, index + 3 + (index >> 6) & 7)[turn]
         parts += [line[behind:start], line[start:end].translate(_OTHERS[steps])]
         behind = end
     other = "".join((*parts, line[behind:]))

@@ -37,6 +37,11 @@ class Generator:
     def encode(self, tokenizer, text):
         return tokenizer.encode(text)
 
+    def ask(self, other):
+        """Let another actor generate and wait for it."""
+        time.sleep(0.5)
+        return ray.get(other.generate.remote(0))
+
     def make(self):
         return [ray.put(list(range(1000)))]
 
@@ -59,6 +64,11 @@ def run(options):
         print(f"step {step}: {rows}", flush=True)
         if options.trouble == "argument" and step == 2:
             ray.get(generators[0].encode.remote(Tokenizer(), "a prompt"))
+        if options.trouble == "named" and step == 2:
+            ray.get(ray.get_actor("critic_0").generate.remote(step))
+        if options.trouble == "crossed" and step == 2:
+            first, second = generators[:2]
+            ray.get([first.ask.remote(second), second.ask.remote(first)], timeout=20)
         if options.trouble == "owner" and step == 2:
             [batch] = ray.get(generators[options.odd].make.remote())
             ray.kill(generators[options.odd])

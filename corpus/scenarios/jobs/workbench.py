@@ -63,7 +63,9 @@ def work(rank, options):
     if routine.before is not None:
         routine.before(worker)
     if routine.group:
-        method = f"tcp://{options.endpoint}" if options.endpoint else "env://"
+        method = options.endpoint or "env://"
+        if "://" not in method:
+            method = f"tcp://{method}"
         dist.init_process_group(
             "gloo",
             init_method=method,
@@ -109,7 +111,9 @@ def main():
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--folder", default="/tmp")
     parser.add_argument("--console", choices=sorted(consoles.CONSOLES), default="plain")
-    parser.add_argument("--endpoint", default="", help="HOST:PORT of the store; MASTER_ADDR and MASTER_PORT without")
+    parser.add_argument(
+        "--endpoint", default="", help="HOST:PORT of the store or file://PATH; MASTER_ADDR and MASTER_PORT without"
+    )
     parser.add_argument("--world", type=int, default=int(os.environ.get("WORLD_SIZE", "1")))
     parser.add_argument("--spawn", action="store_true", help="torch.multiprocessing starts the ranks")
     parser.add_argument("--processes", action="store_true", help="multiprocessing starts the ranks")

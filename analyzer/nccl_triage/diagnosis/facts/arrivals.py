@@ -6,6 +6,7 @@ import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
+from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
@@ -21,7 +22,7 @@ _MANY = 4096
 
 def _named(event: Event) -> list[int]:
     """Return the ranks that a witness of absence names."""
-    text = event.fields.get("ranks")
+    text = next((value for name, value in event.fields.items() if name.startswith("ranks") and value), None)
     if text:
         return [rank for part in re.findall(r"\d+", text) if (rank := whole(part)) is not None]
     number = event.number("peer_rank")
@@ -30,13 +31,25 @@ def _named(event: Event) -> list[int]:
     return [int(number)] if number is not None else []
 
 
+def _last_named(case: Case) -> list[Event]:
+    """Return the last line in which the program itself names who is missing, if the job went no further after it."""
+    named = case.of("training.absent_named")
+    if not named or not case.failures:
+        return []
+    position = case.position(named[-1])
+    if case.order_known and any(e.role == "progress" and case.position(e) > position for e in case.events):
+        return []
+    return [event for event in named if _named(event) == _named(named[-1])]
+
+
 @fact(
     "collective.absent_ranks",
     "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
 )
 def _absent(case: Case) -> Fact | None:
-    events = case.of(*ABSENT)
-    ranks = sorted({rank for event in events for rank in _named(event)})
+    events = case.of(*ABSENT) or _last_named(case)
+    named = {of_job(case, event, number) for event in events for number in _named(event)}
+    ranks = sorted(rank for rank in named if rank is not None)
     return Fact(ranks, events[:4]) if ranks else None
 
 
@@ -114,3 +127,30 @@ def _left_out(case: Case) -> Fact | None:
     loud = {rank for event in case.failures if (rank := case.rank(event)) is not None}
     left = sorted(set(range(min(max(timed_out.value), _MANY))) - loud)
     return Fact(left, timed_out.events[:3]) if len(left) == 1 else None
+
+
+#: What a rank prints that found its connections closed by others.
+_BROKEN = (
+    "gloo.closed_by_peer",
+    "gloo.read_error",
+    "gloo.socket_closed",
+    "gloo.app_timeout_closure",
+)
+
+
+@fact(
+    "collective.outlasted_ranks",
+    "the one rank of the world that did not time out: it only found its connections closed by all others, who had waited",
+)
+def _outlasted(case: Case) -> Fact | None:
+    timed_out = case.fact("collective.timed_out_ranks")
+    world = case.identity.world_size
+    if timed_out is None or not world or not 3 <= world <= _MANY or len(timed_out.value) != world - 1 or partial(case):
+        return None
+    if not set(timed_out.value) <= set(range(world)) or case.value("mismatch.elsewhere_ranks"):
+        return None
+    (left,) = set(range(world)) - set(timed_out.value)
+    if case.value("network.multi_host"):
+        return None  # where a path between hosts breaks, one may see the end of a peer that waited like itself
+    broken = [event for event in case.of(*_BROKEN) if case.rank(event) == left]
+    return Fact([left], [*timed_out.events[:2], *broken[:1]]) if broken else None

@@ -22,7 +22,7 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
 _COMMUNICATION = lazily(
     r"gloo/|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
-    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
+    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
@@ -32,6 +32,8 @@ _COMMUNICATION = lazily(
 _REFUSED = lazily(
     r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
 )
+#: A group that was used before it was made, or made twice, is the program's own mistake.
+_MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
 _ENGINE = lazily(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
                      r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
@@ -48,10 +50,17 @@ def message_of(event: Event) -> str:
     return event.fields.get("message") or event.fields.get("why") or event.text
 
 
+def _own_pipe(event: Event) -> bool:
+    """Tell whether a broken pipe was written to by the user's own code (its console, a child), not by a library."""
+    innermost = event.fields.get("raised_in", "").rpartition(" ")[0]
+    own = event.fields.get("user_frames", "").rpartition("\n")[2]
+    return bool(innermost) and own.startswith(f"{innermost}:")
+
+
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
-    if _REFUSED.match(message):
+    if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
         return False
     return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.called import OP_OF_CALL
 from nccl_triage.diagnosis.facts.exceptions import is_communication
+from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.events import Event
 
 FINGERPRINT = ("torch.collective_mismatch",)
@@ -28,11 +30,12 @@ def _named(case: Case) -> Fact | None:
     events = case.of(*FINGERPRINT)
     printers: set[int] = set()
     for event in events:
-        other, printer = event.number("peer_rank"), event.number("rank")
+        number, printer = event.number("peer_rank"), event.number("rank")
+        other = of_job(case, event, int(number)) if number is not None else None
         if other is not None:
-            counted[int(other)] += 1
-            if printer is not None:
-                printers.add(int(printer))
+            counted[other] += 1
+            if printer is not None and (own := of_job(case, event, int(printer))) is not None:
+                printers.add(own)
     if not counted:
         return None
     if list(counted) == [0] and len(printers) == 1:
@@ -108,15 +111,43 @@ def _culprits(case: Case) -> Fact | None:
     if case.of(*SIZE) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
-    for name in ("mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
-        if (found := case.fact(name)) is not None:
+    for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
+        found = case.fact(name)
+        # Where half of the ranks stand here and half there, everybody and so nobody is odd; of two ranks one is.
+        if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
             return found
+    receivers = case.ranks(case.of(*SIZE))
+    if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
+        return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
     return None
+
+
+#: A collective with a root -> the word by which the time-out of the rank with another root is told from that of the root.
+_ROOTED = {"BROADCAST": "recv operation", "SCATTER": "recv operation", "GATHER": "send operation"}
+_PAIR = 2
+
+
+@fact(
+    "mismatch.other_root_ranks",
+    "the rank that waits for another root: of the two that are left in a collective with a root, the one that the root waits for",
+)
+def _other_root(case: Case) -> Fact | None:
+    frames = communication_frames(case)
+    calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
+    left = {rank: call for rank, call in calls.items() if call in _ROOTED}
+    if len(left) != _PAIR or len(set(left.values())) != 1 or len(calls) <= _PAIR:
+        return None
+    word = _ROOTED[next(iter(left.values())) or ""]
+    told = {rank: frames[rank][1].fields.get("message", "") for rank in left}
+    odd = [rank for rank, message in told.items() if word in message]
+    if len(odd) != 1 or not all("send operation" in text or "recv operation" in text for text in told.values()):
+        return None
+    return Fact(odd, [frames[odd[0]][1], *(frames[rank][1] for rank in left if rank != odd[0])])
 
 
 @fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
 def _aborted_alone(case: Case) -> Fact | None:
-    frames = _communication_frames(case)
+    frames = communication_frames(case)
     events = case.of(*SIZE)
     ranks = case.ranks(events)
     # Were it one of the majority, the rank that called something else would stand at another line.
@@ -136,7 +167,7 @@ def _tags(case: Case) -> Fact | None:
     return Fact(sorted(odd), list(odd.values())[:2]) if len(odd) * 2 < len(found) else None
 
 
-def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
+def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     """Return where each rank's own code stood when its communication failed: the innermost user frame."""
     found: dict[int, tuple[str, Event]] = {}
     for event in case.of("python.traceback"):
@@ -146,13 +177,40 @@ def _communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     return found
 
 
+#: Collectives that end nowhere before all have come: who stands in another one has left out or added one.
+_NEED_ALL = {
+    "ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE", "BARRIER", "ALLTOALL", "ALLTOALL_BASE",
+}  # fmt: skip
+
+
+def _call_of(event: Event) -> str | None:
+    """Return the collective that a traceback stands in, by its line of code or by the function that raised."""
+    name = event.fields.get("collective") or event.fields.get("raised_in", "").rpartition("distributed_c10d.py ")[2]
+    return OP_OF_CALL.get(name)
+
+
+def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
+    """Return the minority that stands in another collective below the same line of the user's code (a wrapped model)."""
+    calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
+    counted = Counter(calls.values())
+    if len(counted) != 2 or not all(call in _NEED_ALL for call in counted):
+        return None
+    common, number = counted.most_common(1)[0]
+    odd = [rank for rank, call in calls.items() if call != common]
+    return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3]) if number * 2 > len(frames) else None
+
+
 @fact(
     "mismatch.elsewhere_ranks",
     "ranks whose communication failed at another line of the user's code than the majority's",
 )
 def _elsewhere(case: Case) -> Fact | None:
-    frames = _communication_frames(case)
+    frames = communication_frames(case)
     counted = Counter(frame for frame, _ in frames.values())
+    if len(counted) == 1:
+        return _other_call(frames)
+    if {_call_of(event) for _, event in frames.values()} <= {"SEND", "RECV"}:
+        return None  # stages of a pipeline stand at different lines by nature
     if len(counted) != 2:
         return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
     common, number = counted.most_common(1)[0]
@@ -189,7 +247,10 @@ def _unmet_pair(case: Case) -> Fact | None:
     timed_out = set(case.value("collective.timed_out_ranks") or [])
     if sorted(kind for kind, _ in calls.values()) != ["recv", "send"] or not timed_out >= set(calls):
         return None
-    return Fact(sorted(calls), [event for _, event in calls.values()]) if case.identity.single_host else None
+    first, last = sorted(calls)
+    # Stages hand on to their neighbours: whom both ends wait for is the one between them, which stands elsewhere.
+    ranks = [first + 1] if last - first == 2 else [first, last]
+    return Fact(ranks, [event for _, event in calls.values()]) if case.identity.single_host else None
 
 
 @fact(

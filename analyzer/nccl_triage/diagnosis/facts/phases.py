@@ -191,24 +191,41 @@ def _unserved(case: Case) -> Fact | None:
     return Fact(case.ranks(waiting), waiting[:2])
 
 
-def _amounts(case: Case) -> dict[str, dict[int, Event]]:
-    """Return, for each announcement of a phase with numbers folded, what each rank said."""
-    told: dict[str, dict[int, Event]] = {}
-    for event in case.of("training.phase_start"):
+def _without_own(text: str, rank: int) -> str:
+    """Return a line without what only says whose it is: rank 3, rank=3, r3, [3]."""
+    return re.sub(rf"(?i)\b(?:rank|r)[ =:_#]?{rank}\b|\[{rank}\]", "", text)
+
+
+def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
+    """Return, for each announcement of an amount with numbers folded, what each rank said once."""
+    told: dict[str, dict[int, tuple[str, Event]]] = {}
+    again: set[str] = set()
+    for event in case.of("training.phase_start", "training.amount"):
         rank = case.rank(event)
-        if rank is not None and re.search(r"\d", event.text):
-            told.setdefault(re.sub(r"\d+", "#", event.text), {})[rank] = event
-    return told
+        if rank is None or not re.search(r"\d", event.text):
+            continue
+        text = _without_own(event.text, rank)
+        shape = re.sub(r"\d+", "#", text)
+        said = told.setdefault(shape, {})
+        if rank in said and event.signature == "training.amount":
+            again.add(shape)
+        said[rank] = (text, event)
+    # What is said again and again, as in each step, differs by chance between ranks that were stopped at once.
+    return {shape: said for shape, said in told.items() if shape not in again}
 
 
-@fact("progress.odd_amount_ranks", "the minority among ranks that begin the same phase with different amounts")
+@fact(
+    "progress.odd_amount_ranks",
+    "the minority among ranks that announce the same work or setting with different amounts",
+)
 def _odd_amount(case: Case) -> Fact | None:
     for said in _amounts(case).values():
-        texts = Counter(event.text for event in said.values())
+        texts = Counter(text for text, _ in said.values())
         if len(texts) == 2 and len(said) > 2:
             (_, most), (text, least) = texts.most_common(2)
             if least < most:
-                return Fact(sorted(r for r, e in said.items() if e.text == text), list(said.values())[:3])
+                odd = {rank: event for rank, (own, event) in said.items() if own == text}
+                return Fact(sorted(odd), [*odd.values(), *(e for r, (_, e) in said.items() if r not in odd)][:3])
     return None
 
 

@@ -29,12 +29,13 @@ _GENERIC = "os.exit_code_generic"
 #: Lines in which a launcher may name the rank that ended.
 _NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
-_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
-          11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
+_NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+          9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: The words of strsignal(3), as shells and Slurm print them.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
-            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "terminated": 15, "bad system call": 31}  # fmt: skip
+            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
+            "terminated": 15, "bad system call": 31}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -160,6 +161,12 @@ def _bus(case: Case) -> Fact | None:
     return _with_signal(case, 7)
 
 
+@fact("process.terminated_ranks", "ranks, fewer than half, ended by SIGTERM, SIGINT or SIGHUP that no agent sent")
+def _terminated(case: Case) -> Fact | None:
+    found = _with_signal(case, 1, 2, 15)
+    return found if found is not None and found.value and len(found.value) * 2 < len(case.identity.ranks) else None
+
+
 @fact("process.aborted_ranks", "ranks that died of SIGABRT")
 def _aborted(case: Case) -> Fact | None:
     return _with_signal(case, 6)
@@ -223,6 +230,15 @@ def _left_children(case: Case) -> Fact | None:
     there.add(case.identity.rank_of_local(int(failed[0].fields["local_rank"])))
     left = sorted(set(range(size)) - {rank for rank in there if rank is not None})
     return Fact(left if len(left) == size - 1 - len(stopped) else [], [*failed, *stopped[:2]])
+
+
+@fact("process.odd_exit_ranks", "the one rank that ended with a code of its own, where all others ended with 1")
+def _odd_exit(case: Case) -> Fact | None:
+    exits = {e.rank: e for e in case.value("process.exits") or [] if e.rank is not None}
+    own = [e for e in exits.values() if e.code != 1]
+    if len(exits) < 3 or len(own) != 1 or own[0].code == 0 or own[0].signal is not None:
+        return None
+    return Fact([own[0].rank], [own[0].event])
 
 
 @fact("process.victims", "how many processes an agent stopped with SIGTERM")

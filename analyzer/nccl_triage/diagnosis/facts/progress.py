@@ -116,6 +116,15 @@ def _unknown_end(case: Case, event: Event) -> bool:
     return event.role == "root" or (raised and not is_communication(event))
 
 
+def _each_file_ended(case: Case, found: list[Event]) -> Fact | None:
+    """Return whether each file with a failure says after it that its rank finished, where no clock joins the files."""
+    finished = {event.source: event.line for event in found}
+    if not found or not set(case.identity.ranks) <= set(case.ranks(found)) or case.value("process.exits"):
+        return None
+    after = all(event.line < finished.get(event.source, 0) for event in case.failures)
+    return Fact(True, found[-2:]) if after else None
+
+
 @fact(
     "progress.ended_well",
     "every rank says that it finished, after its last failure or with nothing but farewells after it",
@@ -123,7 +132,7 @@ def _unknown_end(case: Case, event: Event) -> bool:
 def _ended_well(case: Case) -> Fact | None:
     found, ended = case.of(*FINISHED), case.of(*ENDED_WELL)
     if not case.order_known:
-        return None
+        return _each_file_ended(case, found)
     if ended and len(case.identity.ranks) <= case.count(*ENDED_WELL) > 1 and not case.count(*ENDED_BADLY):
         return Fact(case.position(ended[-1]) > case.position(case.failures[-1]) if case.failures else True, ended[-2:])
     if not found:

@@ -1,0 +1,53 @@
+"""Numbers of ranks within a process group, and which ranks of the job they are.
+
+Gloo's monitored barrier and the fingerprints of DETAIL count ranks within the group that meets. Whoever prints such a
+line names its own number in it; beside the rank of the job that printed the line this tells how the group is numbered.
+"""
+
+from __future__ import annotations
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.events import Event
+
+#: Lines in which the printing rank names itself by its number in the group, by what prints them.
+_FINGERPRINT = ("torch.collective_mismatch",)
+_BARRIER = ("torch.monitored_barrier_victim", "torch.monitored_barrier_timeout")
+#: Lines that only the first rank of a group prints.
+_FIRST_PRINTS = ("torch.monitored_barrier_rank", "torch.monitored_barrier_ranks")
+
+
+def _pairs(case: Case, *signatures: str) -> dict[int, int] | None:
+    """Return number in the group -> rank of the job, as far as printed; None where several groups speak."""
+    found: dict[int, int] = {}
+    for event in case.of(*signatures):
+        number = 0.0 if event.signature in _FIRST_PRINTS else event.number("rank")
+        rank = event.context.rank
+        if number is not None and rank is not None and found.setdefault(int(number), rank) != rank:
+            return None
+    return found
+
+
+def of_job(case: Case, event: Event, number: int) -> int | None:
+    """Return which rank of the job a number in such a line is; None where it is of a group that nothing describes."""
+    kinds = (_FINGERPRINT, (*_BARRIER, *_FIRST_PRINTS))
+    signatures = next((kind for kind in kinds if event.signature in kind), None)
+    if signatures is None:
+        return number
+    pairs = _pairs(case, *signatures)
+    if pairs is None:
+        return None
+    if all(own == rank for own, rank in pairs.items()):
+        return number
+    return pairs[number] if number in pairs else _extended(pairs, number)
+
+
+def _extended(pairs: dict[int, int], number: int) -> int | None:
+    """Return the rank of a number that nobody printed, where the known ones lie evenly; a group seldom does otherwise."""
+    if len(pairs) < 2:
+        return None
+    (first, start), (second, end) = sorted(pairs.items())[:2]
+    step, rest = divmod(end - start, second - first)
+    if rest or step < 1 or any(rank != start + step * (own - first) for own, rank in pairs.items()):
+        return None
+    rank = start + step * (number - first)
+    return rank if rank >= 0 else None

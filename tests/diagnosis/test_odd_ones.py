@@ -1,0 +1,181 @@
+"""Who is odd: numbers within groups, who outlasted the others, who is left behind, who announces another amount."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+GLOO = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/"
+TIMED_OUT = f"{GLOO}unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete"
+LOST = f"{GLOO}pair.cc:553] Connection closed by peer [10.0.0.2]:2284"
+
+
+def steps(world: int) -> str:
+    return "".join(f"train [rank {rank}/{world}] step {step}/9 loss 2.0\n" for step in (1, 2) for rank in range(world))
+
+
+def raised(rank: int, line: int, error: str, call: str = "all_reduce") -> str:
+    return "".join(
+        f"[rank{rank}]: {text}\n"
+        for text in (
+            "Traceback (most recent call last):",
+            f'  File "/app/train.py", line {line}, in fit',
+            f'  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9, in {call}',
+            error,
+        )
+    )
+
+
+def fingerprint(rank: int, own: int, other: int) -> str:
+    print_ = "CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[{}])"
+    return (
+        f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {own} is running collective: "
+        f"{print_.format(600 if own == 1 else 512)}, but Rank {other} is running collective: {print_.format(512)}\n"
+    )
+
+
+def test_a_number_within_a_group_is_the_rank_of_the_job_that_prints_it(rules: RuleSet) -> None:
+    text = steps(6) + fingerprint(3, 0, 1) + fingerprint(4, 1, 0) + fingerprint(5, 2, 1)
+    assert diagnose_text(text, rules).case.value("mismatch.named_ranks") == [4]
+
+
+@pytest.mark.parametrize(("victim", "absent"), [("[rank4]: RuntimeError: Rank 1", [5]), ("", None)])
+def test_the_absent_of_a_group_needs_two_known_numbers(victim: str, absent: list[int] | None, rules: RuleSet) -> None:
+    text = steps(6) + "[rank3]: RuntimeError: [Rank 0]: Ranks 2 failed to pass monitoredBarrier in 6000 ms\n"
+    if victim:
+        text += f"{victim} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"
+    assert diagnose_text(text, rules).case.value("collective.absent_ranks") == absent
+
+
+def test_who_finds_closed_connections_after_all_others_timed_out_was_late(rules: RuleSet) -> None:
+    text = steps(3) + raised(1, 7, TIMED_OUT) + raised(2, 7, TIMED_OUT) + raised(0, 7, LOST)
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == ("straggler", 0)
+
+
+def test_beside_a_rank_that_waits_for_another_host_nobody_outlasts(rules: RuleSet) -> None:
+    text = "".join(f"node-{rank // 2}: {line}\n" for rank, line in enumerate(steps(4).splitlines()[:4]))
+    text += "".join(
+        f"node-{rank // 2}: {line}\n" for rank in (0, 2, 3) for line in raised(rank, 7, TIMED_OUT).splitlines()
+    )
+    text += "".join(f"node-0: {line}\n" for line in raised(1, 7, LOST).splitlines())
+    assert diagnose_text(text, rules).case.fact("collective.outlasted_ranks") is None
+
+
+def test_the_minority_below_one_line_stands_in_another_collective(rules: RuleSet) -> None:
+    text = steps(3) + "".join(raised(rank, 7, TIMED_OUT, "reduce_scatter_tensor") for rank in (0, 1))
+    text += raised(2, 7, TIMED_OUT, "all_gather_into_tensor")
+    assert diagnose_text(text, rules).case.value("mismatch.elsewhere_ranks") == [2]
+
+
+@pytest.mark.parametrize(
+    ("odd", "found"), [("settings: accumulation 4", [2]), ("settings: accumulation 2", None)], ids=["other", "same"]
+)
+def test_who_announces_another_amount(odd: str, found: list[int] | None, rules: RuleSet) -> None:
+    lines = ["settings: accumulation 2", "settings: accumulation 2", odd, "settings: accumulation 2"]
+    text = "".join(f"[rank{rank}]: {line}\n" for rank, line in enumerate(lines)) + raised(0, 7, TIMED_OUT)
+    assert diagnose_text(text, rules).case.value("progress.odd_amount_ranks") == found
+
+
+def test_who_still_works_where_the_others_are_done_is_left_behind(rules: RuleSet) -> None:
+    text = (
+        steps(3)
+        + "[rank2]: dataloader exhausted after 31 batches\n"
+        + raised(1, 7, LOST)
+        + raised(0, 31, LOST, "broadcast")
+    )
+    case = diagnose_text(text, rules).case
+    assert case.value("progress.left_behind_ranks") == [1]
+
+
+def test_a_rank_that_the_program_itself_misses(rules: RuleSet) -> None:
+    missed = steps(4) + "train [rank 0/4] no heartbeat from rank 2 for 12 s, aborting the job\n"
+    assert diagnose_text(missed + raised(1, 7, LOST), rules).case.value("collective.absent_ranks") == [2]
+    assert diagnose_text(missed + steps(4) + raised(1, 7, LOST), rules).case.value("collective.absent_ranks") is None
+
+
+def test_the_only_two_hosts_that_do_not_connect(rules: RuleSet) -> None:
+    text = "".join(f"node-{rank}: train [rank {rank}/3] process group ready\n" for rank in range(3))
+    failed = "RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.h:311] Connect timeout [none]"
+    text += "".join(f"node-{rank}: [rank{rank}]: {failed}\n" for rank in (1, 2))
+    top = diagnose_text(text, rules).candidates[0]
+    assert top.id == "network-firewall-port"
+    assert [culprit.host for culprit in top.culprits] == ["node-1", "node-2"]
+
+
+def test_a_broken_pipe_of_the_console_is_the_programs_own(rules: RuleSet) -> None:
+    text = (
+        steps(2) + '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/app/train.py", line 9, in report\n'
+    )
+    text += "[rank0]: BrokenPipeError: [Errno 32] Broken pipe\n" + raised(1, 7, LOST)
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == ("application-exception", 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "root_waits", "odd_waits"),
+    [("broadcast", "send", "recv"), ("gather", "recv", "send")],
+    ids=["broadcast", "gather"],
+)
+def test_of_two_left_in_a_collective_with_a_root_the_other_is_odd(
+    call: str, root_waits: str, odd_waits: str, rules: RuleSet
+) -> None:
+    waits = {0: root_waits, 2: odd_waits}
+    text = steps(4) + "".join(raised(rank, 7, TIMED_OUT.replace("recv", word), call) for rank, word in waits.items())
+    text += "".join(raised(rank, 31, TIMED_OUT, "barrier") for rank in (1, 3))
+    assert diagnose_text(text, rules).case.value("mismatch.culprit_ranks") == [2]
+
+
+def test_half_here_and_half_there_is_nobodys_fault(rules: RuleSet) -> None:
+    text = steps(4) + "".join(raised(rank, 7 if rank < 2 else 31, TIMED_OUT) for rank in range(4))
+    assert diagnose_text(text, rules).case.value("mismatch.culprit_ranks") is None
+
+
+def test_stages_stand_at_different_lines_by_nature(rules: RuleSet) -> None:
+    text = steps(3) + raised(0, 7, TIMED_OUT, "send") + "".join(raised(rank, 9, TIMED_OUT, "recv") for rank in (1, 2))
+    assert diagnose_text(text, rules).case.fact("mismatch.elsewhere_ranks") is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "rank"),
+    [("[1234, 1234, 99, 1234]", 2), ("[1, 2, 3, 4]", None), ("[64, 64]", None)],
+    ids=["odd", "all", "short"],
+)
+def test_a_list_of_all_ranks_tells_who_is_odd(listed: str, rank: int | None, rules: RuleSet) -> None:
+    error = f"AssertionError: seeds differ between ranks: {listed}"
+    text = steps(4) + "".join(raised(number, 7, error) for number in range(4))
+    found = diagnose_text(text, rules).candidates[0]
+    assert found.id == "application-exception"
+    assert [culprit.rank for culprit in found.culprits] == ([rank] if rank is not None else [0])
+
+
+def test_who_ended_with_a_code_of_its_own(rules: RuleSet) -> None:
+    text = steps(3) + "".join(raised(rank, 7, LOST) for rank in (0, 1))
+    text += "".join(f"launcher: Worker-{rank} exited with code {7 if rank == 2 else 1}\n" for rank in range(3))
+    assert diagnose_text(text, rules).case.value("process.odd_exit_ranks") == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("gradients not finite on ranks [2] in step 12, stopping", "numerical-divergence"),
+        ("vocabulary of rank 2 differs from that of rank 0", "rank-divergence"),
+    ],
+)
+def test_the_program_names_the_rank(line: str, cause: str, rules: RuleSet) -> None:
+    text = steps(4) + f"train [rank 0/4] {line}\n" + "".join(raised(rank, 7, LOST) for rank in (1, 3))
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == (cause, 2)
+
+
+def test_a_group_used_before_it_is_made_is_the_programs_own_mistake(rules: RuleSet) -> None:
+    error = "ValueError: Default process group has not been initialized, please make sure to call init_process_group."
+    text = (
+        steps(2)
+        + raised(1, 7, error)
+        + raised(0, 9, "torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /a")
+    )
+    top = diagnose_text(text, rules).candidates[0]
+    assert (top.id, top.culprits[0].rank) == ("application-exception", 1)
