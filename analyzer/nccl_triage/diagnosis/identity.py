@@ -291,6 +291,7 @@ _STATES_RANK = frozenset(
         "training.actor_of_world",
         "training.torch_version",
         "huggingface.process_rank",
+        "ray.train_worker",
         "vllm.world_info",
         "lightning.init_dist",
         "megatron.init_dist",

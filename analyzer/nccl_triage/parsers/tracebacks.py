@@ -39,6 +39,9 @@ _LOADING = lazily(
 _SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
 #: torch.distributed.checkpoint hands all ranks' tracebacks to every rank; a rank's begins with "(RANK 2)".
 _GATHERED = lazily(r"\(most recent call last\): \(RANK (\d{1,7})\)\s*$")
+#: Ray Train's controller shows what a rank raised below this line (ray/train/v2/_internal/exceptions.py).
+_SNIPPET = lazily(r"\[Rank (\d{1,7}) Error Snippet\]:")
+_NEAR = 2
 #: torch.distributed.rpc raises what a worker raised, with the worker's id, which is its rank.
 _REMOTE = lazily(r"(?:\w{1,80}: )?On WorkerInfo\(id=(\d{1,7}), name=")
 _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
@@ -90,11 +93,13 @@ class TracebackParser:
     PRODUCES: ClassVar[dict[str, str]] = {
         "python.traceback": "A Python traceback, assembled; type and message are those of its first exception."
     }
-    OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback")
+    OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:")
     KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Block] = {}
+        #: The rank that the last header named, and its line.
+        self._named: dict[StreamKey, tuple[int, int]] = {}
 
     def is_open(self) -> bool:
         """See ``StatefulParser``."""
@@ -105,6 +110,8 @@ class TracebackParser:
         key = line.key()
         block = self._open.get(key)
         events: list[Event] = []
+        if (snippet := _SNIPPET.match(line.text)) is not None:
+            self._named[key] = (int(snippet[1]), line.number)
         if self._starts(line):
             child = None
             if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
@@ -148,6 +155,9 @@ class TracebackParser:
         self._open[key] = block
         if (gathered := _GATHERED.search(line.text)) is not None:
             block.context.rank, block.context.pid = int(gathered[1]), None
+        rank, named = self._named.pop(key, (0, 0))
+        if named and line.number - named <= _NEAR:
+            block.context.rank, block.context.pid = rank, None
         header = _RAY_HEADER.search(line.text)
         if header is not None:
             block.of_ray_task(header)

@@ -19,7 +19,8 @@ _COMMUNICATION_TYPES = {
     "ProcessExitedException",
 }  # fmt: skip
 _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
-                   "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError"}  # fmt: skip
+                   "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",
+                   "WorkerGroupError", "TrainingFailedError"}  # fmt: skip
 _COMMUNICATION = lazily(
     r"gloo/|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
