@@ -93,3 +93,56 @@ KeyError: 1
     top = diagnose_text(READY + thread + "".join(error.format(rank=rank) for rank in (0, 1, 3)), rules).candidates[0]
     assert top.id == "application-exception"
     assert [culprit.rank for culprit in top.culprits] == [2]
+
+
+DEEPSPEED = """[2026-06-03 00:17:27,841] [INFO] [launch.py:158:main] nnodes=1, num_local_procs=2, node_rank=0
+[2026-06-03 00:17:27,841] [INFO] [launch.py:245:main] process 588 spawned with command: ['python3', '-u', 'ds.py', '--local_rank=0']
+[2026-06-03 00:17:27,845] [INFO] [launch.py:245:main] process 589 spawned with command: ['python3', '-u', 'ds.py', '--local_rank=1']
+step 35 loss 2.0399
+"""
+CLOSED = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/app/ds.py", line 31, in <module>
+[rank0]:     eng.backward(loss)
+[rank0]: RuntimeError: [/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:31668.
+"""
+LEFT = "[2026-06-03 00:17:35,849] [INFO] [launch.py:285:main] Process {pid} exits successfully.\n"
+ENDED = "[2026-06-03 00:17:36,852] [ERROR] [launch.py:259:sigkill_handler] ['python3', 'ds.py', '--local_rank=1'] exits with return code = 1\n"
+
+
+def test_a_rank_that_deepspeed_saw_leave_while_another_waited(rules: RuleSet) -> None:
+    top = diagnose_text(DEEPSPEED + CLOSED + LEFT.format(pid=589) + ENDED, rules).candidates[0]
+    assert (top.id, [culprit.rank for culprit in top.culprits]) == ("rank-divergence", [1])
+
+
+def test_all_ranks_that_deepspeed_saw_leave(rules: RuleSet) -> None:
+    assert diagnose_text(DEEPSPEED + LEFT.format(pid=589) + LEFT.format(pid=588), rules).verdict == "healthy"
+
+
+def test_the_batch_in_deepspeeds_sentence_is_no_world_size(rules: RuleSet) -> None:
+    case = diagnose_text(
+        DEEPSPEED + "AssertionError: Check batch related parameters. train_batch_size is not equal to "
+        "micro_batch_per_gpu * gradient_acc_step * world_size 10 != 4 * 1 * 2\n",
+        rules,
+    ).case
+    assert case.identity.world_size in (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("detail", "cause"),
+    [
+        ("Input should be 0, 1, 2 or 3 [type=enum, input_value=7, input_type=int]", "application-exception"),
+        (
+            "Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]",
+            "framework-version-incompatibility",
+        ),
+    ],
+)
+def test_a_wrong_value_is_no_unknown_key(detail: str, cause: str, rules: RuleSet) -> None:
+    text = f"""[rank0]: Traceback (most recent call last):
+[rank0]:   File "/app/ds.py", line 12, in <module>
+[rank0]:     engine = deepspeed.initialize(model=m, config=cfg)
+[rank0]: pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig
+[rank0]: stage
+[rank0]:   {detail}
+"""
+    assert diagnose_text(text, rules).candidates[0].id == cause

@@ -108,6 +108,14 @@ def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
     assert "All wait at the same place" in document["notes"][0]
 
 
+def test_all_wait_for_the_lock_of_a_build_that_nobody_does(rules: RuleSet) -> None:
+    lock = ("wait (torch/utils/file_baton.py:50)", "load (torch/utils/cpp_extension.py:1927)")
+    together = diagnose_text(dump(11, *lock) + dump(12, *lock), rules).to_dict()
+    assert "All wait for the lock of a build" in together["notes"][0]
+    builder = dump(12, "communicate (subprocess.py:1209)", "load (torch/utils/cpp_extension.py:1927)")
+    assert "lock of a build" not in diagnose_text(dump(11, *lock) + builder, rules).to_dict()["notes"][0]
+
+
 def test_of_repeated_dumps_the_last_one_counts(rules: RuleSet) -> None:
     case = Case(scan_text(dump(13, *LOADS) + waits(11) + waits(13), rules), rules)
     assert [one.waits for one in dumped.of_case(case)] == [True, True]

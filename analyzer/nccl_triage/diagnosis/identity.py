@@ -17,7 +17,8 @@ from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
 
 _WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})
-_WORLD_TEXT = lazily(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b", re.IGNORECASE)
+#: DeepSpeed ends its sentence with the name: "... * world_size 10 != 4 * 1 * 2", where 10 is the batch.
+_WORLD_TEXT = lazily(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b(?! !=)", re.IGNORECASE)
 #: World sizes above this are taken for a parsing accident.
 MAX_WORLD = 1_000_000
 
@@ -52,6 +53,7 @@ class Identity:
         self.ranks: dict[int, RankInfo] = {}
         self.host_addresses: dict[str, Counter[str]] = defaultdict(Counter)
         self._by_pid: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
+        self._local_of_pid: dict[int, int | None] = {}
         self._by_local: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
         self._by_folder: dict[str, Counter[int]] = defaultdict(Counter)
         self._folders = _process_folders(observations)
@@ -99,6 +101,8 @@ class Identity:
             if rank is not None and pid is not None:
                 self._by_pid[(context.host, pid)][rank] += 1
                 self._by_pid[(None, pid)][rank] += 1
+            if event.signature == _SPAWNED and field_pid is not None:
+                self._local_of_pid[field_pid] = whole(event.fields.get("local_rank"))
             local = context.local_rank
             if local is None and event.signature in _STATES_RANK:
                 local = whole(event.fields.get("local_rank"))
@@ -197,6 +201,8 @@ class Identity:
         if explicit is not None:
             return explicit
         context = event.context
+        if event.signature in _OF_ANOTHER:
+            return self._rank_of_child(whole(event.fields.get("pid")), context.host)
         pid = context.pid
         if pid is not None:
             key = (pid, context.host)
@@ -215,6 +221,12 @@ class Identity:
         if context.group_rank is not None and not self._group_differs:
             return context.group_rank
         return self._rank_of_gpu(event)
+
+    def _rank_of_child(self, pid: int | None, host: str | None) -> int | None:
+        """Return the rank of a process of which its launcher speaks."""
+        found = self.rank_of_pid(pid, host) if pid is not None else None
+        local = self._local_of_pid.get(pid) if pid is not None else None
+        return found if found is not None or local is None else self.rank_of_local(local, host)
 
     def _rank_of_gpu(self, event: Event) -> int | None:
         """On a single host with one process a GPU, NCCL's device index is the rank, unless ranks are stated."""
@@ -277,6 +289,9 @@ def _process_folders(observations: Observations) -> dict[str, str]:
     }
 
 
+#: What DeepSpeed's launcher says of each child when it starts it, and of which its process is the field ``pid``.
+_SPAWNED = "deepspeed.spawned"
+_OF_ANOTHER = frozenset({_SPAWNED, "deepspeed.process_exits_ok"})
 #: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.
 _STATES_RANK = frozenset(
     {

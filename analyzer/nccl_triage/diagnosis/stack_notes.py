@@ -10,6 +10,8 @@ from nccl_triage.diagnosis.dumped_stacks import Stack
 
 #: Places named, those of the most processes first, and ranks or pids named of each.
 MAX_PLACES, MAX_NAMES = 6, 8
+#: The activity of a process that waits until another has compiled an extension.
+_LOCK = "extension-lock"
 
 
 def notes(case: Case) -> list[dict[str, str]]:
@@ -28,6 +30,9 @@ def notes(case: Case) -> list[dict[str, str]]:
     if case.value("stacks.together"):
         en += " All wait at the same place: none of these took another path, so look at ranks that were not dumped, at the network and at the GPUs."
         zh += "它们都在同一处等待：这些进程都没有走另一条路径，请检查未导出调用栈的 rank、网络和 GPU。"
+    if all(one.activity is not None and one.activity.id == _LOCK for one in stacks):
+        en += " All wait for the lock of a build, and none of them builds: a build that was killed leaves it behind. Where no other process builds, remove the file `lock` (torch.utils.cpp_extension: below ~/.cache/torch_extensions or TORCH_EXTENSIONS_DIR) and start again."
+        zh += "它们都在等待编译锁，却没有进程在编译：被杀掉的编译会留下锁文件。若没有其他进程在编译，请删除 `lock` 文件（torch.utils.cpp_extension 位于 ~/.cache/torch_extensions 或 TORCH_EXTENSIONS_DIR 下）后重新启动。"
     return [{"en": en, "zh": zh}]
 
 
