@@ -146,3 +146,41 @@ def test_a_wrong_value_is_no_unknown_key(detail: str, cause: str, rules: RuleSet
 [rank0]:   {detail}
 """
     assert diagnose_text(text, rules).candidates[0].id == cause
+
+
+REPORT = """E0603 23:08:32.901000 733 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0 (pid: 735) of binary: /usr/bin/python
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-06-03_23:08:32
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 735)
+============================================================
+"""
+STILL_THERE = "W0603 23:08:32.801000 733 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 736 closing signal SIGTERM\n"
+
+
+def test_a_neighbour_that_torchrun_neither_found_dead_nor_had_to_stop(rules: RuleSet) -> None:
+    case = diagnose_text(CLOSED + REPORT, rules)
+    assert case.candidates[0].id == "rank-divergence"
+    assert case.case.value("process.left_neighbours") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLOSED + STILL_THERE + REPORT,
+        CLOSED.replace("127.0.0.1", "10.0.0.8") + REPORT,
+        CLOSED + REPORT.replace("exitcode  : 1", "exitcode  : -9"),
+    ],
+    ids=["it was stopped", "it is on another host", "the rank itself was killed"],
+)
+def test_a_neighbour_that_may_have_been_there(text: str, rules: RuleSet) -> None:
+    assert diagnose_text(text, rules).case.value("process.left_neighbours") is None

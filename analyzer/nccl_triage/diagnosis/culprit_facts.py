@@ -78,7 +78,12 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "其他 rank 已完成之处它仍在执行",
     ),
     "finished-early": (
-        ("progress.finished_early_ranks", "process.clean_exit_ranks", "process.left_children"),
+        (
+            "progress.finished_early_ranks",
+            "process.clean_exit_ranks",
+            "process.left_children",
+            "process.left_neighbours",
+        ),
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
     ),
