@@ -171,16 +171,23 @@ def test_a_neighbour_that_torchrun_neither_found_dead_nor_had_to_stop(rules: Rul
     case = diagnose_text(CLOSED + REPORT, rules)
     assert case.candidates[0].id == "rank-divergence"
     assert case.case.value("process.left_neighbours") == []
+    both = (
+        CLOSED
+        + CLOSED.replace("rank0", "rank1")
+        + STILL_THERE
+        + REPORT.replace("[0]:", "[1]:").replace("rank      : 0 (local_rank: 0)", "rank      : 1 (local_rank: 1)")
+    )
+    assert diagnose_text(both, rules).case.value("process.left_neighbours") == []
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        CLOSED + STILL_THERE + REPORT,
+        CLOSED.replace("rank0", "rank1") + REPORT,
         CLOSED.replace("127.0.0.1", "10.0.0.8") + REPORT,
         CLOSED + REPORT.replace("exitcode  : 1", "exitcode  : -9"),
     ],
-    ids=["it was stopped", "it is on another host", "the rank itself was killed"],
+    ids=["what the failed rank raised is not shown", "it is on another host", "the rank itself was killed"],
 )
 def test_a_neighbour_that_may_have_been_there(text: str, rules: RuleSet) -> None:
     assert diagnose_text(text, rules).case.value("process.left_neighbours") is None

@@ -234,20 +234,21 @@ def _left_children(case: Case) -> Fact | None:
 
 @fact(
     "process.left_neighbours",
-    "the ranks of this host that had left with code 0 when torchrun saw another fail: a neighbour closed its connection, "
-    "and none was found dead or had to be stopped; empty where it is not known which",
+    "the ranks of this host that had left when torchrun saw others fail: all of these had only lost a connection to a "
+    "neighbour, and no worker was found dead; empty where it is not known which",
 )
 def _left_neighbours(case: Case) -> Fact | None:
-    reports = [e for e in case.of(REPORT) if case.rank(e) is not None]
+    reports = [e for e in case.of(REPORT) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]
     closed = [e for e in case.of("gloo.closed_by_peer") if (e.fields.get("peer") or "").startswith(("127.", "::1"))]
-    alone = case.identity.single_host and not case.of("torchelastic.closing_signal", "torchelastic.closing_process")
-    if not alone or not closed or not case.of("torchelastic.report_no_other") or case.value("exception.application"):
-        return None
     failed = {case.rank(e) for e in reports}
-    if len(failed) != 1 or any(e.fields.get("exitcode") != "1" for e in reports):
+    # Whoever failed for another reason has closed the connections of the others.
+    if not failed or not failed <= set(case.ranks(closed)) or any(e.fields.get("exitcode") != "1" for e in reports):
         return None
-    left = set(range(case.identity.world_size or 0)) - failed
-    return Fact(sorted(rank for rank in left if rank is not None) if len(left) == 1 else [], [closed[0], reports[0]])
+    if not case.identity.single_host or case.value("exception.application"):
+        return None
+    stopped = case.count("torchelastic.closing_signal", "torchelastic.closing_process")
+    left = sorted(set(range(case.identity.world_size or 0)) - {rank for rank in failed if rank is not None})
+    return Fact(left if len(left) == 1 and not stopped else [], [closed[0], reports[0]])
 
 
 @fact("process.odd_exit_ranks", "the one rank that ended with a code of its own, where all others ended with 1")
