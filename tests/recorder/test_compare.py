@@ -54,6 +54,27 @@ def test_other_shapes_of_the_same_size_are_no_mismatch() -> None:
     assert blamed(compare(build.table(dumps))) == {"entered": ()}
 
 
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        ([(16, 16), (14, 16), (16, 16), (16, 16)], {"size": (1,)}),
+        ([(16, 16), (16, 16), (16, 16), (16, 20)], {"size": (3,)}),
+        ([(10, 12), (14, 16), (16, 11), (16, 16)], {"size": ()}),
+        ([(10, 12), (14, 16), (18, 14), (16, 16)], {"entered": ()}),
+        ([(16, 16), (14, 16), (16, 16)], {"entered": ()}),
+    ],
+    ids=["one sends less", "one expects more", "nobody can tell who", "uneven and in balance", "one did not dump"],
+)
+def test_what_is_sent_in_an_exchange_is_what_is_received(
+    amounts: list[tuple[int, int]], expected: dict[str, tuple[int, ...]]
+) -> None:
+    dumps = {}
+    for rank, (given, taken) in enumerate(amounts):
+        dumps[rank] = build.dump([*GOOD, ("all_to_all", given, "scheduled")], 4)
+        dumps[rank]["entries"][-1]["output_sizes"] = [[taken]]
+    assert blamed(compare(build.table(dumps))) == expected
+
+
 def test_an_uneven_exchange_is_no_mismatch() -> None:
     rows = [[*GOOD, ("all_to_all", 3 + rank, "scheduled")] for rank in range(3)]
     assert blamed(job(*rows)) == {"entered": ()}

@@ -6,6 +6,7 @@ sizes than the rest, an all-to-all may be uneven. The number of elements counts,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -121,7 +122,7 @@ def disagreement(cell: Cell, size: int) -> Verdict | None:
         return None  # one way, or a batch that all made alike
     sides = _sides(cell)
     if len(sides) < 2:
-        return None
+        return _unbalanced(cell, size)
     ordered = sorted(sides.items(), key=lambda side: (-side[1].bit_count(), repr(side[0])))
     common, bits = ordered[0]
     if 2 * bits.bit_count() > sum(side.bit_count() for side in sides.values()):
@@ -134,6 +135,33 @@ def disagreement(cell: Cell, size: int) -> Verdict | None:
     if odd_line is None or common_line is None:
         return None
     return Verdict(_kind(common, other), tuple(ranks_of(wrong)), tuple(ranks_of(bits)), odd_line, common_line)
+
+
+def _unbalanced(cell: Cell, size: int) -> Verdict | None:
+    """Return the disagreement on an uneven all-to-all of which more or less is sent than received.
+
+    Each rank may bring and get amounts of its own, but what all of them bring is what all of them get. Where all but
+    one bring as much as they get, and as much as each other, that one is in the wrong; else nobody can tell who.
+    """
+    amounts: dict[int, tuple[int, int]] = {}
+    for way, callers in cell.ways.items():
+        if not way.op.startswith(("all_to_all", "alltoall")):
+            return None
+        for rank in ranks_of(callers.ranks):
+            amounts[rank] = (sum(elements(way.inputs)), sum(elements(way.outputs)))
+    if len(amounts) != size or len({rank for c in cell.ways.values() for rank in ranks_of(c.ranks)}) != sum(
+        c.ranks.bit_count() for c in cell.ways.values()
+    ):
+        return None  # not all are known, or some made several calls under one number
+    if sum(given for given, _ in amounts.values()) == sum(taken for _, taken in amounts.values()):
+        return None
+    usual, often = Counter(amounts.values()).most_common(1)[0]
+    odd = [rank for rank, amount in amounts.items() if amount != usual]
+    if usual[0] != usual[1] or often < size - 1 or size < 3:
+        odd = []
+    common = [rank for rank in amounts if rank not in odd]
+    lines = line_of(cell, (odd or common)[0]), line_of(cell, common[-1])
+    return Verdict("size", tuple(odd), tuple(common), lines[0], lines[1]) if lines[0] and lines[1] else None
 
 
 def _wrong_by_itself(cell: Cell, size: int) -> int:
