@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Event
+from nccl_triage.events import Context, Event
+from nccl_triage.parsers import tracebacks
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
@@ -183,3 +184,11 @@ def test_two_agents_reports_interleave() -> None:
     events += parser.finish()
     assert len(events) == 4
     assert {event.context.host for event in events} == {"node0", "node1"}
+
+
+def test_headers_without_a_traceback_do_not_leak() -> None:
+    parser = TracebackParser()
+    for pid in range(tracebacks.MAX_OPEN + 100):
+        line = PeeledLine("log", pid, "[Rank 1 Error Snippet]:", Context(pid=pid))
+        assert parser.feed(line) == []
+    assert len(parser._named) <= tracebacks.MAX_OPEN

@@ -111,6 +111,8 @@ class TracebackParser:
         block = self._open.get(key)
         events: list[Event] = []
         if (snippet := _SNIPPET.match(line.text)) is not None:
+            if len(self._named) >= MAX_OPEN:
+                self._named.clear()
             self._named[key] = (int(snippet[1]), line.number)
         if self._starts(line):
             child = None

@@ -82,7 +82,7 @@ class LineScan:
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
         self._shared = Shared()
-        self._tallies: dict[tuple[str, int], Part] = {}
+        self._tallies: dict[str, _Tally] = {}
         self._shapes = Shapes(self._outcome, self._reading, prefilter)
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
@@ -328,17 +328,17 @@ class LineScan:
         event.context = self._shared.context(event.context)
         self.faults += event.is_failure and not self.result.has(signature.id)
         bucket = self.result.add(event, signature.keep_by)
-        self._parts.append(self._tally(signature.id, event.count))
+        self._parts.append(Part(self._tally(signature.id), event.count))
         if bucket is not None:
             self._parts.append(Part(bucket, event.count))
             self._full = self._full and bucket.full
             self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
             self.gains += bucket.count == event.count
 
-    def _tally(self, signature: str, number: int) -> Part:
-        tally = self._tallies.get((signature, number))
+    def _tally(self, signature: str) -> _Tally:
+        tally = self._tallies.get(signature)
         if tally is None:
-            tally = self._tallies[signature, number] = Part(_Tally(self.result.counts, signature), number)
+            tally = self._tallies[signature] = _Tally(self.result.counts, signature)
         return tally
 
     def _record(self, parser: StatefulParser, events: Iterable[Event]) -> None:
