@@ -146,7 +146,7 @@ class LineScan:
             self._speaker(number, text)
 
     def meet(self, number: int, raw: bytes, text: str) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` left, of which no more is known than that it holds a literal."""
+        """Scan a line (``text`` of ``raw``) that ``count`` left and of which no more is known."""
         if self.open or text.startswith(RECORD):
             self._line(number, text, self._prefilter.kinds([text]).get(0))
         else:

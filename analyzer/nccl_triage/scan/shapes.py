@@ -102,7 +102,9 @@ class Family:
 class Shape:
     """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
 
+    #: What the literals of its lines tell; ``silent``: they hold none.
     kind: Kind | None = None
+    silent: bool = False
     #: Lines that were read in full; whether it is never to be learnt; whether it is no member of the family of its like.
     seen: int = 0
     cold: bool = False
@@ -163,8 +165,9 @@ class Shapes:
         if len(raw) > MAX_TEXT:
             return self._prefilter.kinds([text]).get(0)
         shape = self._shape(raw)
-        if shape.kind is None:
+        if shape.kind is None and not shape.silent:
             shape.kind = self._prefilter.kinds([text]).get(0)
+            shape.silent = shape.kind is None
         return shape.kind
 
     def place(self, raw: bytes, kind: Kind) -> Place | None:

@@ -185,7 +185,9 @@ class SourceScan:
     def _pieces(self, number: int, offset: int, raw: bytes, reader: LineReader) -> None:
         """Scan what is worth reading of one line, which may hold carriage returns."""
         for line in reader.pieces(number, offset, raw):
-            self._lines.take(number, line.text, self._prefilter.kinds([line.text]).get(0))
+            piece = line.text.encode("utf-8", "surrogatepass")
+            if self._lines.count(number, piece) is None:
+                self._lines.meet(number, piece, line.text)
 
     def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
