@@ -102,7 +102,10 @@ def command(
     Exit code 4: experiments before a report contradict the diagnosis.
     With --follow Ctrl-C and SIGTERM are the usual way to end: they change no exit code.
     """
-    paths, engine = engines.chosen(paths, given, jobs)
+    from nccl_triage.stopping import ReadingStop
+
+    stop = ReadingStop()
+    paths, engine = engines.chosen(paths, given, jobs, stop)
     if not paths:
         if sys.stdin.isatty():
             click.echo(ctx.get_help(), err=True)
@@ -124,9 +127,7 @@ def command(
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
     from nccl_triage.execution.engines import Local
-    from nccl_triage.stopping import ReadingStop
 
-    stop = ReadingStop()
     with Progress(wish.quiet) as progress:
         diagnosis = diagnose(
             paths,

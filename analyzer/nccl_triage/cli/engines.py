@@ -10,6 +10,7 @@ from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
     from nccl_triage.execution.engines import Engine
+    from nccl_triage.stopping import ReadingStop
 
 
 def options(function: Any) -> Any:
@@ -43,8 +44,13 @@ def options(function: Any) -> Any:
     return function
 
 
-def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int | None) -> tuple[tuple[str, ...], Engine | None]:
-    """Take the options out of ``given``; return what is to be read, and the engine if it is not this machine."""
+def chosen(
+    paths: tuple[str, ...], given: dict[str, Any], jobs: int | None, stop: ReadingStop
+) -> tuple[tuple[str, ...], Engine | None]:
+    """Take the options out of ``given``; return what is to be read, and the engine if it is not this machine.
+
+    ``stop`` may end the reading early.
+    """
     engine, session = given.pop("engine"), given.pop("ray_session")
     address, patience = given.pop("ray_address"), given.pop("node_timeout")
     if engine == "local" and not session:
@@ -60,7 +66,7 @@ def chosen(paths: tuple[str, ...], given: dict[str, Any], jobs: int | None) -> t
             "there is nothing to read on the cluster",
             remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
         )
-    return paths, RayEngine(address, jobs or 1, patience)
+    return paths, RayEngine(address, jobs or 1, patience, stop=stop)
 
 
 def refuse_while_following(engine: Engine | None) -> None:

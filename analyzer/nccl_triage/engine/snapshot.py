@@ -8,7 +8,6 @@ made from it, and what holds anything else counts as damaged.
 from __future__ import annotations
 
 import ast
-import gc
 import io
 import os
 import pickle
@@ -18,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nccl_triage import garbage
 from nccl_triage.engine import cache, expression, literals, pattern, schema, series
 from nccl_triage.engine.schema import RuleSet
 
@@ -93,15 +93,11 @@ def read(entry: str | None) -> RuleSet | None:
     data = cache.read(entry) if entry else None
     if data is None:
         return None
-    collects = gc.isenabled()
-    gc.disable()  # it would look for garbage again and again among objects that all stay
     try:
-        found = _Reader(io.BytesIO(data)).load()
+        with garbage.none():
+            found = _Reader(io.BytesIO(data)).load()
     except Exception:  # a damaged pickle may raise nearly anything
         return None
-    finally:
-        if collects:
-            gc.enable()
     return found if isinstance(found, RuleSet) else None
 
 

@@ -53,9 +53,17 @@ class Reading:
         return found
 
 
-def scan_source(source: Source, scanner: Scanner, tell: Callable[[int], None] | None = None) -> Observations:
+def scan_source(
+    source: Source, scanner: Scanner, tell: Callable[[int], None] | None = None, stop: ReadingStop | None = None
+) -> Observations:
     """Scan one source; reading problems end up in its ``SourceInfo``."""
-    return scan_part(Part(source), scanner, tell)
+    return scan_part(Part(source), scanner, tell, stop)
+
+
+def unread(source: Source) -> Observations:
+    """Return what is known of a source when the reading ended before its turn."""
+    source.info.stopped = True
+    return _nothing(source.info)
 
 
 def scan_part(
@@ -67,8 +75,7 @@ def scan_part(
     """
     info = part.source.info
     if stop is not None and stop.asked is not None:
-        info.stopped = True
-        return _nothing(info)
+        return unread(part.source)
     watch = None if tell is None and stop is None else Watch(tell or _nobody, stop)
     try:
         with part.open(watch) as stream:

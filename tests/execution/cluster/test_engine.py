@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -158,33 +159,88 @@ def test_others_read_the_share_of_a_node_that_dies(cluster: Any, tmp_path: Path)
     assert found == here
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_scan_leaves_nothing(cluster: Any, tmp_path: Path, number: signal.Signals) -> None:
-    _, second = ids(cluster)
-    os.mkfifo(tmp_path / "pipe")
-    words = ["--engine", "ray", "--ray-address", cluster.address, "--no-progress"]
-    command = [sys.executable, "-m", "nccl_triage", f"node:{second}{tmp_path}/pipe", *words]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    writers: list[int] = []
+class Reading:
+    """A run over the cluster in which a worker has begun to read a pipe."""
 
-    def read() -> bool:
+    def __init__(self, cluster: Any, pipe: Path, *paths: str) -> None:
+        os.mkfifo(pipe)
+        words = ["--engine", "ray", "--ray-address", cluster.address, "--no-progress", "--format", "json"]
+        command = [sys.executable, "-m", "nccl_triage", *paths, *words]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._pipe = pipe
+        self._writers: list[int] = []
+
+    def __enter__(self) -> Reading:
+        wait_for(self._read, "the worker reads the pipe", 60.0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+        for writer in self._writers:
+            os.close(writer)
+
+    def _read(self) -> bool:
         with contextlib.suppress(OSError):
-            writers.append(os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK))
-        return bool(writers)
+            self._writers.append(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(self._writers)
 
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            wait_for(read, "the worker reads the pipe", 60.0)
-            process.send_signal(number)
-            output, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    for writer in writers:
-        os.close(writer)
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._writers[0], text.encode())
+
+    def ended(self, number: signal.Signals) -> tuple[bytes, bytes]:
+        self.process.send_signal(number)
+        return self.process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_scan_that_has_read_nothing_leaves_nothing(
+    cluster: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    _, second = ids(cluster)
+    with Reading(cluster, tmp_path / "pipe", f"node:{second}{tmp_path}/pipe") as reading:
+        output, errors = reading.ended(number)
     assert output == b""
-    # Ray has a handler of its own for SIGTERM: whose is called first, and tells how it ended, is chance.
-    told = {(130, b"interrupted\n"), (128 + number, b"ended by SIGTERM\n")}
-    assert (process.returncode, errors) in told
+    told = b"interrupted\n" if number == signal.SIGINT else b"ended by SIGTERM\n"
+    assert (reading.process.returncode, errors) == (128 + number, told)
+    wait_for(lambda: living_workers() == 0, "no worker is left")
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_nodes_had_read_until_a_signal_is_diagnosed(cluster: Any, tmp_path: Path, goes_on: bool) -> None:
+    first, second = ids(cluster)
+    job = log(tmp_path / "a" / "job.log", OOM.format(rank=3))
+    (tmp_path / "b").mkdir()
+    pipe = tmp_path / "b" / "pipe"
+    paths = (f"node:{first}{tmp_path}/a", f"node:{second}{job}", f"node:{second}{pipe}")
+    with Reading(cluster, pipe, *paths) as reading:
+        ends = threading.Event()
+
+        def write() -> None:
+            while goes_on and not ends.wait(0.05):
+                reading.write(STEP.format(step=51))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            output, errors = reading.ended(signal.SIGINT)
+        finally:
+            ends.set()
+            writer.join()
+    assert reading.process.returncode == 130
+    assert errors.startswith(b"nccl-triage: interrupted; the diagnosis of what was read until then:\n")
+    found = json.loads(output)
+    assert found["headline"].startswith("PARTIAL")
+    assert found["interrupted"]["signal"] == "SIGINT"
+    assert found["interrupted"]["bytes_read"] >= job.stat().st_size
+    assert found["diagnoses"][0]["cause"] == "gpu-out-of-memory"
+    assert found["diagnoses"][0]["culprits"][0]["rank"] == 3
+    # Whoever reads on comes to an end at once; a read that hangs is given up.
+    stopped = [Path(one["path"]).name for one in found["inputs"] if one.get("interrupted")]
+    lost = [note for note in found["notes"] if "no news for 3 s" in note]
+    assert (stopped, len(lost)) == ((["pipe"], 0) if goes_on else ([], 1))
     wait_for(lambda: living_workers() == 0, "no worker is left")
 
 

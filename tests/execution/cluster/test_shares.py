@@ -113,3 +113,14 @@ def test_of_many_notes_some_are_told() -> None:
     assert len(texts) == 8 + 1 + 2
     assert texts[8] == "92 more of this kind"
     assert texts[-1] == "on node n: skipped 3 files (empty): x"
+
+
+def test_behind_the_end_nothing_is_given_out() -> None:
+    one, other = member("a"), member("b")
+    share = Share("", [one, other], [source(f"f{number}") for number in range(3)])
+    first = share.batch(one)
+    assert sorted(left.path for left in share.end()) == sorted({"f0", "f1", "f2"} - {one.path for one in first})
+    one.gone = "died"
+    share.abandoned(one, "died")  # there is another, but it is to begin nothing
+    assert share.batch(other) == []
+    assert share.lost == {"died": first}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage.events import Observations
+from nccl_triage.events import Interruption, Observations
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.crew import Crew, Member, Reply
@@ -14,23 +14,31 @@ from nccl_triage.execution.cluster.listings import Found, shares_of
 from nccl_triage.execution.cluster.shares import Share
 from nccl_triage.execution.cluster.targets import Node
 from nccl_triage.execution.cluster.tree import FAN, Part, Tree
-from nccl_triage.execution.reading import Progress
+from nccl_triage.execution.reading import Progress, unread
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ray_access import failures, reason
+from nccl_triage.stopping import ReadingStop
 
 #: Seconds that the others wait for the listings of the slower half of the nodes; these are read nevertheless.
 _GRACE = 10.0
 #: Seconds for a worker that hangs to hand over what it has.
 _RESCUE = 10.0
+#: Seconds for a worker to end its scan once somebody asked for the end.
+_HALT = 3.0
 
 
 class Campaign:
-    """The state of a scan. ``patience``: seconds without any progress after which a worker counts as hung."""
+    """The state of a scan. ``patience``: seconds without any progress after which a worker counts as hung.
 
-    def __init__(self, ray: Any, crew: Crew, bulletin: Bulletin, patience: float, jobs: int) -> None:
+    Once ``stop`` is asked for, nothing more is begun, and what was read until then is the result.
+    """
+
+    def __init__(
+        self, ray: Any, crew: Crew, bulletin: Bulletin, patience: float, jobs: int, stop: ReadingStop | None = None
+    ) -> None:
         self.shares: list[Share] = []
         self._ray, self._crew, self._bulletin = ray, crew, bulletin
-        self._patience, self._jobs = patience, jobs
+        self._patience, self._jobs, self._stop = patience, jobs, stop
         self._asked: dict[Member, tuple[str, ...]] = {}
         self._shares_of: dict[Member, list[Share]] = {}
         self._batch: dict[Member, tuple[Share, list[Source]]] = {}
@@ -38,6 +46,7 @@ class Campaign:
         self._hung: dict[Member, str] = {}
         self._tree = Tree()
         self._total = Observations()
+        self._ended = False
 
     def search(self, asked: Mapping[Node, Sequence[str]], since: float | None) -> None:
         """Have nodes list their logs and share these out; who takes long is not waited for."""
@@ -52,7 +61,7 @@ class Campaign:
             waiting = sum(member.call is not None for member in self._crew.members)
             if half is None and 2 * waiting <= len(asked):
                 half = time.monotonic()
-            if half is not None and time.monotonic() - half > _GRACE:
+            if self._asked_to_end or (half is not None and time.monotonic() - half > _GRACE):
                 break
         self._share_out(found)
 
@@ -64,6 +73,8 @@ class Campaign:
     def run(self, progress: Progress | None) -> Observations:
         """Read everything and return what was found."""
         while True:
+            if self._asked_to_end and not self._ended:
+                self._end()
             for member in self._crew.members:
                 if member.idle:
                     self._employ(member)
@@ -72,12 +83,35 @@ class Campaign:
             for member, reply in self._crew.turn():
                 self._hear(member, reply)
             if progress is not None:
-                total = sum(share.size for share in self.shares)
-                progress(min(total, sum(member.read for member in self._crew.members)), total)
+                progress(*self._reached())
         for part in self._tree.parts:
             self._receive(part)
         self._tell_losses()
+        if self._stop is not None and self._stop.asked is not None and self._ended:
+            self._total.interruption = Interruption(self._stop.asked, *self._reached())
         return self._total
+
+    @property
+    def _asked_to_end(self) -> bool:
+        return self._stop is not None and self._stop.asked is not None
+
+    def _reached(self) -> tuple[int, int]:
+        """Return the bytes read so far, and all of them."""
+        total = sum(share.size for share in self.shares)
+        return min(total, sum(member.read for member in self._crew.members)), total
+
+    def _end(self) -> None:
+        """Begin nothing more, and have those who read come to an end."""
+        self._ended = True
+        for share in self.shares:
+            for source in share.end():
+                self._total.absorb(unread(source))
+        for member in self._crew.members:
+            if member.call == "find":
+                self._crew.dismiss(member, "was not waited for")
+                self._bulletin.missing(member.node.name, "the reading was ended before it answered")
+            elif member.call == "scan":
+                member.tell("halt", self._stop.asked if self._stop else None, patience=_HALT)
 
     def _listed(self, member: Member, reply: Reply) -> list[Found]:
         """Return the listing of a node, if it came."""

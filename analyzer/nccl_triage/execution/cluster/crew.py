@@ -63,6 +63,11 @@ class Member:
         else:
             self._answer = self.actor.call.remote(call, *arguments)
 
+    def tell(self, call: str, *arguments: Any, patience: float) -> None:
+        """Call a method beside the one that runs, which from now on has less patience."""
+        self.actor.call.remote(call, *arguments)
+        self._silent, self._patience = 0.0, min(self._patience, patience)
+
     @property
     def idle(self) -> bool:
         """Whether it can be given work."""

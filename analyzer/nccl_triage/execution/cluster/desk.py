@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nccl_triage import garbage
 from nccl_triage.errors import InputError
 from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel
@@ -20,6 +21,14 @@ from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import Source, find_sources
 from nccl_triage.scan.scanner import Scanner
+from nccl_triage.stopping import ReadingStop
+
+
+class _Halt(ReadingStop):
+    """Ends reading at the next read: another thread asks for it, which cannot give up a call that waits."""
+
+    def _news(self) -> None:
+        pass
 
 
 @dataclass(slots=True)
@@ -36,11 +45,13 @@ class Desk:
     """The state of one worker: what it has scanned and nobody has taken yet."""
 
     def __init__(self, rules: bytes) -> None:
+        garbage.seldom()
         self._rules = parcel.unpack_rules(rules)
         self._scanner: Scanner | None = None
         self._found = Observations()
         self._done: list[str] = []
         self._lock = threading.Lock()
+        self._stop = _Halt()
         self._read = self._steps = 0
 
     def find(self, arguments: Sequence[str], since: float | None) -> Listing:
@@ -60,12 +71,16 @@ class Desk:
             if source.file is not None and not source.file.exists():
                 missing.append(number)
                 continue
-            found = scan_source(source, self._scanner, self._count)
+            found = scan_source(source, self._scanner, self._count, self._stop)
             with self._lock:
                 self._found.absorb(found)
                 self._done.append(source.path)
                 self._steps += 1
         return missing, self._read
+
+    def halt(self, number: int) -> None:
+        """End the scan, because of a signal of this number: what was read until now is what was found."""
+        self._stop.ask(number)
 
     def progress(self) -> tuple[int, int]:
         """Return the bytes read so far, and a number that changes whenever anything gets done."""

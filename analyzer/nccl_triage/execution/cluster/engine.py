@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
+from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError, UsageError
 from nccl_triage.events import Observations
@@ -16,6 +18,7 @@ from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import retold
 from nccl_triage.ray_access import Access
+from nccl_triage.stopping import ReadingStop
 
 #: Seconds without any progress after which a node counts as hung.
 PATIENCE = 120.0
@@ -29,12 +32,18 @@ class RayEngine:
     ``address`` is the cluster's, as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here); ``jobs``
     is the number of processes on each node, ``patience`` the seconds without progress after which one is given up.
     Arguments ``node:NAME/path`` are read on the nodes of that name, others, which all nodes must see, by any node.
+    ``stop`` takes the signals while logs are read, and ends that.
     """
 
     def __init__(
-        self, address: str | None = None, jobs: int = 1, patience: float = PATIENCE, since: float | None = None
+        self,
+        address: str | None = None,
+        jobs: int = 1,
+        patience: float = PATIENCE,
+        since: float | None = None,
+        stop: ReadingStop | None = None,
     ) -> None:
-        self._address, self._jobs, self._patience, self._since = address, jobs, patience, since
+        self._address, self._jobs, self._patience, self._since, self._stop = address, jobs, patience, since, stop
         self._access: Access | None = None
         self._crew: Crew | None = None
         self._readers: dict[str, tuple[Source, list[Member]]] = {}
@@ -65,12 +74,15 @@ class RayEngine:
         asked = targets.by_node([argument for argument in arguments if targets.is_on_nodes(argument)], nodes)
         bulletin.dead(targets.departed(list(asked), nodes))
         self._crew = Crew(ray, parcel.program(), parcel.pack_rules(rules))
-        campaign = Campaign(ray, self._crew, bulletin, self._patience, self._jobs)
-        campaign.search({node: paths for node, paths in asked.items() if node.alive}, self._since)
-        if sources:
-            campaign.share(sources, living)
-        found = campaign.run(progress)
+        campaign = Campaign(ray, self._crew, bulletin, self._patience, self._jobs, self._stop)
+        with self._stop.listening() if self._stop is not None else nullcontext():
+            campaign.search({node: paths for node, paths in asked.items() if node.alive}, self._since)
+            if sources:
+                campaign.share(sources, living)
+            found = campaign.run(progress)
         notes += bulletin.texts()
+        if not found.sources and self._stop is not None and self._stop.asked is not None:
+            raise interrupts.Ended(self._stop.asked)
         if not found.sources:
             raise InputError(
                 "no readable input",

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from typing import Any
 
-from nccl_triage import archives
+from nccl_triage import archives, garbage
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 
@@ -60,7 +60,8 @@ class _Reader(pickle.Unpickler):
 
 def unpack(data: bytes) -> Observations:
     """Return observations that ``pack`` has made; raises UnpicklingError for anything else."""
-    found = _Reader(io.BytesIO(zlib.decompress(data))).load()
+    with garbage.none():
+        found = _Reader(io.BytesIO(zlib.decompress(data))).load()
     if not isinstance(found, Observations):
         raise pickle.UnpicklingError("no observations")
     return found

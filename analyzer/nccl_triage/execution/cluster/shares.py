@@ -30,6 +30,8 @@ class Share:
     lost: dict[str, list[Source]] = field(default_factory=dict)
     #: Bytes of all sources.
     size: int = 0
+    #: Whether nothing is given out any more.
+    _ended: bool = False
     _tries: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -71,8 +73,14 @@ class Share:
             self.waiting = []
         return held
 
+    def end(self) -> list[Source]:
+        """Give no more sources out; returns those that nobody has begun to read."""
+        self._ended = True
+        left, self.waiting = self.waiting, []
+        return left
+
     def _put_back(self, sources: Sequence[Source], why: str) -> None:
-        alive = any(one.gone is None for one in self.members)
+        alive = not self._ended and any(one.gone is None for one in self.members)
         for source in sources:
             self._tries[source.path] += 1
         again = [source for source in sources if alive and self._tries[source.path] < _TRIES]
