@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.ingest.blocks import Block
-from nccl_triage.ingest.verdicts import blanked
+from nccl_triage.ingest.verdicts import Verdicts
 
 from .helpers import Pieces, texts
 
@@ -68,7 +68,7 @@ def test_it_does_not_matter_how_the_bytes_arrive(size: int) -> None:
 
 def test_a_verdict_goes_on_in_the_next_block() -> None:
     blocks = [Block(b"nccl-triage: x\n", 1, 0), Block(b"  root cause: y\nz\n", 2, 15), Block(b"  File z\n", 4, 32)]
-    assert [block.data.split(b"\n")[0].strip() for block in blanked(blocks)] == [b"", b"", b"File z"]
+    assert [block.data.split(b"\n")[0].strip() for block in map(Verdicts().blank, blocks)] == [b"", b"", b"File z"]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,19 @@ def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
     assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
 
 
+def test_our_own_verdicts_in_the_middle_tell_nothing(scanner: Scanner) -> None:
+    verdict = ["nccl-triage: A GPU ran out of memory (rank 3)."]
+    verdict += [f"    a.log:{n}: [rank3]: torch.OutOfMemoryError: CUDA out of memory." for n in range(200)]  # some blocks
+    filler = [f"worker {n} idle, queue {n % 7}" for n in range(4000)]
+    text = "\n".join([*filler, *verdict, *filler, "Killed by signal 15.", *verdict[:9], *filler]) + "\n"
+    found = scan(scanner, text)
+    assert "torch.oom" not in "".join(found.signatures()).lower()
+    assert found.signatures() == scan(scanner, text, whole=True).signatures()
+    # What stands behind it, or has another beginning, counts.
+    other = text.replace("    a.log:150: [rank3]:", "[rank3]:")
+    assert exact(scan(scanner, other)) == exact(scan(scanner, other, whole=True)) != {}
+
+
 def test_both_matchers_find_the_same_lines(rules: RuleSet) -> None:
     pytest.importorskip("hyperscan")
     fast = Scanner(rules)._prefilter

@@ -19,7 +19,7 @@ from nccl_triage.errors import UsageError
 #: Inverse strength of the L2 penalty, chosen by grouped cross-validation.
 STRENGTH = 15.0
 #: A feature counts when this many examples have it.
-MIN_EXAMPLES = 2
+MIN_EXAMPLES = 1
 #: Weight of an example by where it comes from; a generated log repeats what its author knew.
 SOURCE_WEIGHT = {"generated": 0.15}
 #: Weight of the view with the decisive signatures withheld.

@@ -1,7 +1,8 @@
 """Bytes of a log as numbered lines of text.
 
-``LineReader`` reads everything; a scanner that wants only some lines takes the blocks (``iter_blocks``),
-reads some of them whole (``lines``), looks for candidates in the bytes of others and decodes those (``decode``).
+``LineReader`` reads everything; a scanner that wants only some lines takes the blocks as they are (``raw_blocks``) and
+has our own verdicts blanked in them (``verdicts``), reads some of them whole (``lines``), looks for candidates in the
+bytes of others and decodes those (``decode``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nccl_triage.ingest.blocks import BLOCK, MAX_LINE, Block, BlockReader
 from nccl_triage.ingest.encodings import decode_utf8
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.progress import ProgressFilter
-from nccl_triage.ingest.verdicts import blanked
+from nccl_triage.ingest.verdicts import Verdicts
 
 __all__ = ["Block", "Line", "LineReader", "looks_filtered"]
 
@@ -50,11 +51,16 @@ class LineReader:
     ) -> None:
         self._reader = BlockReader(stream, info, max_line, block, first_line)
         self._progress = ProgressFilter(self.decode)
+        self.verdicts = Verdicts()
         self._continues = False
 
     def iter_blocks(self) -> Iterator[Block]:
-        """Yield the raw blocks, in order; ``lines`` reads one. Bad bytes count only in what is decoded."""
-        return blanked(self._reader)
+        """Yield the blocks, in order; ``lines`` reads one. Bad bytes count only in what is decoded."""
+        return map(self.verdicts.blank, self._reader)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """Yield the blocks as they are: whoever takes them gives each to ``verdicts``, or knows that there are none."""
+        return iter(self._reader)
 
     def decode(self, data: bytes) -> str:
         """Return the text of bytes from a block; bad bytes are replaced and counted."""

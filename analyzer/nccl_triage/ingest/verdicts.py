@@ -6,27 +6,34 @@ that it rests on and names what else they could mean, and would be evidence for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.patterns import lazily
 
-_NAME = b"nccl-triage:"
+#: Stands in every verdict.
+NAME = b"nccl-triage:"
 #: The name of the headline; colours may stand before it.
-_HEADLINE = lazily(rb"(?:\x1b\[[\d;]{0,20}m){0,8}" + _NAME)
+_HEADLINE = lazily(rb"(?:\x1b\[[\d;]{0,20}m){0,8}" + NAME)
 #: What every other line of a verdict begins with.
 _INDENT = b"  "
 
 
-def blanked(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks with spaces in place of verdicts; what a launcher put before their lines stays."""
-    start: tuple[int, bytes] | None = None
-    for block in blocks:
-        if start is None and _NAME not in block.data:
-            yield block
-            continue
-        data, start = _blank(block.data, start)
-        yield block._replace(data=data)
+class Verdicts:
+    """Blanks verdicts in the blocks of one source, block by block in their order."""
+
+    def __init__(self) -> None:
+        self._start: tuple[int, bytes] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the next block may go on with a verdict; another one has nothing to blank without ``NAME``."""
+        return self._start is not None
+
+    def blank(self, block: Block) -> Block:
+        """Return the next block with spaces in place of verdicts; what a launcher put before their lines stays."""
+        if self._start is None and NAME not in block.data:
+            return block
+        data, self._start = _blank(block.data, self._start)
+        return block._replace(data=data)
 
 
 def _blank(data: bytes, start: tuple[int, bytes] | None) -> tuple[bytes, tuple[int, bytes] | None]:

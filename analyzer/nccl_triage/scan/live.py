@@ -17,7 +17,7 @@ class LiveScan:
         self.info = info
         self.ended = False
         self._reader = LineReader(stream, info)
-        self._blocks = self._reader.iter_blocks()
+        self._blocks = self._reader.raw_blocks()
         self._scan = scanner.begin(self._reader, info)
         self._ahead = self._scan.run.listen(note)
         self._result: Observations | None = None

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from nccl_triage.engine.schema import Signature
+from nccl_triage.ingest.verdicts import NAME
 from nccl_triage.scan import database
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
@@ -28,8 +29,8 @@ _MAX_SETS = 10_000
 RECORD = ('{"', "{ ", "{\t")
 _FIRST_RECORD = tuple(start.encode() for start in RECORD)
 _RECORDS = tuple(b"\n" + start for start in _FIRST_RECORD)
-#: Stands for them among the numbers of literals.
-_RECORD = 1 << 20
+#: Stand for them, and for the name in our own verdicts, among the numbers of literals.
+_RECORD, _VERDICT = 1 << 20, 1 << 21
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 
 
@@ -49,12 +50,13 @@ class Sweep(NamedTuple):
 
     ``ends`` are those of faults, consequences and of what opens a block, all of them, in order. ``firsts`` tells of each
     other literal (context, progress, numbers) that occurs, by its number, where it ends first. With ``records`` a line
-    begins a JSON record, inside of which literals may be hidden.
+    begins a JSON record, inside of which literals may be hidden. With ``verdicts`` some may be our own.
     """
 
     ends: list[int]
     firsts: dict[int, int]
     records: bool
+    verdicts: bool
 
 
 class Prefilter(Protocol):
@@ -230,7 +232,9 @@ class LiteralPrefilter(_Literals):
         urgent = [number for number in firsts if self._urgent[number]]
         ends = sorted(end for found in self.ends(data, urgent) for end in found)
         records = data.startswith(_FIRST_RECORD) or any(start in data for start in _RECORDS)
-        return Sweep(ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, records)
+        return Sweep(
+            ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, records, NAME in data
+        )
 
 
 class HyperscanPrefilter(_Literals):
@@ -273,25 +277,27 @@ class HyperscanPrefilter(_Literals):
     def sweep(self, data: bytes) -> Sweep:
         """See ``Prefilter``."""
         if self._sweeper is None:
-            starts = [(start.decode(), False) for start in _RECORDS]
-            literals = [*(self._texts[number] for number in self._swept), *starts]
-            once = [*(not self._urgent[number] for number in self._swept), *(True for _ in starts)]
-            self._sweeper = database.compiled(
-                self._hyperscan, literals, [*self._swept, *(_RECORD for _ in starts)], once
-            )
+            further = [(start, _RECORD) for start in _RECORDS] + [(NAME, _VERDICT)]
+            literals = [
+                *(self._texts[number] for number in self._swept),
+                *((text.decode(), False) for text, _ in further),
+            ]
+            once = [*(not self._urgent[number] for number in self._swept), *(True for _ in further)]
+            numbers = [*self._swept, *(number for _, number in further)]
+            self._sweeper = database.compiled(self._hyperscan, literals, numbers, once)
         urgent = self._urgent
         ends: list[int] = []
         firsts: dict[int, int] = {}
 
         def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
-            if identifier != _RECORD and urgent[identifier]:
+            if identifier < _RECORD and urgent[identifier]:
                 ends.append(end)
             else:
                 firsts[identifier] = end
 
         self._sweeper.scan(data, match_event_handler=on_match)
         records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
-        return Sweep(ends, firsts, records)
+        return Sweep(ends, firsts, records, firsts.pop(_VERDICT, None) is not None)
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:

@@ -41,7 +41,7 @@ class Scanner:
         scan = self.begin(reader, info)
         if first is not None:
             scan.run.resume(first)
-        for block in reader.iter_blocks():
+        for block in reader.raw_blocks():
             scan.take(block)
         return scan.finish()
 
@@ -61,7 +61,7 @@ class BlockScan:
         self._swept = False
 
     def take(self, block: Block) -> None:
-        """Take the next block."""
+        """Take the next block (``LineReader.raw_blocks``)."""
         self._waiting.append(block)
         if len(self._waiting) > sweeping.TAIL:
             self._next(sweeping.share(self._done))
@@ -95,7 +95,8 @@ class BlockScan:
 
     def _read(self) -> None:
         """Read the next block line by line."""
-        self.run.read(self._reader.lines(self._waiting.popleft()))
+        block = self._reader.verdicts.blank(self._waiting.popleft())
+        self.run.read(self._reader.lines(block))
         self._done += 1
 
 

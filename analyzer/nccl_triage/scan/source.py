@@ -98,9 +98,12 @@ class SourceScan:
 
     def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
-        data = block.data
-        ends, firsts, records = self._prefilter.sweep(data)
-        if records:
+        swept = self._prefilter.sweep(block.data)
+        if swept.verdicts or reader.verdicts.open:
+            block = reader.verdicts.blank(block)
+            swept = self._prefilter.sweep(block.data)
+        data, ends, firsts = block.data, swept.ends, swept.firsts
+        if swept.records:
             self.read(reader.lines(block))
             return
         self._flush()
