@@ -10,6 +10,7 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
 
@@ -196,10 +197,20 @@ def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
         why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
         if rank is not None:
             return [of_rank(case, rank, why["en"], why["zh"])]
-        address = event.fields.get("address")
-        host = case.identity.host_of_address(address) if address else case.host(event)
+        # The driver that reports it may run elsewhere: better what the process itself has printed.
+        own = next((one for one in case.events if one.context.pid == number and case.host(one) is not None), None)
+        address = event.fields.get("address") or (_address_in_block(case, event) if own is None else None)
+        host = case.identity.host_of_address(address) if address else case.host(own or event)
         return [Culprit(None, host, address, number, None, why)]
     return []
+
+
+def _address_in_block(case: Case, died: Event) -> str | None:
+    """Return the address in the block of lines that reports a dead actor."""
+    for event in case.of("ray.actor_died_detail"):
+        if event.source == died.source and abs(died.line - event.line) <= _BLOCK and event.fields.get("key2") == "ip":
+            return event.fields["value"]
+    return None
 
 
 @method("dead-actor-host")

@@ -51,6 +51,10 @@ _NODE = lazily(r"(?P<node>(?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): (?=
 _MPICH = lazily(r"\[(?P<rank>\d{1,7})\] (?=\S)")
 _STERN = lazily(r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*) (?=\S)")
 _COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
+#: A task of a launcher, counted over all hosts as Slurm's are.
+_TASK = lazily(r"\[task (?P<task>\d{1,6})\] (?=\S)")
+#: The name of a pod or host in brackets, as home-made collectors put it; every such name has a number.
+_BRACKETED = lazily(r"\[(?P<pod>(?=[^\]]*\d)[a-z][a-z0-9.]{0,60}(?:-[a-z0-9.]{1,60}){1,8})\] ?")
 _NUMBERED = lazily(r"\d")
 #: How lines without a prefix begin that belong to a traceback.
 _BEGINS = lazily(r'Traceback \(most recent call last\):|  File "|^[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)')
@@ -72,6 +76,8 @@ class WrapperProfile:
     number_column: bool = False
     stern: bool = False
     compose: bool = False
+    bracketed: bool = False
+    task: bool = False
     outer: Outer | None = None
 
     @classmethod
@@ -111,6 +117,10 @@ class WrapperProfile:
             self.rank_column = not rising and len(set(numbers)) <= len(numbers) * 2 // 3
         self.stern = sum(1 for line in sample if _STERN.match(line)) > max(2, len(sample) * 2 // 3)
         self.compose = sum(1 for line in sample if _COMPOSE.match(line)) > max(2, len(sample) * 2 // 3)
+        spoke = [m["task"] for line in sample if (m := _TASK.match(line))]
+        self.task = len(spoke) > half and len(set(spoke)) > 1
+        names = {m["pod"] for line in sample if (m := _BRACKETED.match(line))}
+        self.bracketed = len(names) > 1 and all(map(_BRACKETED.match, sample))
 
     def look_inside(self, sample: Sequence[str]) -> None:
         """Look behind other prefixes, where words before a colon are common: names of hosts have a number."""
@@ -164,6 +174,12 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
     if profile.stern and "stern" not in seen and (match := _STERN.match(line)):
         set_host(context, match["pod"])
         return "stern", match.end()
+    if profile.task and "task" not in seen and (match := _TASK.match(line)):
+        context.group_rank = int(match["task"])
+        return "task", match.end()
+    if profile.bracketed and "bracketed" not in seen and (match := _BRACKETED.match(line)):
+        set_host(context, match["pod"])
+        return "bracketed", match.end()
     if profile.compose and "compose" not in seen and (match := _COMPOSE.match(line)):
         set_host(context, match["service"])
         return "compose", match.end()

@@ -22,7 +22,7 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",
                    "WorkerGroupError", "TrainingFailedError"}  # fmt: skip
 _COMMUNICATION = lazily(
-    r"gloo/|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
+    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
@@ -33,6 +33,8 @@ _COMMUNICATION = lazily(
 _REFUSED = lazily(
     r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
 )
+#: What a child of multiprocessing raises whose parent ends before it has told the child what to do.
+_ORPHAN, _ORPHANS = "python.spawn_orphan", ("UnpicklingError", "EOFError")
 #: A group that was used before it was made, or made twice, is the program's own mistake.
 _MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
@@ -83,7 +85,8 @@ def exceptions_of(case: Case) -> list[Event]:
 
 def application_exceptions(case: Case) -> list[Event]:
     """Return exceptions that are neither about communication nor about a child's failure, in order."""
-    return [e for e in exceptions_of(case) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
+    found = [e for e in exceptions_of(case) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
+    return [e for e in found if kind_of(e) not in _ORPHANS] if case.of(_ORPHAN) else found
 
 
 def _harmless(event: Event) -> bool:

@@ -101,6 +101,29 @@ def _long_bar(case: Case) -> Fact | None:
     return None
 
 
+_RATE = lazily(r"([\d.]+) ?s/(?:it|step|batch|iter)")
+#: Share of the time-out from which on a usual step leaves no room for a longer one, and steps that show what is usual.
+_NEAR, _USUAL = 0.7, 2
+
+
+@fact("progress.long_steps", "usual steps take nearly as long as the collective's time-out: seconds of the last one")
+def _long_steps(case: Case) -> Fact | None:
+    timeout = case.value("collective.timeout_ms")
+    first = case.first_complaints.get(None, len(case.events))
+    bars = [
+        e
+        for e in case.of("huggingface.tqdm")
+        if case.position(e) < first and not _LONG_BAR.search(e.text.split("%|")[0])
+    ]
+    if not timeout or len(bars) < _USUAL:
+        return None
+    rates = [_RATE.match(event.fields.get("rate") or "") for event in bars[-_USUAL:]]
+    steps = [float(rate[1]) for rate in rates if rate is not None]
+    if len(steps) < _USUAL or not all(_NEAR * timeout <= 1000 * step <= timeout for step in steps):
+        return None
+    return Fact(round(steps[-1]), bars[-_USUAL:])
+
+
 @fact(
     "progress.unfinished_bar", "the last progress before the failure is an unfinished bar of preparatory work: its text"
 )
