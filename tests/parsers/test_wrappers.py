@@ -173,3 +173,17 @@ def test_month_and_day_without_year(mmdd: str, month_day: str) -> None:
 def test_impossible_times_are_no_times() -> None:
     assert times.from_stamp("2025-13-40 99:99:99") is None
     assert times.from_month_day("99", "00:00:00") is None
+
+
+def test_pods_and_tasks_in_brackets_are_believed_where_they_stand_in_front_of_the_lines() -> None:
+    lines = [f"[workers-0-{n % 3}] Train Epoch: {n} loss 2.1" for n in range(6)]
+    profile = WrapperProfile.sniff(lines)
+    peeled = peel(lines[4], profile)
+    assert (peeled.text, peeled.context.host) == ("Train Epoch: 4 loss 2.1", "workers-0-1")
+    assert peel(lines[4], WrapperProfile.sniff([*lines, "loss 1.9"])).text == lines[4]
+    assert not WrapperProfile.sniff(["[step-1] loss 2.1", "[step-1] loss 2.0", "[step-1] loss 1.9"]).bracketed
+
+    tasks = ["I0804 step 57", *[f"[task {n}] E0804 stream failed" for n in (317, 317, 0, 12)]]
+    peeled = peel(tasks[1], WrapperProfile.sniff(tasks))
+    assert (peeled.text, peeled.context.group_rank) == ("E0804 stream failed", 317)
+    assert not WrapperProfile.sniff([f"[task 3] item {n}" for n in range(9)]).task

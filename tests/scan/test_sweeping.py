@@ -116,7 +116,9 @@ def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
 
 def test_our_own_verdicts_in_the_middle_tell_nothing(scanner: Scanner) -> None:
     verdict = ["nccl-triage: A GPU ran out of memory (rank 3)."]
-    verdict += [f"    a.log:{n}: [rank3]: torch.OutOfMemoryError: CUDA out of memory." for n in range(200)]  # some blocks
+    verdict += [
+        f"    a.log:{n}: [rank3]: torch.OutOfMemoryError: CUDA out of memory." for n in range(200)
+    ]  # some blocks
     filler = [f"worker {n} idle, queue {n % 7}" for n in range(4000)]
     text = "\n".join([*filler, *verdict, *filler, "Killed by signal 15.", *verdict[:9], *filler]) + "\n"
     found = scan(scanner, text)
