@@ -23,6 +23,9 @@ STALL = (
         (["3!: [allreduce.conv1.weight, allreduce.fc.bias ...]"], [3]),
         (["0: [allreduce.a.weight]", "1: [allgather.size]"], []),
         (["Stalled ops:HorovodBroadcast_dense_bias_0 [missing ranks: 1]"], [1]),
+        (["Stalled ops: loss_0 [ready ranks: 3], grad_0 [ready ranks: 2, 0, 1], grad_1 [ready ranks: 2, 0, 1]"], [3]),
+        (["Stalled ops: loss_0 [ready ranks: 1], grad_0 [ready ranks: 0]"], []),
+        (["Stalled ops: loss_0 [ready ranks: 3], grad_0 [ready ranks: 3, 0, 1]"], []),
         (
             ["HorovodAllreduce_grads_3_0 [missing ranks: 1, 3]", "HorovodAllreduce_grads_4_0 [missing ranks: 1, 3]"],
             [1, 3],
@@ -35,6 +38,9 @@ STALL = (
         "stalled for too long",
         "each waits for the other",
         "older form",
+        "another tensor than the rest",
+        "each another tensor",
+        "one tensor more",
         "older, two",
     ],
 )

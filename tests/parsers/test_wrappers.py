@@ -187,3 +187,11 @@ def test_pods_and_tasks_in_brackets_are_believed_where_they_stand_in_front_of_th
     peeled = peel(tasks[1], WrapperProfile.sniff(tasks))
     assert (peeled.text, peeled.context.group_rank) == ("E0804 stream failed", 317)
     assert not WrapperProfile.sniff([f"[task 3] item {n}" for n in range(9)]).task
+
+
+def test_behind_the_launching_node_stands_the_one_that_speaks() -> None:
+    lines = [f"10.0.0.143: 10.0.0.{n % 3}: step {n} loss 2.1" for n in range(9)]
+    peeled = peel(lines[4], WrapperProfile.sniff(lines))
+    assert (peeled.text, peeled.context.address) == ("step 4 loss 2.1", "10.0.0.1")
+    one = [f"10.0.0.{n % 3}: step {n} loss 2.1" for n in range(9)]
+    assert peel(one[4], WrapperProfile.sniff(one)).context.address == "10.0.0.1"

@@ -72,6 +72,8 @@ class WrapperProfile:
     srun: bool = False
     node: bool = False
     nodes: frozenset[str] = frozenset()
+    #: Whether behind the name of one node stands that of another: who launched and who spoke.
+    nested: bool = False
     rank_column: bool = False
     number_column: bool = False
     stern: bool = False
@@ -128,7 +130,8 @@ class WrapperProfile:
         self.srun = self.srun or _labelled_by_srun(sample, most)
         for name, pattern in (("node", _NODE), ("compose", _COMPOSE)):
             names = [m[1] for line in sample if (m := pattern.match(line)) and _NUMBERED.search(m[1])]
-            if not getattr(self, name) and len(names) > most:
+            if len(names) > most and (name == "node" or not getattr(self, name)):
+                self.nested = self.nested or self.node
                 setattr(self, name, True)
                 self.nodes |= frozenset(names)
 
@@ -158,14 +161,20 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
         # SLURM_PROCID is the global rank when there is one task per GPU; identity checks it later.
         context.group_rank = int(match["task"])
         return "srun", match.end()
-    if profile.node and "node" not in seen and (match := _NODE.match(line)) and match["node"] in profile.nodes:
+    inner = profile.nested and "node" in seen and "inner-node" not in seen
+    if (
+        profile.node
+        and (inner or "node" not in seen)
+        and (match := _NODE.match(line))
+        and match["node"] in profile.nodes
+    ):
         name = match["node"]
         if name[0].isdigit():
-            context.address = context.address or name
+            context.address = name if inner else context.address or name
         else:
             # A launcher's word for where the line comes from, within what the launcher's own host wrote.
             context.host = name
-        return "node", match.end()
+        return "inner-node" if inner else "node", match.end()
     if profile.rank_column and "column" not in seen and (match := _MPICH.match(line)):
         context.rank = int(match["rank"])
         return "column", match.end()

@@ -22,6 +22,13 @@ def _missing(case: Case) -> Fact | None:
         for part in event.fields.get("ranks", "").split(","):
             if (rank := whole(part.strip(" !"))) is not None:
                 lacks[rank].add("")
+    ready = case.of("horovod.ready_apart")
+    for event in ready:
+        first, other = (_numbers(event.fields.get(name, "")) for name in ("ranks", "others"))
+        if not first & other:
+            for ranks, tensor in ((other, "first"), (first, "other")):
+                for rank in ranks:
+                    lacks[rank].add(tensor)
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
     for rank, names in lacks.items():
         groups[frozenset(names)].append(rank)
@@ -29,4 +36,8 @@ def _missing(case: Case) -> Fact | None:
     # Two groups of one size blame each other.
     if not ordered or (len(ordered) > 1 and len(ordered[0]) == len(ordered[1])):
         return None
-    return Fact(sorted(ordered[0]), events[:3])
+    return Fact(sorted(ordered[0]), [*events, *ready][:3])
+
+
+def _numbers(listed: str) -> set[int]:
+    return {rank for part in listed.split(",") if (rank := whole(part.strip())) is not None}
