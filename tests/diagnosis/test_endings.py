@@ -99,3 +99,19 @@ def test_figures_of_several_engines_are_no_work_that_ranks_announce(rules: RuleS
     )
     text = "".join(line.format(rank=r, minute=m, tokens=900 + 7 * r + m) for m in range(8) for r in range(4))
     assert diagnose_text(text, rules).verdict == "healthy"
+
+
+INIT = """gpu-a:18:18 [0] NCCL INFO Bootstrap : Using eth0:10.6.3.32<0>
+gpu-a:18:18 [0] NCCL INFO NET/Socket : Using [0]eth0:10.6.3.32<0>
+"""
+UP = "gpu-a:18:42 [0] NCCL INFO comm 0x7f01 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 2000 - Init COMPLETE\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"), [(INIT, "unknown"), (INIT + UP, "healthy"), (INIT + "step 1/10 loss 2.31\n", "healthy")]
+)
+def test_a_log_that_ends_while_nccl_comes_up_is_not_called_healthy(text: str, verdict: str, rules: RuleSet) -> None:
+    found = diagnose_text(text, rules)
+    assert found.verdict == verdict
+    if verdict == "unknown":
+        assert "sets up its communicator" in found.to_dict()["headline"]

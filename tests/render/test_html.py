@@ -166,7 +166,7 @@ def test_neighbours_that_say_the_same_are_one_item():
 
 def test_unknown_and_healthy_have_their_own_summary():
     text = html.render(unknown(), "en")
-    assert "does not establish its cause" in text
+    assert "does not establish a cause" in text
     assert text.count("<h4>") == 2
     calm = html.render(healthy(), "en")
     assert "12,345" in calm

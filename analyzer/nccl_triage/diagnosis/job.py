@@ -117,6 +117,21 @@ def headline(diagnosis: Findings) -> dict[str, str]:
             "en": "The job hung, and its stacks do not show why.",
             "zh": "作业卡住了，但其调用栈没有显示原因。",
         }
+    if diagnosis.verdict == "unknown" and not case.failures:
+        if case.value("progress.ends_in_init"):
+            return {
+                "en": "The log ends while NCCL sets up its communicator, and does not show whether or why it hangs.",
+                "zh": "日志在 NCCL 建立通信域时结束，无法看出是否卡住以及原因。",
+            }
+        if any(case.value(f"progress.ends_{how}") for how in ("waiting", "warned")):
+            return {
+                "en": "No failure is reported, but the job does not go on, and this log does not show why.",
+                "zh": "没有报告故障，但作业没有继续，这份日志没有显示原因。",
+            }
+        return {
+            "en": "Lines of this log sound like trouble, and none is known to tell what it is.",
+            "zh": "日志中有些内容像是出了问题，但没有一行能说明是什么问题。",
+        }
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return {
             "en": "The job failed, and this log does not show why.",

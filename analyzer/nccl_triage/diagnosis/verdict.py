@@ -72,7 +72,13 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
         # Nothing went wrong; some sign of life is needed before a log is called healthy.
         hangs = any(
             case.value(f)
-            for f in ("stacks.dumped", "exception.without_end", "progress.ends_waiting", "progress.ends_warned")
+            for f in (
+                "stacks.dumped",
+                "exception.without_end",
+                "progress.ends_waiting",
+                "progress.ends_warned",
+                "progress.ends_in_init",
+            )
         )
         life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
         trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))

@@ -150,7 +150,7 @@ timeline = Timeline = 时间线
 timeline_text = One lane per rank, {scale}. = 每个 rank 一行，{scale}。
 timing = analysed in {n} s = 分析用时 {n} 秒
 unknown = unknown = 未知
-unknown_text = the log shows a failure but does not establish its cause = 日志显示有故障，但不足以确定原因
+unknown_text = the log does not establish a cause = 日志不足以确定原因
 value = Value = 值
 variables = Variables = 变量
 verdict = verdict = 结论

@@ -24,3 +24,18 @@ def _ends_warned(case: Case) -> Fact | None:
         if info.lines - event.line <= _BELOW and event.line > last_step.get(event.source, 0):
             found.append(event)
     return Fact(True, found[-2:]) if found else None
+
+
+#: What NCCL says first, at its level INFO, and what it says once a communicator has come up.
+_BEGINS = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.init_start")
+_CAME_UP = ("nccl.init_complete", "nccl.connected_*", "nccl.coll_call", "nccl.comm_destroyed")
+
+
+@fact(
+    "progress.ends_in_init", "a log ends while NCCL sets up its first communicator: none came up, and nothing advanced"
+)
+def _ends_in_init(case: Case) -> Fact | None:
+    begun = case.of(*_BEGINS)
+    if not begun or case.of(*_CAME_UP) or progress_of(case) or case.value("progress.finished"):
+        return None
+    return Fact(True, begun[-2:])

@@ -28,11 +28,8 @@ def _stalled(case: Case) -> Fact | None:
 
 @fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
 def _entered_late(case: Case) -> Fact | None:
-    gave_up = [
-        e
-        for e in case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
-        if case.rank(e) is not None
-    ]
+    # The driver may report it first, for one of its ranks.
+    gave_up = case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
     if not gave_up or not case.order_known:
         return None
     first = case.position(gave_up[0])
