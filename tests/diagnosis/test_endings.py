@@ -91,6 +91,20 @@ def test_a_log_that_ends_in_a_warning_of_nccl_that_nobody_knows_is_not_healthy(
     assert (diagnose_text(text, rules).verdict == "healthy") is healthy
 
 
+@pytest.mark.parametrize(
+    ("last", "healthy"),
+    [
+        ("2026-10-09 12:00:00 ERROR trainer: upload of the shard failed, giving up", False),
+        ("FATAL: could not open the ledger", False),
+        ("[rank0]: the error rate is 0.3, not a failure", True),
+        ("2026-10-09 12:00:00 ERROR trainer: upload failed, again\n[rank0]: step 2/100 loss 2.30", True),
+    ],
+    ids=["level", "word", "in passing", "the next step"],
+)
+def test_a_log_that_ends_in_an_error_that_nobody_knows_is_not_healthy(last: str, healthy: bool, rules: RuleSet) -> None:
+    assert (diagnose_text(STEP.format(step=1) + last + "\n", rules).verdict == "healthy") is healthy
+
+
 def test_figures_of_several_engines_are_no_work_that_ranks_announce(rules: RuleSet) -> None:
     line = (
         "[rank{rank}]: INFO 06-03 14:0{minute}:10 [loggers.py:111] Engine 000: Avg prompt throughput: {tokens}.9 tokens/s, "

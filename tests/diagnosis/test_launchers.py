@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -30,3 +32,52 @@ def test_what_tensorflow_says_of_nccl_is_no_exception_of_the_program(rules: Rule
     found = diagnose_text(TENSORFLOW, rules)
     assert found.candidates[0].id == "network-ib-misconfig"
     assert found.case.fact("exception.application") is None
+
+
+STEP_ENDS = (
+    "srun: error: node1: task 1: {first}\n"
+    "srun: Terminating StepId=41.0\n"
+    "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2025-10-20T20:38:36 ***\n"
+    "srun: error: node0: task 0: Terminated\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "stopped"),
+    [("Exited with exit code 1", False), ("Exited with exit code 143", True), ("Terminated", True)],
+)
+def test_a_step_of_which_a_task_failed_was_not_stopped_from_outside(first: str, stopped: bool, rules: RuleSet) -> None:
+    found = diagnose_text(STEP_ENDS.format(first=first), rules)
+    assert bool(found.case.value("process.terminated_only")) is stopped
+    said = found.candidates[0].id == "job-preempted" if found.verdict == "diagnosed" else False
+    assert said is stopped
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("libfabric:1:2::cxi:core:cxip_cq_eq_progress():531<warn> x1: Cassini Event Queue overflow detected.", "network-plugin"),
+        ("libfabric:1:2::cxi:mr:cxip_do_map():90<warn> node1: cxil_map() failed: -22", "gpudirect-rdma-broken"),
+    ],
+)  # fmt: skip
+def test_slingshot_is_at_fault_when_the_step_is_stopped_after_its_words(line: str, cause: str, rules: RuleSet) -> None:
+    text = f"{line}\nsrun: error: node1: task 1: Terminated\nsrun: Force Terminated StepId=41.0\n"
+    assert diagnose_text(text, rules).candidates[0].id == cause
+
+
+def test_the_device_plugin_names_the_xid(rules: RuleSet) -> None:
+    line = "2026/08/10 19:09:42 XidCriticalError: Xid=79 on Device=GPU-7540a9b3-eeb9-1214-1526-f93c9ea826a8, the device will go unhealthy.\n"
+    assert diagnose_text(line, rules).candidates[0].id == "gpu-hardware-fault"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: fatal: SLURM_MEM_PER_CPU and SLURM_MEM_PER_NODE are mutually exclusive.",
+        "srun: error: slurm_receive_msgs: Socket timed out on send/recv operation",
+    ],
+)
+def test_an_error_of_slurm_that_nobody_knows_is_not_healthy(line: str, rules: RuleSet) -> None:
+    step = "[rank0]: step 1/100 loss 2.31\n"
+    assert diagnose_text(f"{step}{line}\n", rules).verdict == "unknown"
+    assert diagnose_text(f"{line}\n{step}{step.replace('1/', '2/')}", rules).verdict == "healthy"

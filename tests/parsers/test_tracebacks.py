@@ -40,6 +40,17 @@ def test_interleaved_ranks_are_kept_apart() -> None:
     assert found[0].fields["file_line"] == "9"
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["KeyErrorKeyError: : 'a''a'", "KeyErrorKeyErrorKeyError: : : 'a''a''a'", "KeyError: 'a'"],
+    ids=["two", "three", "one"],
+)
+def test_what_several_ranks_print_into_one_line_is_one_exception(line: str) -> None:
+    head = 'Traceback (most recent call last):\n  File "/app/train.py", line 7, in main\n    x = data[k]\n'
+    fields = run(TracebackParser(), head + line + "\n")[0].fields
+    assert (fields["type"], fields["message"]) == ("KeyError", "'a'")
+
+
 def test_the_first_exception_of_a_chain_is_the_evidence() -> None:
     events = run(
         TracebackParser(),

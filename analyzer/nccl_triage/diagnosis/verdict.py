@@ -77,6 +77,7 @@ def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
                 "exception.without_end",
                 "progress.ends_waiting",
                 "progress.ends_warned",
+                "progress.ends_in_error",
                 "progress.ends_in_init",
             )
         )

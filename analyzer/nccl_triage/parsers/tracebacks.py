@@ -52,6 +52,8 @@ MAX_MESSAGE_LINES = 12
 MAX_BLOCK_LINES = 5000
 #: Blocks held open at once; the oldest is closed first.
 MAX_OPEN = 4096
+#: Ranks of one host whose last words may stand in one line.
+MAX_AT_ONCE = 8
 
 
 @dataclass(slots=True)
@@ -209,13 +211,13 @@ class TracebackParser:
         part = found.groupdict()
         user = [frame for frame in block.frames if not _LIBRARY.search(frame["file"])]
         last = user[-1] if user else (block.frames[-1] if block.frames else None)
-        kind = part["type"]
+        kind, message = _once(part["type"], (part.get("message") or "").strip())
         if part.get("inner") and kind.endswith("RayTaskError"):
             kind = part["inner"]
         block.chain.append(
             _Exception(
                 type=kind,
-                message=(part.get("message") or "").strip(),
+                message=message,
                 line=line.number,
                 end_line=line.number,
                 file=last["file"] if last is not None else None,
@@ -282,6 +284,17 @@ class TracebackParser:
                 fields=fields,
             )
         ]
+
+
+def _once(kind: str, message: str) -> tuple[str, str]:
+    """Return an exception's name and message once, where several ranks printed into one line: ``KeyErrorKeyError: : 'a''a'``."""
+    for times in range(2, MAX_AT_ONCE + 1):
+        name = kind[: len(kind) // times]
+        if len(name) >= len("Error") and name * times == kind:
+            rest = message.lstrip(": ")
+            once = rest[: len(rest) // times]
+            return name, once if once * times == rest else rest
+    return kind, message
 
 
 def _spawned_child(block: _Block) -> int | None:

@@ -31,6 +31,8 @@ _NAMES_RANK = (_GENERIC, "os.died_with_signal")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
           9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
+#: Exit codes of success and of SIGHUP, SIGINT and SIGTERM.
+_STOP_CODES = ("0", "129", "130", "143")
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: The words of strsignal(3), as shells and Slurm print them.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
@@ -177,7 +179,10 @@ def _terminated_only(case: Case) -> Fact | None:
     exits: list[Exit] | None = case.value("process.exits")
     if not exits:
         return None
-    return Fact(all(e.signal in (1, 2, 15) for e in exits), [e.event for e in exits][:3])
+    # Slurm names a task, not a rank, so its exit codes are no exits of ranks; that one failed by itself they do tell.
+    stopped = all(e.signal in (1, 2, 15) for e in exits)
+    failed = [e for e in case.of("slurm.exit_code") if e.fields.get("exitcode") not in _STOP_CODES]
+    return Fact(stopped and not failed, [*failed, *(e.event for e in exits)][:3])
 
 
 @fact("process.first_exit_ranks", "the ranks whose exit a launcher saw first")
