@@ -77,3 +77,33 @@ def test_what_the_programs_print_stays(lines: list[str]) -> None:
 
 def test_numbers_that_do_not_rise_count_no_lines() -> None:
     assert WrapperProfile.sniff([f"{n % 3 + 10} {line}" for n, line in enumerate(LOG)]).outer is None
+
+
+def hosts(lines: list[str]) -> list[str | None]:
+    profile = WrapperProfile.sniff(lines)
+    return [peel(line, profile).context.host for line in lines]
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        "[job/algo-1] {line}",
+        "2026/08/17 10:00:{n:02d} | stream 7 | {line}",
+        "trainer-logs {n:04d} 2026-08-17T10:00:{n:02d}.5Z {line}",
+    ],
+)
+def test_who_speaks_is_kept_where_a_number_that_changes_stands_in_every_line(put: str) -> None:
+    lines = [put.format(n=n, line=f"node{n % 2}: step {n} loss 2.0") for n in range(12)]
+    assert hosts(lines) == [f"node{n % 2}" for n in range(12)]
+
+
+def test_the_head_of_a_table_is_no_line_of_the_log() -> None:
+    rows = [f'"2026-08-17T10:00:{n:02d}Z","{line.replace(chr(34), chr(34) * 2)}"' for n, line in enumerate(LOG)]
+    assert peeled(["timestamp,message", *rows])[1:] == peeled(LOG)
+
+
+def test_what_stands_behind_known_prefixes_is_learnt_too() -> None:
+    lines = [f"2026-08-17T10:00:{n:02d}.123Z pytorchjob/train@main : {line}" for n, line in enumerate(LOG)]
+    profile = WrapperProfile.sniff(lines)
+    assert profile.inner is not None
+    assert peeled(lines) == peeled(LOG)

@@ -20,6 +20,7 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
         ),
         ("[default3]:[rank11]: ValueError: x", "ValueError: x", {"local_rank": 3, "rank": 11}),
         ("(RayTrainWorker(rank=3) pid=8118, ip=10.0.3.213) step 1", "step 1", {"rank": 3, "address": "10.0.3.213"}),
+        ("(worker1, rank=1, pid=1816, ip=10.0.3.213) step 1", "step 1", {"rank": None, "group_rank": 1, "pid": 1816}),
         ("(raylet, ip=10.0.0.162) A worker died", "A worker died", {"address": "10.0.0.162", "program": "ray"}),
         ("[1,12]<stderr>:Traceback (most recent call last):", "Traceback (most recent call last):", {"rank": 12}),
         (

@@ -13,16 +13,31 @@ from nccl_triage.events import Context
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
 
-_MESSAGE = ("msg", "message", "log", "MESSAGE", "text", "event", "textPayload", "@message", "body", "line")
+_MESSAGE = (
+    "msg",
+    "message",
+    "log",
+    "MESSAGE",
+    "text",
+    "event",
+    "textPayload",
+    "@message",
+    "body",
+    "line",
+    "_raw",
+    "stringValue",
+)
 _TIME = ("ts", "time", "timestamp", "@timestamp", "asctime")
 _LEVEL = ("level", "levelname", "severity", "lvl", "PRIORITY")
+#: What holds the record itself in exports of log stores: Google Cloud, Datadog, Elasticsearch, Splunk, OpenTelemetry.
+_NESTED = ("jsonPayload", "attributes", "_source", "fields", "record", "result", "data", "body")
 _EXCEPTION = ("exc_info", "exc_text", "exception", "stack_trace", "traceback", "error")
 #: Objects larger than this are data, not log records.
 MAX_OBJECT = 1 << 20
 
 
-def _first(record: dict[str, Any], names: tuple[str, ...]) -> Any:
-    for name in names:
+def _first(record: Any, names: tuple[str, ...]) -> Any:
+    for name in names if isinstance(record, dict) else ():
         if name in record:
             return record[name]
     return None
@@ -60,6 +75,10 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     if not isinstance(record, dict):
         return None
     message = _first(record, _MESSAGE)
+    if message is None or isinstance(message, dict):
+        nested = (held for name in _NESTED if isinstance(held := record.get(name), dict))
+        inner: dict[str, Any] = next((held for held in nested if _first(held, _MESSAGE) is not None), {})
+        record, message = {**record, **inner}, _first(inner, _MESSAGE)
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in message):
         message = bytes(message).decode("utf-8", "replace")  # journald's form of unprintable messages
     if not isinstance(message, str):
@@ -80,7 +99,10 @@ def peel_json(text: str, context: Context) -> list[str] | None:
             context.rank = rank
     if (rank := _integer(record.get("local_rank"))) is not None:
         context.local_rank = rank
-    host = _first(record, ("_HOSTNAME", "hostname", "host_name", "host", "node"))
+    # The pod is what its processes take for their host.
+    host = _first(record.get("kubernetes"), ("pod_name", "pod", "host"))
+    host = host or _first(record, ("_HOSTNAME", "hostname", "host_name", "host", "node"))
+    host = _first(host, ("name", "hostname")) or host
     if isinstance(host, str) and context.host is None:
         context.host = host
     if (pid := _integer(_first(record, ("process", "pid", "_PID")))) is not None:

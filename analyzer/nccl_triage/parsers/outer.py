@@ -24,7 +24,8 @@ _FORMS = (
 _CELLS = lazily(r'(?:"[^"]{0,80}",|[^",\s]{0,80},){0,8}"')
 _DIGITS = lazily(r"[0-9]+")
 _END = lazily(r"[^\s|:>\])]*$")
-#: Shares of the lines that must begin so, and that must be better known without it.
+#: Shares of the lines that must begin so (of few all but one, the head of a table), and that must be better known
+#: without it.
 MOST, GAIN = 0.95, 0.2
 #: Lines that are tried before the others.
 PROBE = 20
@@ -57,7 +58,11 @@ def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> Outer 
         most = known(lines) + max(2, int(GAIN * len(lines))) - 1
         for candidate in (*map(Outer, _FORMS), Outer(_CELLS, cells=True), *_common(lines)):
             rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
-            if len(rests) >= MOST * len(lines) and _rises(candidate, lines) and (found := known(rests)) > most:
+            if (
+                len(rests) >= min(MOST * len(lines), len(lines) - 1)
+                and _rises(candidate, lines)
+                and (found := known(rests)) > most
+            ):
                 best, most = candidate, found
     indent = _indent(lines) if best is None else None
     if indent is not None:  # says nothing, and goes where nothing is lost with it
@@ -79,11 +84,27 @@ def _rises(candidate: Outer, lines: Sequence[str]) -> bool:
 
 
 def _common(lines: Sequence[str]) -> list[Outer]:
-    """Return the beginning that all lines share, whatever its numbers, up to the end of its last word."""
+    """Return the beginnings that all lines share, whatever their numbers, up to the end of a word, the shortest first.
+
+    A word of which the number changes and comes again (``node0: ``, ``[pod-1] ``, ``3: ``) may be the name of who
+    speaks: what stands before it is a beginning of its own.
+    """
     folded = [_DIGITS.sub("0", line[: 2 * LONGEST]) for line in lines]
     # What the first and the last in order share, all share.
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(folded), max(folded), strict=False))
     shared = _END.sub("", "".join(pair[0] for pair in same)[:LONGEST])
+    ends = [len(shared)]
+    numbers = [_DIGITS.findall(line[: 2 * LONGEST]) for line in lines]
+    for place, end in enumerate(i for i, letter in enumerate(shared) if letter == "0"):
+        before = _END.sub("", shared[:end])
+        word = shared[len(before) : end + 3]
+        named = word[0].isalpha() or word[0] in "[(" or word == "0: "
+        if named and 1 < len({found[place] for found in numbers}) <= len(lines) // 2:
+            ends.append(len(before))
+    return [beginning for end in sorted(set(ends)) if (beginning := _beginning(shared[:end])) is not None]
+
+
+def _beginning(shared: str) -> Outer | None:
     if not shared or (shared.count("0") == 1 and not any(map(str.isalpha, shared))):
-        return []  # a lone number may be a rank
-    return [Outer(re.compile("[0-9]+".join(re.escape(part) for part in shared.split("0"))))]
+        return None  # a lone number may be a rank
+    return Outer(re.compile("[0-9]+".join(re.escape(part) for part in shared.split("0"))))

@@ -36,7 +36,10 @@ def _ray(match: re.Match[str], context: Context) -> None:
         context.address = match["ip"]
     context.program = context.program or "ray"
     rank = re.search(r"rank=(\d{1,7})(?!\d)", match["name"] or "")
-    if rank:
+    if rank and re.match(r"(?:head|worker\d{0,6}), rank=", match["name"]):
+        # SkyPilot counts nodes so (sky/backends/task_codegen.py); with one process on each they are ranks.
+        context.group_rank = int(rank[1])
+    elif rank:
         context.rank = int(rank[1])
 
 

@@ -56,8 +56,11 @@ _TASK = lazily(r"\[task (?P<task>\d{1,6})\] (?=\S)")
 #: The name of a pod or host in brackets, as home-made collectors put it; every such name has a number.
 _BRACKETED = lazily(r"\[(?P<pod>(?=[^\]]*\d)[a-z][a-z0-9.]{0,60}(?:-[a-z0-9.]{1,60}){1,8})\] ?")
 _NUMBERED = lazily(r"\d")
-#: How lines without a prefix begin that belong to a traceback.
-_BEGINS = lazily(r'Traceback \(most recent call last\):|  File "|^[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)')
+#: How lines without a prefix begin that belong to a traceback, to py-spy's stacks or to nccl-tests.
+_BEGINS = lazily(
+    r'Traceback \(most recent call last\):|  File "|[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)'
+    r"|Thread (?:0x)?\w{1,20} \((?:active|idle)| {4}[\w.<>]{1,120} \([\w./<>-]{1,200}:\d{1,7}\)$|#(?: nThread|$|\s{2,})"
+)
 _NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
     r"|srun|slurmstepd|slurmd|kernel|wandb|nccl[A-Z]\w*|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
@@ -81,6 +84,8 @@ class WrapperProfile:
     bracketed: bool = False
     task: bool = False
     outer: Outer | None = None
+    #: What somebody put behind prefixes that are known, as the name of a stream behind the time of its collector.
+    inner: Outer | None = None
 
     @classmethod
     def sniff(cls, lines: Iterable[str]) -> WrapperProfile:
@@ -101,7 +106,11 @@ class WrapperProfile:
             inside = [peeled.text for line in some if (peeled := peel(line, profile)).wrappers]
             if len(inside) <= MOST * len(some):
                 return profile
-        profile.look_inside([text for text in inside if text.strip()])
+        inside = [text for text in inside if text.strip()]
+        profile.inner = learn(inside, _recognised)
+        if profile.inner is not None:
+            inside = [rest for text in inside if (rest := profile.inner.without(text)) is not None and rest.strip()]
+        profile.look_inside(inside)
         return profile
 
     def look(self, sample: Sequence[str]) -> None:
@@ -220,7 +229,7 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
             if unpacked is None:
                 break
             peeled.wrappers.append("json")
-            text, *extra = unpacked
+            text, *extra = map(_strip_ansi, unpacked)
             peeled.extra.extend(extra)
             continue
         ambiguous = _ambiguous(text, profile, context, seen)
@@ -238,7 +247,11 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
                 text = stripped[match.end() :]
                 break
         else:
-            break
+            if profile.inner is None or "inner" in seen or (behind := profile.inner.without(text)) is None:
+                break
+            seen.add("inner")
+            peeled.wrappers.append("inner")
+            text = behind
     # It stands at the end, if anywhere.
     repeated = _DEDUP.search(text, max(0, len(text) - 400)) if "repeated" in text[-400:] else None
     if repeated is not None:
