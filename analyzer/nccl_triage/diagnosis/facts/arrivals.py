@@ -15,6 +15,7 @@ from nccl_triage.numbers import whole
 ABSENT = (
     "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
     "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
+    "ray.train_fewest_launches",
 )  # fmt: skip
 #: A log of a job with more ranks than this shows no more than a part of them.
 _MANY = 4096

@@ -22,6 +22,7 @@ WATCHDOG = (
     "torch.comm_aborted",
     "torch.nccl2_watchdog",
     "torch.nccl2_op_timeout",
+    "torch.watchdog_comms_timeout",
 )
 COUNTERS = ("torch.watchdog_detected_*", "torch.timeout_at_work_23")
 GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "training.collective_deadline")
