@@ -80,6 +80,14 @@ def test_ranks_that_do_not_answer_and_dead_processes() -> None:
     assert told(data).cause == "process-crashed"
 
 
+def test_a_missing_comma_is_mended() -> None:
+    gone = {**rank(1), "status": {"unresponsive": True, "considered_dead": False}}
+    data = report([rank(0)], [gone])
+    broken = data.replace(b'"nvml_dev": 1,\n', b'"nvml_dev": 1\n')
+    assert broken != data
+    assert lines(broken) == lines(data)
+
+
 def test_errors_and_states() -> None:
     text = lines(report([rank(0), rank(1, async_error=6), rank(2, abort_flag=True), rank(3, init_state=7)]))
     assert any("Rank 1 reported Remote process error -- GPU 1" in line for line in text)

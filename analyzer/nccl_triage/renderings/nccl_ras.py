@@ -23,6 +23,8 @@ MAX_SIZE = 128 << 20
 MAX_CONTAINERS, MAX_NAMED, MAX_TEXT = 4_000_000, 64, 100
 _STATUS = lazily(rb'\s*\{\s*"nccl_version"\s*:[^{}\[]{0,400}"communicators"')
 _MONITOR = lazily(rb'(?s)[^{]{0,400}\{\s*"timestamp"\s*:\s*"[^"]{0,40}",\s*"group"\s*:\s*"(?:LIFECYCLE|TRACE)"')
+#: NCCL 2.28.9 leaves a comma out before the state of a rank that is missing (ray/train's reader mends it as well).
+_NO_COMMA = lazily(r'(?<=[\d"}\]el])(?=[ \t\r]{0,8}\n[ \t]{0,80}")')
 #: Texts of ``ncclResult_t`` as the report has them (``ncclErrorToString``); 0 is success, 7 in progress.
 _ERRORS = {
     1: "Unhandled CUDA error", 2: "System error", 3: "Internal error", 4: "Invalid argument", 5: "Invalid usage",
@@ -140,6 +142,7 @@ def _event(document: Mapping[str, Any]) -> str:
 
 def _documents(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the objects that stand one after another; what stands between them is none of ours."""
+    text = _NO_COMMA.sub(",", text)
     decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         try:
