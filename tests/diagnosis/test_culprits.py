@@ -209,3 +209,13 @@ LISTED = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed
 )
 def test_tasks_that_a_coordinator_lists(text: str, ranks: list[int], rules: RuleSet) -> None:
     assert (diagnose_text(text, rules).case.value("rendezvous.named_tasks") or []) == ranks
+
+
+def test_a_loopback_address_is_no_host(rules: RuleSet) -> None:
+    line = (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [{peer}]:2113: Connection refused\n"
+    )
+    own, other = (diagnose_text(line.format(peer=peer), rules).candidates[0] for peer in ("127.0.1.1", "10.4.7.12"))
+    assert own.id == "network-wrong-interface"
+    assert all(culprit.host is None for culprit in own.culprits)
+    assert other.id != own.id

@@ -97,15 +97,20 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
     for event in strongest(weighed):
         for name in ("host", "host2", "node", "address", "ip", "peer", "peer2", "nodes"):
             value = event.fields.get(name)
-            known = parse(value) if value else None
-            # Every host has a loopback address: it names nobody.
-            if value and not (known is not None and (known.is_loopback or known in _NO_ADDRESS)):
+            if value and _names_somebody(value):
+                known = parse(value)
                 why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
                 # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
                 address = None if known is None else str(known) if known.version == 4 else value
                 host = _owner(case, weighed, address) if address else value
                 return [Culprit(None, host or address or value, address, None, None, why)]
     return []
+
+
+def _names_somebody(value: str) -> bool:
+    """Say whether a name or address belongs to one host; every host has a loopback address."""
+    known = parse(value)
+    return known is None or not (known.is_loopback or known in _NO_ADDRESS)
 
 
 def _owner(case: Case, weighed: Weighed, address: str) -> str | None:
@@ -164,7 +169,7 @@ def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
     for item in weighed.rule_items:
         for event in item.events:
             peer = event.fields.get("peer") or event.fields.get("remote") or event.fields.get("address")
-            if peer:
+            if peer and _names_somebody(peer.strip("[]")):
                 counted[peer.strip("[]")] += 1
     if not counted:
         return []
