@@ -66,6 +66,19 @@ def test_both_sweep_for_the_same(rules: RuleSet) -> None:
     assert one.records == two.records
 
 
+@pytest.mark.parametrize("kind", [HyperscanPrefilter, LiteralPrefilter])
+def test_a_sweep_for_less_misses_nothing_that_no_sweep_may_miss(kind: type, rules: RuleSet) -> None:
+    if kind is HyperscanPrefilter:
+        pytest.importorskip("hyperscan")
+    data = "\n".join(['{"a": 1}', "nccl-triage: x", *_samples(rules)]).encode("utf-8", "surrogatepass")
+    prefilter = kind(rules.signatures.values())
+    full, less = prefilter.sweep(data), prefilter.sweep(data, urgent=True)
+    assert full.firsts
+    assert less.ends == full.ends
+    assert less.firsts == {}
+    assert (less.records, less.verdicts) == (full.records, full.verdicts) == (True, True)
+
+
 def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:
     assert candidates(prefilter, []) == {}
     assert candidates(prefilter, ["", "", ""]) == {}

@@ -169,6 +169,26 @@ def test_what_tells_nothing_new_is_followed_no_longer_until_it_does() -> None:
     assert interest.of([1, 2]) == [1, 2]
 
 
+def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> None:
+    interest = sweeping.Interest()
+
+    def left_out() -> int:
+        number = 0
+        while not interest.awake():
+            number += 1
+        return number
+
+    strides = []
+    for _ in range(4):
+        interest.learn({1: 5, 2: 1}, {-1: 3})  # what is told of no literal that was read is no news
+        strides.append(left_out())
+    assert strides == [1, 3, 3, 3] and sweeping.STRIDE == 3
+    interest.learn({1: 5, 2: 1}, {2: 1})
+    assert left_out() == 0
+    interest.learn({}, {})
+    assert left_out() == 1
+
+
 def test_bad_bytes_are_counted_in_blocks_that_wait(rules: RuleSet) -> None:
     for data in (b"a \xff b\n" * 3, b"a \xff b\n" * 9000):
         info = SourceInfo("log")

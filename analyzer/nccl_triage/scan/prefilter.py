@@ -71,8 +71,11 @@ class Prefilter(Protocol):
         """The literals, by their numbers."""
         ...
 
-    def sweep(self, data: bytes) -> Sweep:
-        """Look through a block of whole lines for what must not be missed, without taking it apart."""
+    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
+        """Look through a block of whole lines for what must not be missed, without taking it apart.
+
+        With ``urgent`` for nothing else: ``firsts`` stays empty.
+        """
         ...
 
     def ends(self, data: bytes, literals: Iterable[int]) -> list[list[int]]:
@@ -154,6 +157,10 @@ class _Literals:
                 covered.add(holder)
         return [number for number in range(len(texts)) if number not in covered]
 
+    def _sought(self, urgent: bool) -> list[int]:
+        """Return the literals of a sweep, or those of them that no sweep leaves out."""
+        return [number for number in self._swept if self._urgent[number]] if urgent else self._swept
+
     def _found(self, data: bytes) -> list[tuple[int, int]]:
         """Return the literals that stand in some lines, with where they end; each of them once a line at least."""
         found = self.ends(data, range(len(self._texts)))
@@ -219,18 +226,18 @@ class LiteralPrefilter(_Literals):
                 position = haystack.find(literal, end)
         return self._kinds_of(found)
 
-    def sweep(self, data: bytes) -> Sweep:
+    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
         """See ``Prefilter``."""
         lowered = data.lower()
         firsts: dict[int, int] = {}
-        for number in self._swept:
+        for number in self._sought(urgent):
             literal, caseless = self._texts[number]
             needle = literal.encode()
             position = (lowered if caseless else data).find(needle)
             if position >= 0:
                 firsts[number] = position + len(needle)
-        urgent = [number for number in firsts if self._urgent[number]]
-        ends = sorted(end for found in self.ends(data, urgent) for end in found)
+        all_wanted = [number for number in firsts if self._urgent[number]]
+        ends = sorted(end for found in self.ends(data, all_wanted) for end in found)
         records = data.startswith(_FIRST_RECORD) or any(start in data for start in _RECORDS)
         return Sweep(
             ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, records, NAME in data
@@ -251,7 +258,7 @@ class HyperscanPrefilter(_Literals):
         super().__init__(signatures, further, formats)
         self._hyperscan = hyperscan
         self._database = database.compiled(hyperscan, self._texts)
-        self._sweeper: Any = None  # needed for long logs only
+        self._sweepers: dict[bool, Any] = {}  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -274,30 +281,31 @@ class HyperscanPrefilter(_Literals):
         self._database.scan(data, match_event_handler=on_match)
         return hits
 
-    def sweep(self, data: bytes) -> Sweep:
+    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
         """See ``Prefilter``."""
-        if self._sweeper is None:
-            further = [(start, _RECORD) for start in _RECORDS] + [(NAME, _VERDICT)]
-            literals = [
-                *(self._texts[number] for number in self._swept),
-                *((text.decode(), False) for text, _ in further),
-            ]
-            once = [*(not self._urgent[number] for number in self._swept), *(True for _ in further)]
-            numbers = [*self._swept, *(number for _, number in further)]
-            self._sweeper = database.compiled(self._hyperscan, literals, numbers, once)
-        urgent = self._urgent
+        sweeper = self._sweepers.get(urgent)
+        if sweeper is None:
+            sweeper = self._sweepers[urgent] = self._sweeper(self._sought(urgent))
+        every = self._urgent
         ends: list[int] = []
         firsts: dict[int, int] = {}
 
         def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
-            if identifier < _RECORD and urgent[identifier]:
+            if identifier < _RECORD and every[identifier]:
                 ends.append(end)
             else:
                 firsts[identifier] = end
 
-        self._sweeper.scan(data, match_event_handler=on_match)
+        sweeper.scan(data, match_event_handler=on_match)
         records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
         return Sweep(ends, firsts, records, firsts.pop(_VERDICT, None) is not None)
+
+    def _sweeper(self, numbers: Sequence[int]) -> Any:
+        """Return the database of some literals, and of what else a sweep tells."""
+        further = [(start, _RECORD) for start in _RECORDS] + [(NAME, _VERDICT)]
+        literals = [*(self._texts[number] for number in numbers), *((text.decode(), False) for text, _ in further)]
+        once = [*(not self._urgent[number] for number in numbers), *(True for _ in further)]
+        return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once)
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:

@@ -98,11 +98,13 @@ class SourceScan:
 
     def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
-        swept = self._prefilter.sweep(block.data)
+        whole = share is Share.WHOLE or self._aftermath > 0
+        awake = whole or share is Share.NUMBERS or self._interest.awake()
+        swept = self._prefilter.sweep(block.data, urgent=not awake)
         if swept.verdicts or reader.verdicts.open:
             block = reader.verdicts.blank(block)
-            swept = self._prefilter.sweep(block.data)
-        data, ends, firsts = block.data, swept.ends, swept.firsts
+            swept = self._prefilter.sweep(block.data, urgent=not awake)
+        ends, firsts = swept.ends, swept.firsts
         if swept.records:
             self.read(reader.lines(block))
             return
@@ -111,11 +113,23 @@ class SourceScan:
         self._lines.begin()
         if share is not Share.NEWS:
             self._who_speaks(block, reader)
-        whole = share is Share.WHOLE or self._aftermath > 0
+        owners = dict.fromkeys(ends, _URGENT)
+        read = self._choose(block.data, firsts, share, whole, owners) if awake else {}
+        known = self._lines.faults
+        self._lines.brief = share is not Share.WHOLE
+        gains = self._walk(block, reader, owners)
+        self._lines.brief = False
+        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        if awake:
+            self._interest.learn(read, gains)
+
+    def _choose(
+        self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, owners: dict[int, int]
+    ) -> dict[int, int]:
+        """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
         followed = list(firsts) if whole else self._interest.of(firsts)
         if share is Share.NUMBERS and not whole:
             followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
-        owners = dict.fromkeys(ends, _URGENT)
         read = dict.fromkeys(followed, 0)
         for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
             read[literal] = len(found)
@@ -126,12 +140,7 @@ class SourceScan:
             read.update(dict.fromkeys(glances, 1))
             for literal in glances:
                 owners.setdefault(firsts[literal], literal)
-        known = self._lines.faults
-        self._lines.brief = share is not Share.WHOLE
-        gains = self._walk(block, reader, owners)
-        self._lines.brief = False
-        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
-        self._interest.learn(read, gains)
+        return read
 
     def _who_speaks(self, block: Block, reader: LineReader) -> None:
         """Learn who speaks at the beginning of a block."""

@@ -2,8 +2,9 @@
 
 Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
 times: their literals are followed to every line as long as that tells something new (of another process, of another kind);
-then a glance now and then must do, until one of those finds news. The beginning and the end of a source are read whole, so
-are the blocks behind a fault of a new kind; numbers are read in some blocks of the middle, more and more seldom.
+then a glance now and then must do, until one of those finds news. Behind a block in which none of them told anything
+new, some blocks are not even searched for them. The beginning and the end of a source are read whole, so are the blocks
+behind a fault of a new kind; numbers are read in some blocks of the middle, more and more seldom.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from enum import Enum
 HEAD, TAIL = 2, 2
 #: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
 PATIENCE, WORTH = 64, 16
+#: Blocks that are not searched for literals of context between two that are, at most.
+STRIDE = 3
 #: Blocks behind a fault that was news in which everything is followed.
 AFTERMATH = 2
 
@@ -62,6 +65,15 @@ class Interest:
         self._news = News()
         #: Lines that were read for a literal in vain.
         self._dull: dict[int, int] = {}
+        #: Blocks that are left out between two, and how many of them are still to come.
+        self._stride = self._leave = 0
+
+    def awake(self) -> bool:
+        """Tell whether the next block is searched for such literals; one that is not is not told of (``learn``)."""
+        if self._leave:
+            self._leave -= 1
+            return False
+        return True
 
     def of(self, literals: Iterable[int]) -> list[int]:
         """Return those literals of a block of which every line is wanted."""
@@ -75,6 +87,8 @@ class Interest:
 
     def learn(self, lines: Mapping[int, int], gains: Mapping[int, int]) -> None:
         """Take what came of a block: of how many lines of each literal, how many told something new."""
+        news = any(literal in gains for literal in lines)
+        self._leave = self._stride = 0 if news else min(STRIDE, 2 * self._stride + 1)
         for literal, number in lines.items():
             dull = self._dull.get(literal, 0) if number > 1 or literal not in gains else 0
             self._dull[literal] = max(0, dull + number - WORTH * gains.get(literal, 0))
