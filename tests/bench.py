@@ -7,6 +7,7 @@ Machines are noisy: the ratios count, not the seconds. Logs come from the corpus
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import gzip
 import os
@@ -285,6 +286,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
     arguments = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+    # A package that pip installs is compiled; from a checkout, where none may be kept, each start would compile it anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(ROOT / "analyzer", quiet=2)
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
         rows = [
