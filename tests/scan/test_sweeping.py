@@ -182,7 +182,7 @@ def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> N
     for _ in range(4):
         interest.learn({1: 5, 2: 1}, {-1: 3})  # what is told of no literal that was read is no news
         strides.append(left_out())
-    assert strides == [1, 3, 3, 3] and sweeping.STRIDE == 3
+    assert strides == [1, 3, 7, 7] and sweeping.STRIDE == 7
     interest.learn({1: 5, 2: 1}, {2: 1})
     assert left_out() == 0
     interest.learn({}, {})

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import encodings
+from nccl_triage.ingest.newlines import Newlines
 
 MAX_LINE = 65536
 BLOCK = 262144
@@ -113,7 +114,7 @@ class BlockReader:
         self._wide: encodings.Transcoded | None = None
         self._narrow: str | None = None
         self._line = first_line
-        self._long_lines = True
+        self._newlines = Newlines()
         # (position in the buffer, bytes of the stream that are missing there)
         self._gaps: list[tuple[int, int]] = []
         self._told: list[str] = []
@@ -294,19 +295,10 @@ class BlockReader:
             if self._narrow == "gb18030":
                 self.problems.encoding = "gb18030"
         block = Block(self._utf8(data), self._line, offset)
-        newlines = self._count_lines(data)
+        newlines = self._newlines.count(data, 0, len(data))
         self._line += newlines
         self.info.lines += newlines
         return block
-
-    def _count_lines(self, data: bytes) -> int:
-        """Count newlines; of long lines, deleting them is two to four times as fast (CPython 3.11)."""
-        if self._long_lines:
-            newlines = len(data) - len(data.replace(b"\n", b""))
-        else:
-            newlines = data.count(b"\n")
-        self._long_lines = newlines * 80 < len(data)
-        return newlines
 
     def _utf8(self, data: bytes) -> bytes:
         if self._narrow != "gb18030":

@@ -13,6 +13,7 @@ from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
+from nccl_triage.ingest.newlines import Newlines
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import sweeping
@@ -43,6 +44,7 @@ class SourceScan:
         self._info = info
         self._lines = LineScan(prefilter, series, info)
         self._interest = sweeping.Interest()
+        self._newlines = Newlines()
         self._aftermath = 0
         self._batch: list[TextLine] = []
         self._size = 0
@@ -165,7 +167,7 @@ class SourceScan:
             start = data.rfind(b"\n", behind, end - 1) + 1 or behind
             stop = data.find(b"\n", end - 1)
             raw = data[start:stop]
-            number += data.count(b"\n", counted, start)
+            number += self._newlines.count(data, counted, start)
             counted, behind = start, stop + 1
             if redrawn:
                 raw = raw.rstrip(b"\r")
