@@ -108,10 +108,12 @@ def test_progress_is_sampled_and_its_end_is_known(scanner: Scanner) -> None:
     assert {event.context.rank for event in events} == {0, 1, 2, 3}
 
 
-def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
+@pytest.mark.parametrize("at", range(60, 6000, 540))
+def test_a_fault_is_seen_in_any_block(scanner: Scanner, at: int) -> None:
     filler = [f"worker {n} idle, queue {n % 7}" for n in range(6000)]
-    filler[3333] = "[rank5]: step 17/9000 loss 3.21"
-    assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
+    filler[at] = "[rank5]: torch.OutOfMemoryError: CUDA out of memory."
+    (found,) = scan(scanner, "\n".join(filler) + "\n").events("python.exception_line")
+    assert (found.line, found.context.rank) == (at + 1, 5)
 
 
 def test_our_own_verdicts_in_the_middle_tell_nothing(scanner: Scanner) -> None:
@@ -182,7 +184,7 @@ def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> N
     for _ in range(4):
         interest.learn({1: 5, 2: 1}, {-1: 3})  # what is told of no literal that was read is no news
         strides.append(left_out())
-    assert strides == [1, 3, 7, 7] and sweeping.STRIDE == 7
+    assert strides == [1, 3, 3, 3] and sweeping.STRIDE == 3
     interest.learn({1: 5, 2: 1}, {2: 1})
     assert left_out() == 0
     interest.learn({}, {})

@@ -17,7 +17,7 @@ HEAD, TAIL = 2, 2
 #: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
 PATIENCE, WORTH = 64, 16
 #: Blocks that are not searched for literals of context between two that are, at most.
-STRIDE = 7
+STRIDE = 3
 #: Blocks behind a fault that was news in which everything is followed.
 AFTERMATH = 2
 
