@@ -19,6 +19,9 @@ os.environ["NCCL_TRIAGE_HISTORY"] = "off"
 # Of a shell's background jobs Ctrl-C is ignored, also by the programs that they start: tests send it to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# So is the end of the terminal of those that nohup starts.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
