@@ -108,6 +108,12 @@ def test_progress_is_sampled_and_its_end_is_known(scanner: Scanner) -> None:
     assert {event.context.rank for event in events} == {0, 1, 2, 3}
 
 
+def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
+    filler = [f"worker {n} idle, queue {n % 7}" for n in range(6000)]
+    filler[3333] = "[rank5]: step 17/9000 loss 3.21"
+    assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
+
+
 @pytest.mark.parametrize("at", range(60, 6000, 540))
 def test_a_fault_is_seen_in_any_block(scanner: Scanner, at: int) -> None:
     filler = [f"worker {n} idle, queue {n % 7}" for n in range(6000)]

@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import encodings, watched
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.newlines import Newlines
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
 from nccl_triage.parsers import STATEFUL
@@ -52,11 +53,11 @@ class Part:
 
     def lines_before(self) -> int:
         """Return how many lines end before the part."""
-        lines, left = 0, self.start
+        lines, left, newlines = 0, self.start, Newlines()
         if self.source.file is not None and left:
             with self.source.file.open("rb", buffering=0) as stream:
                 while left > 0 and (data := stream.read(min(left, _CHUNK))):
-                    lines += data.count(b"\n")
+                    lines += newlines.count(data, 0, len(data))
                     left -= len(data)
         return lines
 
