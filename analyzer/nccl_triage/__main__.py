@@ -13,7 +13,10 @@ def run() -> None:
 
     garbage.seldom()
     interrupts.take_over()
-    main()
+    try:
+        main()
+    finally:
+        garbage.no_more()
 
 
 if __name__ == "__main__":
