@@ -81,3 +81,38 @@ def test_an_error_of_slurm_that_nobody_knows_is_not_healthy(line: str, rules: Ru
     step = "[rank0]: step 1/100 loss 2.31\n"
     assert diagnose_text(f"{step}{line}\n", rules).verdict == "unknown"
     assert diagnose_text(f"{line}\n{step}{step.replace('1/', '2/')}", rules).verdict == "healthy"
+
+
+KILLED_FIRST = (
+    "[2026-03-01 10:00:01] rank 3 step 120 loss 2.31\n"
+    "[2026-03-01 10:00:02] rank 0 step 120 loss 2.31\n"
+    "srun: error: node1: task 5: Killed\n"
+    "srun: Terminating StepId=41.0\n"
+    "slurmstepd: error: *** STEP 41.0 ON node1 CANCELLED AT 2026-03-01T10:00:09 ***\n"
+    "srun: error: node1: tasks 4,6-7: Terminated\n"
+    "srun: error: node0: tasks 0-3: Terminated\n"
+)
+CANCELLED_FIRST = (
+    "[2026-03-01 10:00:02] rank 0 step 120 loss 2.31\n"
+    "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2026-03-01T10:00:09 ***\n"
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    "srun: error: node1: tasks 4-7: Killed\n"
+    "srun: error: node0: tasks 0-3: Killed\n"
+)
+
+
+def test_a_task_that_is_killed_before_its_step_is_cancelled_is_why(rules: RuleSet) -> None:
+    found = diagnose_text(KILLED_FIRST, rules)
+    assert found.candidates[0].id == "process-crashed"
+    assert [(one.rank, one.host) for one in found.candidates[0].culprits] == [(5, "node1")]
+
+
+def test_tasks_that_are_killed_behind_the_cancelling_of_their_step_are_not(rules: RuleSet) -> None:
+    found = diagnose_text(CANCELLED_FIRST, rules)
+    assert found.candidates[0].id == "job-preempted"
+
+
+def test_a_launcher_of_torch_under_slurm_is_one_task_a_host_and_no_rank(rules: RuleSet) -> None:
+    elastic = "W0301 10:00:05.000000 91 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 107 closing signal SIGTERM\n"
+    found = diagnose_text(elastic + KILLED_FIRST, rules)
+    assert all(one.rank is None for one in found.candidates[0].culprits)

@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
@@ -187,6 +188,11 @@ class Identity:
                 info.pids.add(context.pid)
             if context.gpu is not None and context.gpu >= 0 and info.gpu is None:
                 info.gpu = context.gpu
+        for event in self._events:
+            task = whole(event.fields.get("rank")) if event.signature in _OF_TASKS else None
+            rank = self.rank_of_task(task) if task is not None else None
+            if rank is not None and event.fields.get("host"):
+                self.ranks.setdefault(rank, RankInfo(rank)).hosts[event.fields["host"]] += 1
 
     # -- questions --------------------------------------------------------------------------------------------
 
@@ -255,6 +261,27 @@ class Identity:
             return others.pop() if len(others) == 1 and host is None else None
         return local_rank if self.single_host and not self._several_agents() else None
 
+    def rank_of_task(self, task: int) -> int | None:
+        """Return the rank that ran as this task of Slurm, where the ranks themselves are the tasks (``srun python``)."""
+        if not self._tasks_are_ranks or (self.world_size is not None and task >= self.world_size):
+            return None
+        return task
+
+    @cached_property
+    def _tasks_are_ranks(self) -> bool:
+        """Whether several tasks of one host ended, or as many as there are ranks: a launcher of its own is one task a host."""
+        if any(event.signature.startswith(_LAUNCHERS) for event in self._events):
+            return False
+        tasks: dict[str, set[int]] = defaultdict(set)
+        for event in self._events:
+            if event.signature in _OF_TASKS and (host := event.fields.get("host")):
+                if "ranks" in event.fields and "[" not in host and "," not in host:
+                    return True
+                if (task := whole(event.fields.get("rank"))) is not None:
+                    tasks[host].add(task)
+        every = {task for found in tasks.values() for task in found}
+        return len(every) > 1 and (any(len(found) > 1 for found in tasks.values()) or len(every) == self.world_size)
+
     def _several_agents(self) -> bool:
         """Whether two launchers wrote files of the same local rank: two nodes, or two runs in one folder."""
         folders = set(self._folders.values())
@@ -292,6 +319,9 @@ def _process_folders(observations: Observations) -> dict[str, str]:
 #: What DeepSpeed's launcher says of each child when it starts it, and of which its process is the field ``pid``.
 _SPAWNED = "deepspeed.spawned"
 _OF_ANOTHER = frozenset({_SPAWNED, "deepspeed.process_exits_ok"})
+#: How srun tells the ends of tasks, and what tells of launchers that srun may have started in place of the ranks.
+_OF_TASKS = frozenset({"slurm.exit_code", "slurm.task_signal"})
+_LAUNCHERS = ("torchelastic.", "ray.", "deepspeed.", "huggingface.accelerate_called_process")
 #: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.
 _STATES_RANK = frozenset(
     {

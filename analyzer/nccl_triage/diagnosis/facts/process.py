@@ -28,6 +28,8 @@ _FIRST = ("torchelastic.failed_binary", "torchelastic.failed_fn")
 _GENERIC = "os.exit_code_generic"
 #: Lines in which a launcher may name the rank that ended.
 _NAMES_RANK = (_GENERIC, "os.died_with_signal")
+#: Slurm names the task that ended.
+_OF_TASK = ("slurm.task_signal", "slurm.task_died")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
           9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
@@ -90,6 +92,10 @@ def exits_of(case: Case) -> list[Exit]:
                 rank = by_pid
             elif local is not None:
                 rank = case.identity.rank_of_local(int(local), event.context.host)
+            elif event.signature in _OF_TASK:
+                # The line is the launcher's, whichever task's label stands before it.
+                task = event.number("rank")
+                rank = case.identity.rank_of_task(int(task)) if task is not None else None
             elif rank is None and event.signature in _NAMES_RANK:
                 rank = whole(event.fields.get("rank")) if "rank" in event.fields else _worker_of(event, workers)
         key: object = event.fields.get("pid") or (rank, event.line)
@@ -143,6 +149,17 @@ def _with_signal(case: Case, *numbers: int) -> Fact | None:
 @fact("process.killed_ranks", "ranks killed by SIGKILL that no agent sent")
 def _killed(case: Case) -> Fact | None:
     return _with_signal(case, 9)
+
+
+@fact("process.killed_before_cancel", "Slurm tells of a killed task before it cancels the step: that is why it did")
+def _killed_before_cancel(case: Case) -> Fact | None:
+    cancelled = case.of("slurm.cancelled")
+    if case.of("slurm.cancelled_due"):
+        return None
+    killed = [e for e in case.of("slurm.task_signal") if signal_number(e.fields.get("signal")) == 9]
+    # A step that somebody cancels says so first; its tasks are killed when they have not heeded SIGTERM for long.
+    early = [k for k in killed if all(k.line < c.line for c in cancelled if c.source == k.source)]
+    return Fact(True, [*early[:2], *cancelled[:1]]) if early and cancelled else None
 
 
 @fact("process.crashed_ranks", "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP")
