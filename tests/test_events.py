@@ -62,6 +62,7 @@ def test_counts_are_exact_and_space_is_bounded() -> None:
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a few events reach."""
+    monkeypatch.setattr(events, "MANY", 4)
     monkeypatch.setattr(events, "WIDE", 5)
     monkeypatch.setattr(events, "MAX_KEYS", 8)
 
@@ -93,6 +94,16 @@ def test_of_many_processes_the_first_and_the_last_of_each_stay_in_whatever_order
     assert left.count("x") == 20 * (3 + 3 + 7 + 2)
     few = Observations().merge(_many("a", range(3)))
     assert len(few.events("x")) == 3 * (KEEP_FIRST + KEEP_LAST)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_whether_processes_are_many_is_told_from_all_of_them() -> None:
+    whole, parts = _many("a", range(5)), _many("a", range(3)).merge(_many("a", range(3, 5)))
+    assert _view(whole) == _view(parts)
+    for bucket in whole.buckets["x"].values():
+        assert [event.line % 100 for event in bucket.events()] == [1, 2, 20]
+    # One more, and there are too many for that.
+    assert all(len(list(bucket.events())) == 2 for bucket in _many("a", range(6)).buckets["x"].values())
 
 
 def test_repeats_reported_by_ray_count() -> None:

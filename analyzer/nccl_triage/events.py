@@ -11,7 +11,7 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nccl_triage.curves import CurveTable
 from nccl_triage.links import LinkTable
@@ -25,8 +25,8 @@ KEEP_LAST = 3
 #: Distinct (process, fields) keys kept per signature: all ranks of the largest jobs, since the one that lacks a line may
 #: be the culprit. More are only counted.
 MAX_KEYS = 65_536
-#: Keys above which merging keeps only the first and the last occurrence of each: of so many, none needs more.
-WIDE = 4096
+#: Keys above which fewer occurrences of each are kept, two and one, and the first and the last: of so many, none needs more.
+MANY, WIDE = 64, 4096
 #: Characters kept of a line's text.
 MAX_TEXT = 4000
 
@@ -145,6 +145,23 @@ class Interruption:
     size: int | None
 
 
+class Room(NamedTuple):
+    """How many of the first and of the last occurrences are kept."""
+
+    first: int = KEEP_FIRST
+    last: int = KEEP_LAST
+
+
+_ROOM, _ROOM_OF_MANY, _ROOM_OF_WIDE = Room(), Room(2, 1), Room(1, 1)
+
+
+def _room(keys: int) -> Room:
+    """Return how much is kept of each of so many keys: less of more, so that the order of merging does not matter."""
+    if keys <= MANY:
+        return _ROOM
+    return _ROOM_OF_MANY if keys <= WIDE else _ROOM_OF_WIDE
+
+
 @dataclass(slots=True)
 class Bucket:
     """The occurrences of one signature by one process (and one value of its distinguishing fields)."""
@@ -152,24 +169,30 @@ class Bucket:
     first: list[Event] = field(default_factory=list)
     last: list[Event] = field(default_factory=list)
     count: int = 0
+    room: Room = _ROOM
 
     def add(self, event: Event) -> None:
         """Count the event and keep it when it is among the first or the last."""
         self.count += event.count
-        if len(self.first) < KEEP_FIRST:
+        if len(self.first) < self.room.first:
             self.first.append(event)
             return
         last = self.last
         last.append(event)
         if len(last) > 1 and event.line < last[-2].line:  # a line that was counted first and read later
             last.sort(key=lambda one: one.line)
-        if len(last) > KEEP_LAST:
+        if len(last) > self.room.last:
             del last[0]
+
+    def shrink(self, room: Room) -> None:
+        """Keep fewer from now on."""
+        self.first, self.last = _outer(list(self.events()), room)
+        self.room = room
 
     @property
     def full(self) -> bool:
         """Whether the first occurrences are complete."""
-        return len(self.first) >= KEEP_FIRST
+        return len(self.first) >= self.room.first
 
     def events(self) -> Iterator[Event]:
         """Yield the kept occurrences in order."""
@@ -177,18 +200,22 @@ class Bucket:
         yield from self.last
 
 
+def _outer(events: list[Event], room: Room) -> tuple[list[Event], list[Event]]:
+    """Return the first and the last of some occurrences in order."""
+    return events[: room.first], events[room.first :][-room.last :]
+
+
 def _merge_buckets(one: Bucket, two: Bucket) -> Bucket:
-    merged = sorted([*one.events(), *two.events()], key=lambda e: (e.source, e.line))
-    head = merged[:KEEP_FIRST]
-    tail = merged[KEEP_FIRST:][-KEEP_LAST:]
-    return Bucket(first=head, last=tail, count=one.count + two.count)
+    room = min(one.room, two.room)
+    first, last = _outer(sorted([*one.events(), *two.events()], key=lambda e: (e.source, e.line)), room)
+    return Bucket(first, last, one.count + two.count, room)
 
 
-def _outermost(bucket: Bucket) -> Bucket:
-    """Return a bucket with its first and its last occurrence only."""
-    if len(bucket.first) + len(bucket.last) <= 2:
+def _shrunk(bucket: Bucket, room: Room) -> Bucket:
+    """Return a bucket that keeps no more than there is room for; the other may belong to somebody."""
+    if bucket.room <= room:
         return bucket
-    return Bucket(first=[bucket.first[0]], last=[(bucket.last or bucket.first)[-1]], count=bucket.count)
+    return Bucket(*_outer(list(bucket.events()), room), bucket.count, room)
 
 
 def _mark(key: tuple[object, ...]) -> tuple[int, str]:
@@ -222,7 +249,10 @@ class Observations:
         if bucket is None:
             if len(by_key) >= MAX_KEYS:
                 return None
-            bucket = by_key[key] = Bucket()
+            bucket = by_key[key] = Bucket(room=(room := _room(len(by_key) + 1)))
+            if room is not _room(len(by_key) - 1):
+                for other in by_key.values():
+                    other.shrink(room)
         bucket.add(event)
         return bucket
 
@@ -298,12 +328,12 @@ class Observations:
             self.counts[signature] = self.counts.get(signature, 0) + number
         for signature, by_key in other.buckets.items():
             target = self.buckets.setdefault(signature, {})
-            was_wide = len(target) > WIDE
+            before = _room(len(target))
             for key, bucket in by_key.items():
                 present = target.get(key)
                 target[key] = bucket if present is None else _merge_buckets(present, bucket)
-            if len(target) > WIDE:  # it stays so: whatever the order of merging, the same is left
-                for key in by_key if was_wide else list(target):
-                    target[key] = _outermost(target[key])
+            room = _room(len(target))  # never grows: whatever the order of merging, the same is left
+            for key in by_key if room is before else list(target):
+                target[key] = _shrunk(target[key], room)
             if len(target) > MAX_KEYS:
                 self.buckets[signature] = {key: target[key] for key in sorted(target, key=_mark)[:MAX_KEYS]}

@@ -16,7 +16,7 @@ def renamed(observations: Observations, old: str, new: str) -> Observations:
         return replace(one, source=new) if one.source == old else one
 
     def bucket(one: Bucket) -> Bucket:
-        return Bucket([event(e) for e in one.first], [event(e) for e in one.last], one.count)
+        return Bucket([event(e) for e in one.first], [event(e) for e in one.last], one.count, one.room)
 
     return Observations(
         sources={
