@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import encodings
-from nccl_triage.ingest.newlines import Newlines
+from nccl_triage.octets import Newlines
 
 MAX_LINE = 65536
 BLOCK = 262144
