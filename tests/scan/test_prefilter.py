@@ -59,7 +59,7 @@ def test_recall_equals_running_every_pattern_on_every_line(prefilter: Prefilter,
 def test_both_sweep_for_the_same(rules: RuleSet) -> None:
     pytest.importorskip("hyperscan")
     data = "\n".join(_samples(rules)).encode("utf-8", "surrogatepass")
-    one, two = (kind(rules.signatures.values()).sweep(data) for kind in (HyperscanPrefilter, LiteralPrefilter))
+    one, two = (kind(rules.signatures.values()).sweeper()(data) for kind in (HyperscanPrefilter, LiteralPrefilter))
     # One of them tells of each literal once a line.
     assert {data.count(b"\n", 0, end) for end in one.ends} == {data.count(b"\n", 0, end) for end in two.ends}
     assert one.firsts == two.firsts
@@ -72,11 +72,14 @@ def test_a_sweep_for_less_misses_nothing_that_no_sweep_may_miss(kind: type, rule
         pytest.importorskip("hyperscan")
     data = "\n".join(['{"a": 1}', "nccl-triage: x", *_samples(rules)]).encode("utf-8", "surrogatepass")
     prefilter = kind(rules.signatures.values())
-    full, less = prefilter.sweep(data), prefilter.sweep(data, urgent=True)
-    assert full.firsts
+    full, less = prefilter.sweeper()(data), prefilter.sweeper(frozenset())(data)
     assert less.ends == full.ends
-    assert less.firsts == {}
+    assert {} != less.firsts == {n: end for n, end in full.firsts.items() if len(prefilter.texts[n]) >= 5}
     assert (less.records, less.verdicts) == (full.records, full.verdicts) == (True, True)
+    dull = frozenset(sorted(less.firsts)[::2])
+    least = prefilter.sweeper(dull)(data)
+    assert least.ends == full.ends
+    assert least.firsts == {n: end for n, end in less.firsts.items() if n not in dull}
 
 
 def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:

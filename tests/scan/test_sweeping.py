@@ -108,10 +108,11 @@ def test_progress_is_sampled_and_its_end_is_known(scanner: Scanner) -> None:
     assert {event.context.rank for event in events} == {0, 1, 2, 3}
 
 
-def test_what_is_rare_is_seen_in_any_block(scanner: Scanner) -> None:
+@pytest.mark.parametrize("at", range(60, 6000, 540))
+def test_context_with_a_literal_that_is_new_is_seen_in_any_block(scanner: Scanner, at: int) -> None:
     filler = [f"worker {n} idle, queue {n % 7}" for n in range(6000)]
-    filler[3333] = "[rank5]: step 17/9000 loss 3.21"
-    assert scan(scanner, "\n".join(filler) + "\n").events("training.step_loss")[0].line == 3334
+    filler[at] = "NCCL version 2.27.5+cuda12.9"
+    assert scan(scanner, "\n".join(filler) + "\n").events("nccl.version_banner")[0].line == at + 1
 
 
 @pytest.mark.parametrize("at", range(60, 6000, 540))
@@ -148,8 +149,8 @@ def test_both_matchers_find_the_same_lines(rules: RuleSet) -> None:
         def numbers(ends: list[int], data: bytes = data) -> set[int]:
             return {data.count(b"\n", 0, end) for end in ends}
 
-        urgent = numbers(fast.sweep(data).ends)
-        assert numbers(slow.sweep(data).ends) <= urgent <= set(range(lines + 1))
+        urgent = numbers(fast.sweeper()(data).ends)
+        assert numbers(slow.sweeper()(data).ends) <= urgent <= set(range(lines + 1))
 
 
 def test_few_blocks_of_a_long_log_are_read_whole() -> None:
@@ -190,11 +191,18 @@ def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> N
     for _ in range(4):
         interest.learn({1: 5, 2: 1}, {-1: 3})  # what is told of no literal that was read is no news
         strides.append(left_out())
-    assert strides == [1, 3, 3, 3] and sweeping.STRIDE == 3
+    assert strides == [1, 3, 7, 15]
+    interest.learn({1: 5}, {})
+    assert left_out() == sweeping.STRIDE == 15
     interest.learn({1: 5, 2: 1}, {2: 1})
-    assert left_out() == 0
+    assert left_out() == 15 // sweeping.LESS
+    # Much news in a block that was searched for little: the next one is searched for all.
     interest.learn({}, {})
-    assert left_out() == 1
+    assert not interest.awake()
+    interest.learn({1: 1}, {1: 1}, all_searched=False)
+    assert not interest.awake()
+    interest.learn({1: 9}, {1: sweeping.MUCH}, all_searched=False)
+    assert left_out() == 0
 
 
 def test_bad_bytes_are_counted_in_blocks_that_wait(rules: RuleSet) -> None:

@@ -19,6 +19,8 @@ _FIELD = lazily(r"^\s{0,6}(?P<key>time|host|rank|exitcode|error_file|traceback)\
 _INDEX = lazily(r"^\s{0,4}\[\d+\]:\s*$")
 _RANK = lazily(r"(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
 _EXIT = lazily(r"(?P<code>-?\d{1,9})\s*\(pid: (?P<pid>\d{1,18})\)(?:\s+\((?P<signal>SIG\w+)\))?")
+#: Lines between two of one report.
+_APART = 400
 
 
 @dataclass(slots=True)
@@ -70,7 +72,9 @@ class ElasticReportParser:
             if found is None or found["key"] not in ("rank", "exitcode", "time"):
                 return []
             report = self._open[key] = _Report(line.source, line.context.copy(), last_line=line.number)
-        if line.number - report.last_line > 400 or text.startswith("======"):
+        if line.number - report.last_line > _APART:
+            return [*self._flush(self._open.pop(key)), *self.feed(line)]
+        if text.startswith("======"):
             self._open.pop(key, None)
             return self._flush(report)
         report.last_line = line.number
@@ -86,6 +90,11 @@ class ElasticReportParser:
         if found is not None:
             self._take(report, found, line.number)
         return []
+
+    def give_up(self, number: int) -> list[Event]:
+        """See ``StatefulParser``."""
+        over = [key for key, report in self._open.items() if number - report.last_line > _APART]
+        return [event for key in over for event in self._flush(self._open.pop(key))]
 
     def finish(self) -> list[Event]:
         """See ``StatefulParser``."""

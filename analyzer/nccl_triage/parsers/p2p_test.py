@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nccl_triage.events import Event
-from nccl_triage.parsers.streams import PeeledLine, StreamKey
+from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
 _TITLE = lazily(r"^\s{0,4}(?P<way>Uni|Bi)directional P2P=(?P<state>Disabled|Enabled) Bandwidth\b")
@@ -22,10 +22,12 @@ SLOW = 0.5
 MAX_TABLES = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Table:
     way: str
     enabled: bool
+    #: Its last line.
+    heard: int
 
 
 class P2pTestParser:
@@ -54,7 +56,7 @@ class P2pTestParser:
         if title is not None:
             if (key, title["way"]) not in self._without and max(len(self._without), len(self._open)) >= MAX_TABLES:
                 return []
-            opened = self._open[key] = _Table(title["way"], title["state"] == "Enabled")
+            opened = self._open[key] = _Table(title["way"], title["state"] == "Enabled", line.number)
             if not opened.enabled:
                 self._without[key, opened.way] = {}
                 self._told.discard((key, opened.way))
@@ -62,6 +64,10 @@ class P2pTestParser:
         table = self._open.get(key)
         if table is None:
             return []
+        if line.number - table.heard > SILENCE_AFTER:
+            self._open.pop(key)
+            return []
+        table.heard = line.number
         row = _ROW.match(line.text)
         if row is None:
             if not _HEAD.match(line.text):
@@ -72,6 +78,11 @@ class P2pTestParser:
             self._without.setdefault((key, table.way), {})[gpu] = cells
             return []
         return self._compare(line, table, gpu, cells)
+
+    def give_up(self, number: int) -> list[Event]:
+        """See ``StatefulParser``."""
+        self._open = {key: table for key, table in self._open.items() if number - table.heard <= SILENCE_AFTER}
+        return []
 
     def finish(self) -> list[Event]:
         """See ``StatefulParser``."""

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from nccl_triage.events import Context, Event
 from nccl_triage.numbers import whole
-from nccl_triage.parsers.streams import PeeledLine, StreamKey
+from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
 SIGNATURE = "python.stack"
@@ -104,6 +104,7 @@ class _Dump:
     fatal: bool = False
     threads: list[_Thread] = field(default_factory=list)
     seen: int = 0
+    heard: int = 0
 
     def chosen(self) -> _Thread | None:
         """Return the thread that does the process's work: the main one, unless only another runs PyTorch."""
@@ -143,9 +144,12 @@ class StackParser:
         """See ``StatefulParser``."""
         key = line.key()
         dump = self._open.get(key)
+        if dump is not None and line.number - dump.heard > SILENCE_AFTER:
+            return [*self._close(key), *self.feed(line)]
         text = line.text
         if dump is not None:
             dump.seen += 1
+            dump.heard = line.number
             if not text.strip():
                 return []
             if dump.threads and self._frame(dump.threads[-1], line):
@@ -153,6 +157,7 @@ class StackParser:
         begun = self._begins(line, dump)
         if begun is not None:
             done = [] if begun is dump else self._close(key)
+            begun.heard = line.number
             if begun is not dump:
                 if len(self._open) >= MAX_OPEN:
                     done += self._close(next(iter(self._open)))
@@ -161,6 +166,11 @@ class StackParser:
         if dump is None or (_BETWEEN.search(text) and dump.seen < MAX_LINES):
             return []
         return self._close(key)
+
+    def give_up(self, number: int) -> list[Event]:
+        """See ``StatefulParser``."""
+        over = [key for key, dump in self._open.items() if number - dump.heard > SILENCE_AFTER]
+        return [event for key in over for event in self._close(key)]
 
     def finish(self) -> list[Event]:
         """See ``StatefulParser``."""

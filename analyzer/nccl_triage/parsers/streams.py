@@ -8,6 +8,12 @@ from typing import ClassVar, Protocol
 from nccl_triage.events import Context, Event
 
 StreamKey = tuple[object, ...]
+#: Lines of a source without one of a stream behind which its block has ended, whatever was missing: a process that died in
+#: the middle of a traceback says no more, and as long as a block is open every line is read. Thousands of ranks that
+#: print at once do not come that far apart.
+SILENCE = 20_000
+#: The same where the block has what it needs, and only more of the same could follow.
+SILENCE_AFTER = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,13 @@ class StatefulParser(Protocol):
 
     def is_open(self) -> bool:
         """Tell whether a block is open, so that following lines must be fed too."""
+        ...
+
+    def give_up(self, number: int) -> list[Event]:
+        """Close the blocks whose streams have said nothing for long when this line comes; return their events.
+
+        A line of such a stream finds no block open whether this was called or not.
+        """
         ...
 
     def finish(self) -> list[Event]:

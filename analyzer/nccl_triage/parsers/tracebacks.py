@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from nccl_triage.events import Context, Event
-from nccl_triage.parsers.streams import PeeledLine, StreamKey
+from nccl_triage.parsers.streams import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
 _STARTS = ("(most recent call last):", "Original Traceback")
@@ -82,6 +82,13 @@ class _Block:
     task: str | None = None
     user_frames: list[str] = field(default_factory=list)
     collective: str | None = None
+    #: The last line of its stream.
+    heard: int = 0
+
+    def over(self, number: int) -> bool:
+        """Tell whether nothing more belongs to the block at a line, since its stream has said nothing for long."""
+        complete = self.chain and not self.in_frames and not self.chained
+        return number > self.heard + (SILENCE_AFTER if complete else SILENCE)
 
     def of_ray_task(self, header: re.Match[str]) -> None:
         """Take the process that Ray's header names for the one that raised."""
@@ -112,6 +119,11 @@ class TracebackParser:
         key = line.key()
         block = self._open.get(key)
         events: list[Event] = []
+        if block is not None:
+            if block.over(line.number):
+                events, block = self._close(key), None
+            else:
+                block.heard = line.number
         if (snippet := _SNIPPET.match(line.text)) is not None:
             if len(self._named) >= MAX_OPEN:
                 self._named.clear()
@@ -136,6 +148,11 @@ class TracebackParser:
             events.extend(self._close(key))
         return events
 
+    def give_up(self, number: int) -> list[Event]:
+        """See ``StatefulParser``."""
+        over = [key for key, block in self._open.items() if block.over(number)]
+        return [event for key in over for event in self._close(key)]
+
     def finish(self) -> list[Event]:
         """See ``StatefulParser``."""
         events: list[Event] = []
@@ -155,7 +172,7 @@ class TracebackParser:
     def _begin(self, line: PeeledLine, key: StreamKey, events: list[Event]) -> _Block:
         if len(self._open) >= MAX_OPEN:
             events.extend(self._close(next(iter(self._open))))
-        block = _Block(source=line.source, start=line.number, context=line.context.copy())
+        block = _Block(source=line.source, start=line.number, context=line.context.copy(), heard=line.number)
         self._open[key] = block
         if (gathered := _GATHERED.search(line.text)) is not None:
             block.context.rank, block.context.pid = int(gathered[1]), None

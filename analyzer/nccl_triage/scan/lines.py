@@ -16,12 +16,14 @@ from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures
 from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
 from nccl_triage.scan.recipes import Match, Reading, Recipe
-from nccl_triage.scan.shapes import Group, Part, Shapes, Told
+from nccl_triage.scan.shapes import Group, Part, Shape, Shapes, Told
 from nccl_triage.scan.sharing import Shared
 from nccl_triage.scan.unwrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
+#: Lines inside of blocks after which the streams are looked for that have fallen silent.
+PATIENCE = 200
 _RECORD = tuple(start.encode() for start in RECORD)
 
 
@@ -77,13 +79,16 @@ class LineScan:
         self._info = info
         self._counts = True
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
+        #: The line from which on it is asked again whether their blocks have ended in silence.
+        self._patience = PATIENCE
         self._salient = salient.SalientLines()
         self._numbers = measures.Numbers(series, info.path, self.result.curves)
         self._links = measures.Links(info.path, self.result.links)
         self._year: float | None = None
         self._shared = Shared()
         self._tallies: dict[str, _Tally] = {}
-        self._shapes = Shapes(self._outcome, self._reading, prefilter)
+        #: What was learnt about lines that differ in numbers only.
+        self.shapes = Shapes(self._outcome, self._reading, prefilter)
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
         self._matched: list[str] = []
@@ -94,7 +99,7 @@ class LineScan:
     def begin(self, paste: bool = False) -> None:
         """Begin a batch; of a ``paste`` it is remembered what its lines match, for ``join``."""
         self._seen = set() if paste else None
-        if self._shapes.full:
+        if self.shapes.full:
             self._drain()
 
     def finish(self) -> None:
@@ -112,6 +117,7 @@ class LineScan:
         """Return a scan that goes on from here into another result, and reads every line in full."""
         other = LineScan(self._prefilter, self._series, self._info, result)
         other.open, other.profile, other._year, other._counts = self.open, self.profile, self._year, False
+        other._patience = self._patience
         other._parsers, other._salient = copy.deepcopy(self._parsers), copy.deepcopy(self._salient)
         return other
 
@@ -123,7 +129,7 @@ class LineScan:
 
     def _drain(self) -> None:
         """Read the last lines of those that were only counted."""
-        waiting = [(number, raw.decode("utf-8", "replace"), recipe) for (number, raw), recipe in self._shapes.drain()]
+        waiting = [(number, raw.decode("utf-8", "replace"), recipe) for (number, raw), recipe in self.shapes.drain()]
         kinds = self._prefilter.kinds([text for _, text, _ in waiting])
         for index, (number, text, recipe) in enumerate(waiting):
             # Such lines open no block, and a block that is open now was not when they came.
@@ -150,7 +156,7 @@ class LineScan:
         if self.open or text.startswith(RECORD):
             self._line(number, text, self._prefilter.kinds([text]).get(0))
         else:
-            kind = self._shapes.kind(raw, text)
+            kind = self.shapes.kind(raw, text)
             if kind is not None:
                 self._candidate(number, raw, text, kind)
 
@@ -158,15 +164,27 @@ class LineScan:
         """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
         if self.open or not self._counts or raw.startswith(_RECORD):
             return None
-        group = self._shapes.group(raw)
-        if group is None or (group.formats is not None and self._numbers.sampled(group.formats, number)):
+        group = self.shapes.group(raw)
+        if group is None or not self.counts(group.formats, number):
             return None
         group.add(number, raw)
         return group
 
+    def counts(self, formats: tuple[str, ...] | None, number: int) -> bool:
+        """Tell whether a line of a group need only be counted: its place does not put it into a sample."""
+        return formats is None or not self._numbers.sampled(formats, number)
+
+    def follow(self, number: int, text: str, shape: Shape | None) -> None:
+        """Scan a line inside of a block; of its ``shape`` may be known what its literals tell."""
+        if shape is None or (shape.kind is None and not shape.silent):
+            kind = self._prefilter.kinds([text]).get(0)
+        else:
+            kind = shape.kind
+        self._line(number, text, kind)
+
     def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
         """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
-        place = self._shapes.place(raw, kind) if self._counts else None
+        place = self.shapes.place(raw, kind) if self._counts else None
         recipe = None if place is None else place.recipe
         if kind.signatures is not None:
             self._line(number, text, kind, recipe=recipe)
@@ -176,7 +194,7 @@ class LineScan:
                 peeled, _ = self._read(text, recipe)
                 self._numbers.take(peeled, number, kind.formats, advances=False)
         if place is not None and self._settled:
-            self._shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
+            self.shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
         return self._matched
 
     def _outcome(self, text: str, kind: Kind) -> Told | None:
@@ -269,6 +287,10 @@ class LineScan:
             self.gains += 1
 
     def _feed(self, line: PeeledLine) -> None:
+        if line.number >= self._patience:
+            self._patience = line.number + PATIENCE
+            for parser in self._parsers:
+                self._record(parser, parser.give_up(line.number))
         for parser in self._parsers:
             if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
                 self._record(parser, parser.feed(line))

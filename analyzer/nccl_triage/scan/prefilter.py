@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from nccl_triage import octets
 from nccl_triage.engine.schema import Signature
 from nccl_triage.ingest.verdicts import NAME
 from nccl_triage.scan import database
@@ -25,6 +26,8 @@ from nccl_triage.scan import database
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
 #: Sets of literals whose kinds are remembered.
 _MAX_SETS = 10_000
+#: Characters of a literal that costs next to nothing beside others; shorter ones stop the search at half of all words.
+_LONG = 5
 #: How a line begins that is a JSON record; escapes inside of it hide literals.
 RECORD = ('{"', "{ ", "{\t")
 _FIRST_RECORD = tuple(start.encode() for start in RECORD)
@@ -43,6 +46,8 @@ class Kind:
 
     signatures: tuple[Signature, ...] | None
     formats: tuple[str, ...] | None
+    #: Whether no such line may be missed: it may tell of a fault or a consequence, or open a block.
+    urgent: bool = True
 
 
 class Sweep(NamedTuple):
@@ -59,6 +64,10 @@ class Sweep(NamedTuple):
     verdicts: bool
 
 
+#: Looks through a block of whole lines for what must not be missed, without taking it apart.
+Sweeper = Callable[[bytes], Sweep]
+
+
 class Prefilter(Protocol):
     """What the scanner needs: what the lines of a batch are."""
 
@@ -71,10 +80,10 @@ class Prefilter(Protocol):
         """The literals, by their numbers."""
         ...
 
-    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
-        """Look through a block of whole lines for what must not be missed, without taking it apart.
+    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
+        """Return what looks for all literals; or what is faster and tells of fewer in ``firsts``.
 
-        With ``urgent`` for nothing else: ``firsts`` stays empty.
+        ``without`` are literals of which it need not tell, though it may.
         """
         ...
 
@@ -157,9 +166,12 @@ class _Literals:
                 covered.add(holder)
         return [number for number in range(len(texts)) if number not in covered]
 
-    def _sought(self, urgent: bool) -> list[int]:
-        """Return the literals of a sweep, or those of them that no sweep leaves out."""
-        return [number for number in self._swept if self._urgent[number]] if urgent else self._swept
+    def _sought(self, without: frozenset[int] | None) -> list[int]:
+        """Return the literals of a sweep, or of one that is faster (see ``Prefilter``)."""
+        if without is None:
+            return self._swept
+        quick = [len(text) >= _LONG for text in self.texts]
+        return [n for n in self._swept if self._urgent[n] or (quick[n] and n not in without)]
 
     def _found(self, data: bytes) -> list[tuple[int, int]]:
         """Return the literals that stand in some lines, with where they end; each of them once a line at least."""
@@ -195,7 +207,7 @@ class _Literals:
             made[index] = kind
         return made
 
-    def _kind(self, numbers: Iterable[int]) -> Kind:
+    def _kind(self, numbers: Collection[int]) -> Kind:
         literals = [self._owners[number] for number in numbers]
         owners = {signature.id: signature for literal in literals for signature in literal.signatures}
         formats = {name for literal in literals for name in literal.formats}
@@ -203,6 +215,7 @@ class _Literals:
         return Kind(
             tuple(owners[name] for name in sorted(owners)) if candidate else None,
             tuple(sorted(formats)) if formats else None,
+            any(self._urgent[number] for number in numbers),
         )
 
 
@@ -226,14 +239,18 @@ class LiteralPrefilter(_Literals):
                 position = haystack.find(literal, end)
         return self._kinds_of(found)
 
-    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
+    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
         """See ``Prefilter``."""
+        sought = self._sought(without)
+        return lambda data: self._sweep(data, sought)
+
+    def _sweep(self, data: bytes, sought: Iterable[int]) -> Sweep:
         lowered = data.lower()
         firsts: dict[int, int] = {}
-        for number in self._sought(urgent):
+        for number in sought:
             literal, caseless = self._texts[number]
             needle = literal.encode()
-            position = (lowered if caseless else data).find(needle)
+            position = octets.find(lowered if caseless else data, needle)
             if position >= 0:
                 firsts[number] = position + len(needle)
         all_wanted = [number for number in firsts if self._urgent[number]]
@@ -258,7 +275,7 @@ class HyperscanPrefilter(_Literals):
         super().__init__(signatures, further, formats)
         self._hyperscan = hyperscan
         self._database = database.compiled(hyperscan, self._texts)
-        self._sweepers: dict[bool, Any] = {}  # needed for long logs only
+        self._sweepers: dict[frozenset[int] | None, Sweeper] = {}  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -281,41 +298,51 @@ class HyperscanPrefilter(_Literals):
         self._database.scan(data, match_event_handler=on_match)
         return hits
 
-    def sweep(self, data: bytes, urgent: bool = False) -> Sweep:
+    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
         """See ``Prefilter``."""
-        sweeper = self._sweepers.get(urgent)
+        if without:  # of one log: not kept
+            return self._sweeper(self._sought(without), keep=False)
+        sweeper = self._sweepers.get(without)
         if sweeper is None:
-            sweeper = self._sweepers[urgent] = self._sweeper(self._sought(urgent))
+            sweeper = self._sweepers[without] = self._sweeper(self._sought(without))
+        return sweeper
+
+    def _sweeper(self, numbers: Sequence[int], keep: bool = True) -> Sweeper:
+        database = self._compiled(numbers, keep)
         every = self._urgent
-        ends: list[int] = []
-        firsts: dict[int, int] = {}
 
-        def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
-            if identifier < _RECORD and every[identifier]:
-                ends.append(end)
-            else:
-                firsts[identifier] = end
+        def sweep(data: bytes) -> Sweep:
+            ends: list[int] = []
+            firsts: dict[int, int] = {}
 
-        sweeper.scan(data, match_event_handler=on_match)
-        records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
-        return Sweep(ends, firsts, records, firsts.pop(_VERDICT, None) is not None)
+            def on_match(identifier: int, start: int, end: int, flags: int, context: object) -> None:
+                if identifier < _RECORD and every[identifier]:
+                    ends.append(end)
+                else:
+                    firsts[identifier] = end
 
-    def _sweeper(self, numbers: Sequence[int]) -> Any:
+            database.scan(data, match_event_handler=on_match)
+            records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
+            return Sweep(ends, firsts, records, firsts.pop(_VERDICT, None) is not None)
+
+        return sweep
+
+    def _compiled(self, numbers: Sequence[int], keep: bool) -> Any:
         """Return the database of some literals, and of what else a sweep tells."""
         further = [(start, _RECORD) for start in _RECORDS] + [(NAME, _VERDICT)]
         literals = [*(self._texts[number] for number in numbers), *((text.decode(), False) for text, _ in further)]
         once = [*(not self._urgent[number] for number in numbers), *(True for _ in further)]
-        return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once)
+        return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once, keep)
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:
     """Return where a literal ends first in each line that holds it."""
     ends: list[int] = []
-    at = data.find(literal)
+    at = octets.find(data, literal)
     while at >= 0:
         ends.append(at + len(literal))
         at = data.find(b"\n", at)
-        at = data.find(literal, at) if at >= 0 else -1
+        at = octets.find(data, literal, at) if at >= 0 else -1
     return ends
 
 

@@ -12,7 +12,7 @@ to the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from nccl_triage.engine.schema import Signature
 from nccl_triage.events import KEEP_LAST, Bucket
 from nccl_triage.parsers import salient, templates
 from nccl_triage.scan import folding, recipes
-from nccl_triage.scan.folding import Pick, fold
+from nccl_triage.scan.folding import Folder, Pick
 from nccl_triage.scan.prefilter import Kind, Prefilter
 from nccl_triage.scan.recipes import Reader, Recipe
 
@@ -30,7 +30,11 @@ PATIENCE = 8
 #: Lines of a shape whose numbers were tried after which the rest of them is read by a recipe.
 WORTH_A_RECIPE = 3
 #: Shapes and groups of one source held at once: beyond, what is known is put away and learnt again.
-MAX_SHAPES, MAX_GROUPS = 8000, 12_000
+MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
+#: Shapes without any literal that are remembered.
+MAX_SILENT = 20_000
+#: Lines that told nothing new, of a shape of which nothing is to be made at all.
+NEVER = 1 << 60
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
@@ -96,9 +100,11 @@ class Family:
     #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
     bare: bool
     groups: dict[Hashable, Group] = field(default_factory=dict)
+    #: As that of a shape.
+    idle: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Shape:
     """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
 
@@ -117,6 +123,21 @@ class Shape:
     #: How its lines are read, once some were read in full (how many) and have taught it.
     recipe: Recipe | None = None
     reads: int = 0
+    #: Whether none of its lines may be missed, as far as known.
+    urgent: bool = True
+    #: Lines of context or progress in a row that told nothing new, as far as somebody counts them.
+    idle: int = 0
+
+    def know(self, kind: Kind | None) -> None:
+        """Take what the literals of its lines tell."""
+        self.kind, self.silent = kind, kind is None
+        self.urgent = kind is not None and kind.urgent
+        if kind is None:
+            self.idle = NEVER
+
+
+#: The shape of all lines that hold no literal, nor digits in which they could differ from lines that do.
+SILENT = Shape(silent=True, idle=NEVER)
 
 
 class Place(NamedTuple):
@@ -135,11 +156,17 @@ class Shapes:
         self._reader = reader
         self._prefilter = prefilter
         self._shapes: dict[bytes, Shape] = {}
+        self.folder = Folder()
         self._families: list[Family] = []
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
         self._first: dict[tuple[bytes, Kind], Family] = {}
         self._seen: dict[tuple[bytes, Kind], int] = {}
-        self._made = self._groups = 0
+        self._made = self._groups = self._silent = 0
+
+    @property
+    def table(self) -> Mapping[bytes, Shape]:
+        """The shapes by their folded lines; those whose literals hold digits have variants."""
+        return self._shapes
 
     @property
     def full(self) -> bool:
@@ -149,13 +176,32 @@ class Shapes:
     def group(self, raw: bytes) -> Group | None:
         """Return the group of a line (without its end), if it is made."""
         shape = self._known(raw)
-        if shape is None or shape.family is None:
-            return None
-        return shape.family.groups.get(_key(shape.family, shape.values, raw))
+        return None if shape is None else self.member(shape, raw)
+
+    def member(self, shape: Shape, raw: bytes) -> Group | None:
+        """Return the group of a line of a shape, if it is made."""
+        family = shape.family
+        return None if family is None else family.groups.get(key(family, shape.values, raw))
+
+    def silence(self, raws: Sequence[bytes]) -> list[Shape]:
+        """Remember and return the shapes of lines that hold no literal."""
+        folded = [self.folder.fold(raw) for raw in raws]
+        special = folding.with_literal_digits(folded, self._prefilter.texts)
+        shapes: list[Shape] = []
+        for index, key in enumerate(folded):
+            shape = SILENT
+            if index in special:  # with other digits it may hold one
+                self._shape(raws[index]).know(None)
+                shape = self._shapes[key]
+            elif self._silent < MAX_SILENT:
+                self._shapes[key] = SILENT
+                self._silent += 1
+            shapes.append(shape)
+        return shapes
 
     def _known(self, raw: bytes) -> Shape | None:
         """Return the shape of a line, if it is made."""
-        shape = self._shapes.get(fold(raw))
+        shape = self._shapes.get(self.folder.fold(raw))
         if shape is not None and shape.literal is not None:
             return shape.variants.get(shape.literal(raw))
         return shape
@@ -166,8 +212,7 @@ class Shapes:
             return self._prefilter.kinds([text]).get(0)
         shape = self._shape(raw)
         if shape.kind is None and not shape.silent:
-            shape.kind = self._prefilter.kinds([text]).get(0)
-            shape.silent = shape.kind is None
+            shape.know(self._prefilter.kinds([text]).get(0))
         return shape.kind
 
     def place(self, raw: bytes, kind: Kind) -> Place | None:
@@ -175,7 +220,7 @@ class Shapes:
         if len(raw) > MAX_TEXT:
             return None
         shape = self._shape(raw)
-        shape.kind = kind
+        shape.know(kind)
         if shape.family is None and not shape.cold:
             self._place(shape, kind, raw)
         if shape.family is None:
@@ -184,7 +229,7 @@ class Shapes:
         if shape.reads == WORTH_A_RECIPE:
             text = raw.decode("utf-8", "replace")
             shape.recipe = recipes.learn(text, kind, shape.family.sensitive, self._reader)
-        return Place(shape.family, _key(shape.family, shape.values, raw), shape.recipe)
+        return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
 
     def _place(self, shape: Shape, kind: Kind, raw: bytes) -> None:
         """Find the family of a shape: one that is known, or its own once enough lines like this were read."""
@@ -206,7 +251,7 @@ class Shapes:
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
-        folded = fold(raw)
+        folded = self.folder.fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
             shape = self._shapes[folded] = Shape(literal=folding.literal_digits(folded, self._prefilter.texts))
@@ -224,7 +269,8 @@ class Shapes:
         """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, [], last)
+            made = groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, [], last)
+            made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
             self._groups += 1
 
     def drain(self) -> list[tuple[Waiting, Recipe | None]]:
@@ -234,12 +280,11 @@ class Shapes:
         ends: dict[int, list[int]] = {}
         for group in groups:
             for bucket in _buckets(group):
-                ends.setdefault(bucket, []).extend(number for number, _ in group.last)
-        starts = {bucket: sorted(numbers)[-KEEP_LAST:][0] for bucket, numbers in ends.items() if numbers}
+                ends.setdefault(id(bucket), []).extend(number for number, _ in group.last)
         waiting: list[Waiting] = []
         for group in groups:
-            start = min((starts.get(bucket, 0) for bucket in _buckets(group)), default=None)
-            read = [] if start is None else [line for line in group.last if line[0] >= start]
+            starts = [_start(ends[id(bucket)], bucket.room.last) for bucket in _buckets(group)]
+            read = [line for line in group.last if line[0] >= min(starts)] if starts else []
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
             waiting += read
@@ -248,7 +293,7 @@ class Shapes:
         self._families.clear()
         self._first.clear()
         self._seen.clear()
-        self._made = self._groups = 0
+        self._made = self._groups = self._silent = 0
         return read_by
 
     def _adopt(self, shape: Shape, family: Family, raw: bytes) -> None:
@@ -260,7 +305,7 @@ class Shapes:
                 changed = folding.changed(changed, *span)
         if self._told(changed) == self._told(raw):
             shape.family = family
-            shape.values = folding.pick(spans[index] for index in family.matter)
+            shape.values = folding.pick_numbers(spans, family.matter)
 
     def _learn(self, shape: Shape, alike: tuple[bytes, Kind], raw: bytes) -> None:
         """Find the numbers that matter."""
@@ -276,7 +321,7 @@ class Shapes:
             return
         bare = kind.signatures is not None and told.matched <= {one.id for one in sensitive}
         shape.family = Family(tuple(matter), sensitive, kind.formats, bare)
-        shape.values = folding.pick(spans[index] for index in matter)
+        shape.values = folding.pick_numbers(spans, matter)
         self._families.append(shape.family)
         if alike[1] is kind:
             self._first.setdefault(alike, shape.family)
@@ -297,12 +342,17 @@ def _may_mind(signature: Signature, raw: bytes) -> bool:
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
 
 
-def _buckets(group: Group) -> list[int]:
+def _buckets(group: Group) -> list[Bucket]:
     """Return which buckets of events the lines of a group go to."""
-    return [id(counter) for counter, _ in group.parts if isinstance(counter, Bucket)]
+    return [counter for counter, _ in group.parts if isinstance(counter, Bucket)]
 
 
-def _key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
+def _start(numbers: Sequence[int], last: int) -> int:
+    """Return the first of the last few lines that a bucket shows."""
+    return sorted(numbers)[-last:][0] if numbers else 0
+
+
+def key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
     """Return what the lines of a group share: the numbers that matter, and what the patterns that mind digits find."""
     values = None if pick is None else pick(raw)
     return (values, _found(family, raw)) if family.sensitive else values

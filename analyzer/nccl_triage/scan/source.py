@@ -13,13 +13,14 @@ from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
-from nccl_triage.ingest.newlines import Newlines
+from nccl_triage.octets import Newlines
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import sweeping
 from nccl_triage.scan.ahead import Ahead, Note
+from nccl_triage.scan.crowded import Crowd
 from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.prefilter import RECORD, Prefilter
+from nccl_triage.scan.prefilter import RECORD, Prefilter, Sweep
 from nccl_triage.scan.sweeping import Share
 from nccl_triage.scan.unwrap import joined_candidates
 
@@ -44,7 +45,11 @@ class SourceScan:
         self._info = info
         self._lines = LineScan(prefilter, series, info)
         self._interest = sweeping.Interest()
+        self._crowd = Crowd(self._lines, prefilter)
         self._newlines = Newlines()
+        self._all = self._few = prefilter.sweeper()
+        #: Blocks that were searched for little, and their number at which that is made less.
+        self._asleep, self._renew = 0, sweeping.DULL_AFTER
         self._aftermath = 0
         self._batch: list[TextLine] = []
         self._size = 0
@@ -101,11 +106,14 @@ class SourceScan:
     def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         whole = share is Share.WHOLE or self._aftermath > 0
+        if self._crowd.near and share is not Share.WHOLE and self._crowded(block, reader, share):
+            return
         awake = whole or share is Share.NUMBERS or self._interest.awake()
-        swept = self._prefilter.sweep(block.data, urgent=not awake)
+        look = self._all if awake else self._quick
+        swept = look(block.data)
         if swept.verdicts or reader.verdicts.open:
             block = reader.verdicts.blank(block)
-            swept = self._prefilter.sweep(block.data, urgent=not awake)
+            swept = look(block.data)
         ends, firsts = swept.ends, swept.firsts
         if swept.records:
             self.read(reader.lines(block))
@@ -116,17 +124,45 @@ class SourceScan:
         if share is not Share.NEWS:
             self._who_speaks(block, reader)
         owners = dict.fromkeys(ends, _URGENT)
-        read = self._choose(block.data, firsts, share, whole, owners) if awake else {}
+        read = self._choose(block.data, firsts, share, whole, awake, owners)
         known = self._lines.faults
         self._lines.brief = share is not Share.WHOLE
         gains = self._walk(block, reader, owners)
         self._lines.brief = False
+        self._settle(known)
+        self._interest.learn(read, gains, awake)
+
+    def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
+        """Scan a block of a storm; False where it is none."""
+        self._flush()
+        self._drop()
+        self._lines.begin()
+        if share is not Share.NEWS:
+            self._who_speaks(block, reader)
+        known = self._lines.faults
+        self._lines.brief = True
+        taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
+        self._lines.brief = False
+        if taken:
+            self._settle(known)
+        return taken
+
+    def _settle(self, known: int) -> None:
+        """Note whether a block told of faults of a new kind."""
         self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
-        if awake:
-            self._interest.learn(read, gains)
+
+    def _quick(self, data: bytes) -> Sweep:
+        """Search a block for what is found quickly, and has not become dull in this source."""
+        if self._asleep in (0, self._renew):
+            dull = frozenset[int]()
+            if self._asleep:
+                dull, self._renew = self._interest.dull, self._renew * sweeping.DULL_AGAIN
+            self._few = self._prefilter.sweeper(dull)
+        self._asleep += 1
+        return self._few(data)
 
     def _choose(
-        self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, owners: dict[int, int]
+        self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, awake: bool, owners: dict[int, int]
     ) -> dict[int, int]:
         """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
         followed = list(firsts) if whole else self._interest.of(firsts)
@@ -137,7 +173,7 @@ class SourceScan:
             read[literal] = len(found)
             for end in found:
                 owners.setdefault(end, literal)
-        if not whole:
+        if awake and not whole:
             glances = self._interest.glances(firsts)
             read.update(dict.fromkeys(glances, 1))
             for literal in glances:
@@ -158,6 +194,7 @@ class SourceScan:
         """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
         data, lines = block.data, self._lines
         redrawn = b"\r" in data
+        urgent = 0
         gains: dict[int, int] = defaultdict(int)
         number, counted = block.first_line, 0
         behind = self._go_on(block, 0, reader)
@@ -169,6 +206,7 @@ class SourceScan:
             raw = data[start:stop]
             number += self._newlines.count(data, counted, start)
             counted, behind = start, stop + 1
+            urgent += owners[end] == _URGENT
             if redrawn:
                 raw = raw.rstrip(b"\r")
             if lines.count(number, raw) is not None:
@@ -182,6 +220,7 @@ class SourceScan:
                 gains[owners[end]] += 1
             if lines.open:
                 behind = self._go_on(block, behind, reader)
+        self._crowd.judge(block, urgent)
         return gains
 
     def _go_on(self, block: Block, start: int, reader: LineReader) -> int:

@@ -3,8 +3,9 @@
 Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
 times: their literals are followed to every line as long as that tells something new (of another process, of another kind);
 then a glance now and then must do, until one of those finds news. Behind a block in which none of them told anything
-new, some blocks are not even searched for them. The beginning and the end of a source are read whole, so are the blocks
-behind a fault of a new kind; numbers are read in some blocks of the middle, more and more seldom.
+new, some blocks are searched only for those literals that are found quickly, and of those only the ones that have not
+become dull are followed; much news there, and the next block is searched for all again. The beginning and the end of a source are read whole, so are the blocks behind a fault of
+a new kind; numbers are read in some blocks of the middle, more and more seldom.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from enum import Enum
 HEAD, TAIL = 2, 2
 #: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
 PATIENCE, WORTH = 64, 16
-#: Blocks that are not searched for literals of context between two that are, at most.
-STRIDE = 3
+#: Blocks that are not searched for all literals of context between two that are, at most.
+STRIDE = 15
+#: Lines with news in a block from which on nothing is left out behind it; fewer, and less is left out.
+MUCH, LESS = 8, 4
+#: Such blocks after which the literals that have become dull are no longer looked for there, and by how many times
+#: more of them that is done again: it takes as long as searching some megabytes.
+DULL_AFTER, DULL_AGAIN = 32, 8
 #: Blocks behind a fault that was news in which everything is followed.
 AFTERMATH = 2
 
@@ -69,11 +75,16 @@ class Interest:
         self._stride = self._leave = 0
 
     def awake(self) -> bool:
-        """Tell whether the next block is searched for such literals; one that is not is not told of (``learn``)."""
+        """Tell whether the next block is searched for all such literals; one that is not is not told of (``learn``)."""
         if self._leave:
             self._leave -= 1
             return False
         return True
+
+    @property
+    def dull(self) -> frozenset[int]:
+        """The literals that are not followed."""
+        return frozenset(literal for literal, lines in self._dull.items() if lines >= PATIENCE)
 
     def of(self, literals: Iterable[int]) -> list[int]:
         """Return those literals of a block of which every line is wanted."""
@@ -85,10 +96,16 @@ class Interest:
         dull = self._dull
         return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
 
-    def learn(self, lines: Mapping[int, int], gains: Mapping[int, int]) -> None:
-        """Take what came of a block: of how many lines of each literal, how many told something new."""
-        news = any(literal in gains for literal in lines)
-        self._leave = self._stride = 0 if news else min(STRIDE, 2 * self._stride + 1)
+    def learn(self, lines: Mapping[int, int], gains: Mapping[int, int], all_searched: bool = True) -> None:
+        """Take what came of a block: of how many lines of each literal, how many told something new.
+
+        Without ``all_searched`` the block was one of those that are left out.
+        """
+        news = sum(gains.get(literal, 0) for literal in lines)
+        if news >= MUCH:
+            self._leave = self._stride = 0
+        elif all_searched:
+            self._leave = self._stride = self._stride // LESS if news else min(STRIDE, 2 * self._stride + 1)
         for literal, number in lines.items():
             dull = self._dull.get(literal, 0) if number > 1 or literal not in gains else 0
             self._dull[literal] = max(0, dull + number - WORTH * gains.get(literal, 0))
