@@ -126,12 +126,12 @@ def test_other_digits_in_a_literal_make_another_line(scanner: Scanner, taken: li
     assert True in taken
 
 
-def test_text_of_which_no_two_lines_are_alike_is_not_crowded_for_long(scanner: Scanner, taken: list[bool]) -> None:
+def test_text_of_which_no_two_lines_are_alike_is_taken_as_well(scanner: Scanner, taken: list[bool]) -> None:
     chance = random.Random(5)
     words = [f"{chance.getrandbits(80):x}".translate(str.maketrans("0123456789", "ghijklmnop")) for _ in range(6000)]
     lines = storm(600) + [f"error {word} happened" for word in words]
     same(scanner, "\n".join(lines) + "\n")
-    assert len(taken) < 30
+    assert taken.count(True) > 20
 
 
 def test_context_that_tells_nothing_new_is_passed_over_and_seen_again(scanner: Scanner, taken: list[bool]) -> None:

@@ -41,9 +41,14 @@ class SalientLines:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
+    @property
+    def full(self) -> bool:
+        """Whether no further line will be fresh."""
+        return len(self._known) >= MAX_TEMPLATES
+
     def fresh(self, message: str) -> str | None:
         """Return the template of a message that is salient and new, or None."""
-        if len(self._known) >= MAX_TEMPLATES or not sounds(message):
+        if self.full or not sounds(message):
             return None
         folded = template(message)
         if folded in self._known or len(folded) < 8:

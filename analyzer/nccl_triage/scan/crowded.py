@@ -7,7 +7,8 @@ every line, and pays as soon as a few in a hundred tell of faults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from itertools import compress
 
 from nccl_triage import octets
@@ -16,19 +17,16 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.verdicts import NAME
 from nccl_triage.scan import folding
 from nccl_triage.scan.lines import LineScan
-from nccl_triage.scan.prefilter import RECORD, Prefilter
-from nccl_triage.scan.shapes import NEVER, Family, Shape, key
+from nccl_triage.scan.prefilter import Kind, Prefilter
+from nccl_triage.scan.records import hides
+from nccl_triage.scan.shapes import Shape, key
 
 #: Bytes of a block for each line that must be read, below which it is crowded; and by how many times more it no longer is.
 BYTES, LOOSE = 4096, 2
-#: One in how many lines of a block may be of a shape that nobody has seen; how many more blocks with more of them there
-#: may be than without, and for how many blocks none is tried then.
-STRANGE, STRIKES, PAUSE = 3, 4, 64
-#: Lines of a shape of context or progress that tell nothing new after which its lines are passed over.
+#: Lines of one kind of context or progress that tell nothing new after which such lines are passed over.
 PATIENCE = 64
-#: Blocks in which one line of each such shape is taken, one in so many.
+#: Blocks in which one line of each such kind is taken, one in so many.
 GLANCE = 16
-_RECORD = tuple(start.encode() for start in RECORD)
 
 
 class Crowd:
@@ -39,13 +37,13 @@ class Crowd:
         self.near = False
         self._lines = lines
         self._prefilter = prefilter
-        self._pause = self._taken = self._strikes = 0
+        self._taken = 0
+        #: Lines of context and progress in a row that told nothing new, by what their literals tell.
+        self._idle: dict[Kind, int] = {}
 
     def judge(self, block: Block, urgent: int) -> None:
         """Take how many lines of a block that was read otherwise had to be read."""
-        if self._pause:
-            self._pause -= 1
-        self.near = urgent * BYTES > len(block.data) and not self._pause
+        self.near = urgent * BYTES > len(block.data)
 
     def take(self, block: Block, reader: LineReader, everything: bool) -> bool:
         """Scan a block of whole lines; False: nothing was done, since it is none for this.
@@ -55,70 +53,83 @@ class Crowd:
         data = block.data
         if self._lines.open or reader.verdicts.open or b"\r" in data:
             return False
-        known = self._lines.shapes
-        folded = octets.translate(data, folding.FOLD).split(b"\n")
-        folded.pop()
-        shapes = list(map(known.table.get, folded))
-        raws = data.split(b"\n")
-        raws.pop()
-        if not self._search(raws, shapes):
+        folded, raws = octets.translate(data, folding.FOLD).split(b"\n"), data.split(b"\n")
+        shapes = list(map(self._lines.shapes.table.get, folded))
+        for lines in (raws, shapes):
+            lines.pop()  # what follows the last newline
+        kinds = self._search(raws, shapes)
+        if kinds is None:
             return False
         self._taken += 1
-        if self._taken % GLANCE == 0:
+        if everything or self._taken % GLANCE == 0:
+            self._idle = {kind: min(idle, PATIENCE - 1) for kind, idle in self._idle.items()}
             for shape in set(shapes):
-                if shape is not None and PATIENCE <= shape.idle < NEVER:
-                    shape.idle = PATIENCE - 1
-                    if shape.family is not None:
-                        shape.family.idle = min(shape.family.idle, PATIENCE - 1)
-        urgent = self._walk(block, raws, shapes, reader, NEVER if everything else PATIENCE)
+                if shape is not None:
+                    shape.passed = shape.silent
+        urgent = self._walk(block, raws, shapes, kinds, reader, sys.maxsize if everything else PATIENCE)
         self.near = urgent * BYTES * LOOSE > len(data)
         return True
 
-    def _search(self, raws: Sequence[bytes], shapes: list[Shape | None]) -> bool:
-        """Search the lines whose shape is not known; False where the block must be read otherwise."""
-        known, strange = self._lines.shapes, list[int]()
+    def _search(self, raws: Sequence[bytes], shapes: list[Shape | None]) -> dict[int, Kind] | None:
+        """Find the other shapes that are known, and return what the literals of the lines without one tell.
+
+        Those that hold none become silent. None: the block must be read otherwise.
+        """
+        known = self._lines.shapes
+        strange: list[int] = []
         for index in [index for index, shape in enumerate(shapes) if shape is None]:
             raw = raws[index]
             if folding.HEX in raw:
                 shapes[index] = known.table.get(known.folder.fold(raw))
             if shapes[index] is None:
-                if raw.startswith(_RECORD) or NAME in raw:
-                    return False
+                if NAME in raw:
+                    return None
                 strange.append(index)
-        self._strikes = max(0, self._strikes + (1 if len(strange) * STRANGE > len(raws) else -1))
-        if self._strikes > STRIKES:
-            self._strikes, self._pause, self.near = 0, PAUSE, False
-            return False
-        if strange:
-            kinds = self._prefilter.kinds([raws[index].decode("utf-8", "replace") for index in strange])
-            silent = [index for place, index in enumerate(strange) if place not in kinds]
-            for index, shape in zip(silent, known.silence([raws[index] for index in silent]), strict=True):
-                shapes[index] = shape
-        return True
+        if not strange:
+            return {}
+        found = self._prefilter.kinds([raws[index].decode("utf-8", "replace") for index in strange])
+        kinds = {strange[place]: kind for place, kind in found.items()}
+        enough = self._lines.heard_enough
+        silent = [
+            index
+            for index in strange
+            if ((kind := kinds.get(index)) is None or (enough and kind.sounds)) and not hides(raws[index])
+        ]
+        for index, shape in zip(silent, known.silence([raws[index] for index in silent]), strict=True):
+            shapes[index] = shape
+        return kinds
 
     def _walk(
-        self, block: Block, raws: Sequence[bytes], shapes: Sequence[Shape | None], reader: LineReader, limit: int
+        self,
+        block: Block,
+        raws: Sequence[bytes],
+        shapes: Sequence[Shape | None],
+        kinds: Mapping[int, Kind],
+        reader: LineReader,
+        patience: int,
     ) -> int:
         """Take the lines of which something may be made; returns how many of them had to be read.
 
-        Those of a shape that is idle for the ``limit`` are passed over.
+        Those of context and progress are passed over behind so many that told nothing new.
         """
-        lines, first = self._lines, block.first_line
-        urgent = behind = 0
-        wanted = [shape is None or shape.idle < limit for shape in shapes]
-        for index in compress(range(len(raws)), wanted):
+        lines, idle, first = self._lines, self._idle, block.first_line
+        read = behind = 0
+        for index in compress(range(len(raws)), [shape is None or not shape.passed for shape in shapes]):
             if index < behind:
                 continue
             shape, raw, number = shapes[index], raws[index], first + index
             if shape is not None and shape.literal is not None:
                 shape = shape.variants.get(shape.literal(raw))
-                if shape is not None and shape.idle >= limit:
+                if shape is not None and shape.silent:
                     continue
-            family = None if shape is None else shape.family
-            if shape is not None and family is not None:
-                if family.idle >= limit:
-                    shape.idle = PATIENCE
-                    continue
+            kind = kinds.get(index) if shape is None else shape.kind
+            urgent = kind is None or kind.urgent
+            if kind is not None and not urgent and idle.get(kind, 0) >= patience:
+                if shape is not None:
+                    shape.passed = True
+                continue
+            read += urgent
+            if shape is not None and (family := shape.family) is not None:
                 values = shape.values  # the next lines are ``shapes.key`` and ``Group.add``, without calls
                 if family.sensitive:
                     group = family.groups.get(key(family, values, raw))
@@ -133,32 +144,15 @@ class Crowd:
                         last.append((number, raw))
                         if len(last) > group.waits:
                             del last[0]
-                    if shape.urgent:
-                        urgent += 1
-                    else:
-                        self._tire(shape, family)
+                    if kind is not None and not urgent:
+                        idle[kind] = idle.get(kind, 0) + 1
                     continue
             before = lines.gains
-            lines.meet(number, raw, reader.decode(raw))
-            if shape is None or shape.urgent:
-                urgent += 1
-            elif lines.gains > before:
-                shape.idle = 0
-                if family is not None:
-                    family.idle = 0
-            else:
-                self._tire(shape, family)
+            lines.meet(number, raw, reader.decode(raw), kind)
+            if kind is not None and not urgent:
+                idle[kind] = 0 if lines.gains > before else idle.get(kind, 0) + 1
             behind = index + 1
             while lines.open and behind < len(raws):
                 lines.follow(first + behind, reader.decode(raws[behind]), shapes[behind])
                 behind += 1
-        return urgent
-
-    @staticmethod
-    def _tire(shape: Shape, family: Family | None) -> None:
-        """Note that a line told nothing new."""
-        shape.idle += 1
-        if family is not None:
-            family.idle += 1
-            if family.idle >= PATIENCE:
-                shape.idle = PATIENCE
+        return read

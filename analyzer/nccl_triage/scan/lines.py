@@ -13,8 +13,8 @@ from nccl_triage.parsers import STATEFUL, headers, salient, templates, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
-from nccl_triage.scan import measures
-from nccl_triage.scan.prefilter import RECORD, Kind, Prefilter, candidates
+from nccl_triage.scan import measures, records
+from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
 from nccl_triage.scan.recipes import Match, Reading, Recipe
 from nccl_triage.scan.shapes import Group, Part, Shape, Shapes, Told
 from nccl_triage.scan.sharing import Shared
@@ -24,7 +24,6 @@ from nccl_triage.scan.unwrap import MAX_PARTS
 SPEAKER = "line.speaker"
 #: Lines inside of blocks after which the streams are looked for that have fallen silent.
 PATIENCE = 200
-_RECORD = tuple(start.encode() for start in RECORD)
 
 
 class TextLine(Protocol):
@@ -137,12 +136,12 @@ class LineScan:
 
     def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
-        if self.open or text.startswith(RECORD):
+        raw = text.encode("utf-8", "surrogatepass") if kind is not None or text.startswith(records.STARTS) else b""
+        if self.open or records.hides(raw):
             self._line(number, text, kind)
             return
         matched: Sequence[str] = ()
         if kind is not None:
-            raw = text.encode("utf-8", "surrogatepass")
             group = self.count(number, raw)
             matched = self._candidate(number, raw, text, kind) if group is None else group.signatures
             if group is not None and self._seen is not None:
@@ -151,18 +150,29 @@ class LineScan:
         if speaks and not matched:
             self._speaker(number, text)
 
-    def meet(self, number: int, raw: bytes, text: str) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` left and of which no more is known."""
-        if self.open or text.startswith(RECORD):
+    def meet(self, number: int, raw: bytes, text: str, kind: Kind | None = None) -> None:
+        """Scan a line (``text`` of ``raw``) that ``count`` left; ``kind`` is what its literals tell, where that is known."""
+        if self.open or records.hides(raw):
             self._line(number, text, self._prefilter.kinds([text]).get(0))
+        elif kind is not None:
+            self._candidate(number, raw, text, kind)
+        elif self.heard_enough and not self.shapes.knows(raw):
+            kind = self._prefilter.kinds([text]).get(0)
+            if kind is not None and not kind.sounds:
+                self._candidate(number, raw, text, kind)
         else:
             kind = self.shapes.kind(raw, text)
             if kind is not None:
                 self._candidate(number, raw, text, kind)
 
+    @property
+    def heard_enough(self) -> bool:
+        """Whether a line of which only is known that it sounds like trouble (``Kind.sounds``) tells nothing any more."""
+        return self._salient.full
+
     def count(self, number: int, raw: bytes) -> Group | None:
         """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
-        if self.open or not self._counts or raw.startswith(_RECORD):
+        if self.open or not self._counts or records.hides(raw):
             return None
         group = self.shapes.group(raw)
         if group is None or not self.counts(group.formats, number):
@@ -204,7 +214,7 @@ class LineScan:
         year = self._year
         peeled = self._peeled(text)
         self._year = year  # the line may be a made-up one
-        if peeled.extra or "json" in peeled.wrappers:
+        if peeled.extra:
             return None
         told: list[Hashable] = [peeled.context.repeated]
         matched: set[str] = set()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from nccl_triage import octets
 from nccl_triage.engine.schema import Signature
 from nccl_triage.ingest.verdicts import NAME
-from nccl_triage.scan import database
+from nccl_triage.scan import database, records
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
@@ -28,11 +28,7 @@ NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
 _MAX_SETS = 10_000
 #: Characters of a literal that costs next to nothing beside others; shorter ones stop the search at half of all words.
 _LONG = 5
-#: How a line begins that is a JSON record; escapes inside of it hide literals.
-RECORD = ('{"', "{ ", "{\t")
-_FIRST_RECORD = tuple(start.encode() for start in RECORD)
-_RECORDS = tuple(b"\n" + start for start in _FIRST_RECORD)
-#: Stand for them, and for the name in our own verdicts, among the numbers of literals.
+#: Stand for the beginnings of JSON records, and for the name in our own verdicts, among the numbers of literals.
 _RECORD, _VERDICT = 1 << 20, 1 << 21
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 
@@ -48,6 +44,8 @@ class Kind:
     formats: tuple[str, ...] | None
     #: Whether no such line may be missed: it may tell of a fault or a consequence, or open a block.
     urgent: bool = True
+    #: Whether all that is known of it is that it sounds like trouble.
+    sounds: bool = False
 
 
 class Sweep(NamedTuple):
@@ -55,7 +53,7 @@ class Sweep(NamedTuple):
 
     ``ends`` are those of faults, consequences and of what opens a block, all of them, in order. ``firsts`` tells of each
     other literal (context, progress, numbers) that occurs, by its number, where it ends first. With ``records`` a line
-    begins a JSON record, inside of which literals may be hidden. With ``verdicts`` some may be our own.
+    begins a JSON record, inside of which literals may be hidden (``scan.records``). With ``verdicts`` some may be our own.
     """
 
     ends: list[int]
@@ -104,17 +102,24 @@ def candidates(prefilter: Prefilter, lines: Sequence[str]) -> dict[int, tuple[Si
 
 @dataclass(slots=True)
 class _Literal:
-    """Whose literal a text is: of signatures, of formats, of the scanner's parsers (``further``)."""
+    """Whose literal a text is: of signatures, of formats, of the scanner's parsers (``further``).
+
+    A ``word`` of these only sounds like trouble.
+    """
 
     signatures: list[Signature] = field(default_factory=list)
     formats: list[str] = field(default_factory=list)
     further: bool = False
+    word: bool = False
 
 
 def _by_literal(
-    signatures: Iterable[Signature], further: Iterable[str], formats: Mapping[str, Iterable[str]]
+    signatures: Iterable[Signature],
+    further: Iterable[str],
+    formats: Mapping[str, Iterable[str]],
+    words: Collection[str],
 ) -> dict[tuple[str, bool], _Literal]:
-    table: dict[tuple[str, bool], _Literal] = {(text, False): _Literal(further=True) for text in further}
+    table = {(text, False): _Literal(further=True, word=text in words) for text in (*further, *words)}
     for signature in signatures:
         if signature.anchors is None:
             raise ValueError(f"signature {signature.id} has no anchors")
@@ -141,8 +146,9 @@ class _Literals:
         signatures: Iterable[Signature],
         further: Iterable[str] = (),
         formats: Mapping[str, Iterable[str]] = NO_FORMATS,
+        words: Collection[str] = (),
     ) -> None:
-        table = _by_literal(signatures, further, formats)
+        table = _by_literal(signatures, further, formats, words)
         #: Each literal, and whether it is looked for in any case.
         self._texts = list(table)
         self._owners = list(table.values())
@@ -216,6 +222,7 @@ class _Literals:
             tuple(owners[name] for name in sorted(owners)) if candidate else None,
             tuple(sorted(formats)) if formats else None,
             any(self._urgent[number] for number in numbers),
+            not owners and not formats and all(literal.word for literal in literals),
         )
 
 
@@ -255,9 +262,9 @@ class LiteralPrefilter(_Literals):
                 firsts[number] = position + len(needle)
         all_wanted = [number for number in firsts if self._urgent[number]]
         ends = sorted(end for found in self.ends(data, all_wanted) for end in found)
-        records = data.startswith(_FIRST_RECORD) or any(start in data for start in _RECORDS)
+        wrapped = data.startswith(records.FIRST_BYTES) or any(start in data for start in records.NEXT_BYTES)
         return Sweep(
-            ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, records, NAME in data
+            ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, wrapped, NAME in data
         )
 
 
@@ -269,10 +276,11 @@ class HyperscanPrefilter(_Literals):
         signatures: Iterable[Signature],
         further: Iterable[str] = (),
         formats: Mapping[str, Iterable[str]] = NO_FORMATS,
+        words: Collection[str] = (),
     ) -> None:
         import hyperscan
 
-        super().__init__(signatures, further, formats)
+        super().__init__(signatures, further, formats, words)
         self._hyperscan = hyperscan
         self._database = database.compiled(hyperscan, self._texts)
         self._sweepers: dict[frozenset[int] | None, Sweeper] = {}  # needed for long logs only
@@ -322,14 +330,14 @@ class HyperscanPrefilter(_Literals):
                     firsts[identifier] = end
 
             database.scan(data, match_event_handler=on_match)
-            records = firsts.pop(_RECORD, None) is not None or data.startswith(_FIRST_RECORD)
-            return Sweep(ends, firsts, records, firsts.pop(_VERDICT, None) is not None)
+            wrapped = firsts.pop(_RECORD, None) is not None or data.startswith(records.FIRST_BYTES)
+            return Sweep(ends, firsts, wrapped, firsts.pop(_VERDICT, None) is not None)
 
         return sweep
 
     def _compiled(self, numbers: Sequence[int], keep: bool) -> Any:
         """Return the database of some literals, and of what else a sweep tells."""
-        further = [(start, _RECORD) for start in _RECORDS] + [(NAME, _VERDICT)]
+        further = [(start, _RECORD) for start in records.NEXT_BYTES] + [(NAME, _VERDICT)]
         literals = [*(self._texts[number] for number in numbers), *((text.decode(), False) for text, _ in further)]
         once = [*(not self._urgent[number] for number in numbers), *(True for _ in further)]
         return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once, keep)
@@ -356,13 +364,19 @@ def _starts(lengths: Iterable[int]) -> list[int]:
 
 
 def make_prefilter(
-    signatures: Iterable[Signature], further: Iterable[str] = (), formats: Mapping[str, Iterable[str]] = NO_FORMATS
+    signatures: Iterable[Signature],
+    further: Iterable[str] = (),
+    formats: Mapping[str, Iterable[str]] = NO_FORMATS,
+    words: Collection[str] = (),
 ) -> Prefilter:
-    """Return the fastest prefilter that this machine has; ``formats``: literals by the format's id."""
+    """Return the fastest prefilter that this machine has; ``formats``: literals by the format's id.
+
+    ``further`` are literals of parsers, ``words`` those that only sound like trouble.
+    """
     known, further = list(signatures), tuple(further)
     if os.environ.get(NO_HYPERSCAN) != "1":
         try:
-            return HyperscanPrefilter(known, further, formats)
+            return HyperscanPrefilter(known, further, formats, words)
         except ImportError:
             pass
-    return LiteralPrefilter(known, further, formats)
+    return LiteralPrefilter(known, further, formats, words)

@@ -23,9 +23,12 @@ class Scanner:
     """Scan sources with one set of rules; the prefilter is built once."""
 
     def __init__(self, rules: RuleSet) -> None:
-        further = {text for parser in STATEFUL for text in parser.OPENERS} | set(salient.LITERALS)
+        openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self._prefilter = make_prefilter(rules.signatures.values(), sorted(further), measures.literals(self._series))
+        words = [text for text in salient.LITERALS if text not in openers]
+        self._prefilter = make_prefilter(
+            rules.signatures.values(), sorted(openers), measures.literals(self._series), words
+        )
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""

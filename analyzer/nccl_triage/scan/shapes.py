@@ -33,8 +33,6 @@ WORTH_A_RECIPE = 3
 MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
 #: Shapes without any literal that are remembered.
 MAX_SILENT = 20_000
-#: Lines that told nothing new, of a shape of which nothing is to be made at all.
-NEVER = 1 << 60
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
@@ -100,8 +98,6 @@ class Family:
     #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
     bare: bool
     groups: dict[Hashable, Group] = field(default_factory=dict)
-    #: As that of a shape.
-    idle: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -123,21 +119,17 @@ class Shape:
     #: How its lines are read, once some were read in full (how many) and have taught it.
     recipe: Recipe | None = None
     reads: int = 0
-    #: Whether none of its lines may be missed, as far as known.
-    urgent: bool = True
-    #: Lines of context or progress in a row that told nothing new, as far as somebody counts them.
-    idle: int = 0
+    #: Whether its lines are passed over where every line is looked up (``scan.crowded``).
+    passed: bool = False
 
     def know(self, kind: Kind | None) -> None:
         """Take what the literals of its lines tell."""
         self.kind, self.silent = kind, kind is None
-        self.urgent = kind is not None and kind.urgent
-        if kind is None:
-            self.idle = NEVER
+        self.passed = self.passed or self.silent
 
 
 #: The shape of all lines that hold no literal, nor digits in which they could differ from lines that do.
-SILENT = Shape(silent=True, idle=NEVER)
+SILENT = Shape(silent=True, passed=True)
 
 
 class Place(NamedTuple):
@@ -205,6 +197,10 @@ class Shapes:
         if shape is not None and shape.literal is not None:
             return shape.variants.get(shape.literal(raw))
         return shape
+
+    def knows(self, raw: bytes) -> bool:
+        """Tell whether there was a line of this shape."""
+        return self._known(raw) is not None
 
     def kind(self, raw: bytes, text: str) -> Kind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""

@@ -16,11 +16,11 @@ from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.octets import Newlines
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import sweeping
+from nccl_triage.scan import records, sweeping
 from nccl_triage.scan.ahead import Ahead, Note
 from nccl_triage.scan.crowded import Crowd
 from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.prefilter import RECORD, Prefilter, Sweep
+from nccl_triage.scan.prefilter import Prefilter, Sweep
 from nccl_triage.scan.sweeping import Share
 from nccl_triage.scan.unwrap import joined_candidates
 
@@ -115,15 +115,14 @@ class SourceScan:
             block = reader.verdicts.blank(block)
             swept = look(block.data)
         ends, firsts = swept.ends, swept.firsts
-        if swept.records:
-            self.read(reader.lines(block))
-            return
         self._flush()
         self._drop()
         self._lines.begin()
         if share is not Share.NEWS:
             self._who_speaks(block, reader)
         owners = dict.fromkeys(ends, _URGENT)
+        if swept.records:
+            owners.update(dict.fromkeys(records.escapes(block.data), _URGENT))
         read = self._choose(block.data, firsts, share, whole, awake, owners)
         known = self._lines.faults
         self._lines.brief = share is not Share.WHOLE
@@ -184,10 +183,11 @@ class SourceScan:
         """Learn who speaks at the beginning of a block."""
         if self._lines.open:
             return
-        texts = [reader.decode(raw) for raw in block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]]
+        raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
+        texts = [reader.decode(raw) for raw in raws]
         kinds = self._prefilter.kinds(texts)
         for index, text in enumerate(texts):
-            if index not in kinds:
+            if index not in kinds and not records.hides(raws[index]):
                 self._lines.take(block.first_line + index, text, None, speaks=True)
 
     def _walk(self, block: Block, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
@@ -253,8 +253,8 @@ class SourceScan:
         self._lines.begin(paste=everything)
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
-        records = [index for index, text in enumerate(texts) if text.startswith(RECORD)]
-        following = iter(sorted({*kinds, *speakers, *records}))
+        wrapped = [index for index, text in enumerate(texts) if text.startswith(records.STARTS)]
+        following = iter(sorted({*kinds, *speakers, *wrapped}))
         index, wanted = -1, next(following, None)
         while True:
             # A line inside of a block matters whatever it holds.
