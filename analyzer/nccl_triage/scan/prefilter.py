@@ -26,8 +26,8 @@ from nccl_triage.scan import database, records
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
 #: Sets of literals whose kinds are remembered.
 _MAX_SETS = 10_000
-#: Characters of a literal that costs next to nothing beside others; shorter ones stop the search at half of all words.
-_LONG = 5
+#: Characters of a literal that costs next to nothing beside others; shorter ones stop the search at many words.
+_LONG = 8
 #: Stand for the beginnings of JSON records, and for the name in our own verdicts, among the numbers of literals.
 _RECORD, _VERDICT = 1 << 20, 1 << 21
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
@@ -78,10 +78,10 @@ class Prefilter(Protocol):
         """The literals, by their numbers."""
         ...
 
-    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
-        """Return what looks for all literals; or what is faster and tells of fewer in ``firsts``.
+    def sweeper(self, quick: bool = False) -> Sweeper:
+        """Return what looks for all literals; or what is twice as ``quick``, and tells of fewer in ``firsts``.
 
-        ``without`` are literals of which it need not tell, though it may.
+        Those are long, looked for as they are, and of no numbers for curves.
         """
         ...
 
@@ -172,12 +172,14 @@ class _Literals:
                 covered.add(holder)
         return [number for number in range(len(texts)) if number not in covered]
 
-    def _sought(self, without: frozenset[int] | None) -> list[int]:
-        """Return the literals of a sweep, or of one that is faster (see ``Prefilter``)."""
-        if without is None:
-            return self._swept
-        quick = [len(text) >= _LONG for text in self.texts]
-        return [n for n in self._swept if self._urgent[n] or (quick[n] and n not in without)]
+    def _sought(self, quick: bool) -> list[int]:
+        """Return the literals of a sweep, or of one that is quick (see ``Prefilter``)."""
+        return [n for n in self._swept if self._urgent[n] or self._is_quick(n)] if quick else self._swept
+
+    def _is_quick(self, number: int) -> bool:
+        text, caseless = self._texts[number]
+        # Those of curves stand in every line that tells of a step.
+        return len(text) >= _LONG and not caseless and not self._owners[number].formats
 
     def _found(self, data: bytes) -> list[tuple[int, int]]:
         """Return the literals that stand in some lines, with where they end; each of them once a line at least."""
@@ -246,9 +248,9 @@ class LiteralPrefilter(_Literals):
                 position = haystack.find(literal, end)
         return self._kinds_of(found)
 
-    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
+    def sweeper(self, quick: bool = False) -> Sweeper:
         """See ``Prefilter``."""
-        sought = self._sought(without)
+        sought = self._sought(quick)
         return lambda data: self._sweep(data, sought)
 
     def _sweep(self, data: bytes, sought: Iterable[int]) -> Sweep:
@@ -283,7 +285,7 @@ class HyperscanPrefilter(_Literals):
         super().__init__(signatures, further, formats, words)
         self._hyperscan = hyperscan
         self._database = database.compiled(hyperscan, self._texts)
-        self._sweepers: dict[frozenset[int] | None, Sweeper] = {}  # needed for long logs only
+        self._sweepers: dict[bool, Sweeper] = {}  # needed for long logs only
 
     def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
         """See ``Prefilter``."""
@@ -306,17 +308,15 @@ class HyperscanPrefilter(_Literals):
         self._database.scan(data, match_event_handler=on_match)
         return hits
 
-    def sweeper(self, without: frozenset[int] | None = None) -> Sweeper:
+    def sweeper(self, quick: bool = False) -> Sweeper:
         """See ``Prefilter``."""
-        if without:  # of one log: not kept
-            return self._sweeper(self._sought(without), keep=False)
-        sweeper = self._sweepers.get(without)
+        sweeper = self._sweepers.get(quick)
         if sweeper is None:
-            sweeper = self._sweepers[without] = self._sweeper(self._sought(without))
+            sweeper = self._sweepers[quick] = self._sweeper(self._sought(quick))
         return sweeper
 
-    def _sweeper(self, numbers: Sequence[int], keep: bool = True) -> Sweeper:
-        database = self._compiled(numbers, keep)
+    def _sweeper(self, numbers: Sequence[int]) -> Sweeper:
+        database = self._compiled(numbers)
         every = self._urgent
 
         def sweep(data: bytes) -> Sweep:
@@ -335,12 +335,12 @@ class HyperscanPrefilter(_Literals):
 
         return sweep
 
-    def _compiled(self, numbers: Sequence[int], keep: bool) -> Any:
+    def _compiled(self, numbers: Sequence[int]) -> Any:
         """Return the database of some literals, and of what else a sweep tells."""
         further = [(start, _RECORD) for start in records.NEXT_BYTES] + [(NAME, _VERDICT)]
         literals = [*(self._texts[number] for number in numbers), *((text.decode(), False) for text, _ in further)]
         once = [*(not self._urgent[number] for number in numbers), *(True for _ in further)]
-        return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once, keep)
+        return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once)
 
 
 def _ends(data: bytes, literal: bytes) -> list[int]:

@@ -20,7 +20,7 @@ from nccl_triage.scan import records, sweeping
 from nccl_triage.scan.ahead import Ahead, Note
 from nccl_triage.scan.crowded import Crowd
 from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.prefilter import Prefilter, Sweep
+from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.sweeping import Share
 from nccl_triage.scan.unwrap import joined_candidates
 
@@ -47,9 +47,6 @@ class SourceScan:
         self._interest = sweeping.Interest()
         self._crowd = Crowd(self._lines, prefilter)
         self._newlines = Newlines()
-        self._all = self._few = prefilter.sweeper()
-        #: Blocks that were searched for little, and their number at which that is made less.
-        self._asleep, self._renew = 0, sweeping.DULL_AFTER
         self._aftermath = 0
         self._batch: list[TextLine] = []
         self._size = 0
@@ -109,7 +106,7 @@ class SourceScan:
         if self._crowd.near and share is not Share.WHOLE and self._crowded(block, reader, share):
             return
         awake = whole or share is Share.NUMBERS or self._interest.awake()
-        look = self._all if awake else self._quick
+        look = self._prefilter.sweeper(quick=not awake)
         swept = look(block.data)
         if swept.verdicts or reader.verdicts.open:
             block = reader.verdicts.blank(block)
@@ -149,16 +146,6 @@ class SourceScan:
     def _settle(self, known: int) -> None:
         """Note whether a block told of faults of a new kind."""
         self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
-
-    def _quick(self, data: bytes) -> Sweep:
-        """Search a block for what is found quickly, and has not become dull in this source."""
-        if self._asleep in (0, self._renew):
-            dull = frozenset[int]()
-            if self._asleep:
-                dull, self._renew = self._interest.dull, self._renew * sweeping.DULL_AGAIN
-            self._few = self._prefilter.sweeper(dull)
-        self._asleep += 1
-        return self._few(data)
 
     def _choose(
         self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, awake: bool, owners: dict[int, int]

@@ -3,9 +3,9 @@
 Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
 times: their literals are followed to every line as long as that tells something new (of another process, of another kind);
 then a glance now and then must do, until one of those finds news. Behind a block in which none of them told anything
-new, some blocks are searched only for those literals that are found quickly, and of those only the ones that have not
-become dull are followed; much news there, and the next block is searched for all again. The beginning and the end of a source are read whole, so are the blocks behind a fault of
-a new kind; numbers are read in some blocks of the middle, more and more seldom.
+new, some blocks are searched only for what is found quickly, which leaves out the lines that tell of steps; much news
+there, and the next block is searched for all again. The beginning and the end of a source are read whole, so are the
+blocks behind a fault of a new kind; numbers are read in some blocks of the middle, more and more seldom.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ PATIENCE, WORTH = 64, 16
 STRIDE = 15
 #: Lines with news in a block from which on nothing is left out behind it; fewer, and less is left out.
 MUCH, LESS = 8, 4
-#: Such blocks after which the literals that have become dull are no longer looked for there, and by how many times
-#: more of them that is done again: it takes as long as searching some megabytes.
-DULL_AFTER, DULL_AGAIN = 32, 8
 #: Blocks behind a fault that was news in which everything is followed.
 AFTERMATH = 2
 
@@ -80,11 +77,6 @@ class Interest:
             self._leave -= 1
             return False
         return True
-
-    @property
-    def dull(self) -> frozenset[int]:
-        """The literals that are not followed."""
-        return frozenset(literal for literal, lines in self._dull.items() if lines >= PATIENCE)
 
     def of(self, literals: Iterable[int]) -> list[int]:
         """Return those literals of a block of which every line is wanted."""
