@@ -121,3 +121,28 @@ def test_distinguishing_fields_are_kept_apart() -> None:
         event.fields["name"] = f"NCCL_{index}"
         found.add(event, keep_by=("name",))
     assert len({event.fields["name"] for event in found.events("env")}) == 40
+
+
+@pytest.mark.usefixtures("narrow")
+def test_what_is_foreseen_is_what_would_have_been_kept_in_the_end() -> None:
+    def source(name: str, foresight: events.Foresight | None) -> Observations:
+        found = Observations(rooms=foresight.rooms() if foresight is not None else {})
+        for line in range(1, 21):
+            found.add(_event(name, line, "often", 0))
+            if name in ("a", "h"):
+                found.add(_event(name, line, "seldom", 0))
+        if foresight is not None:
+            foresight.note(found)
+        return found
+
+    foresight = events.Foresight()
+    plainly, foreseeing = Observations(), Observations()
+    kept = []
+    for name in "abcdefgh":
+        plainly.absorb(source(name, None))
+        found = source(name, foresight)
+        kept.append(len(found.events("often")))
+        foreseeing.absorb(found)
+    assert _view(plainly) == _view(foreseeing)
+    assert kept[0] == KEEP_FIRST + KEEP_LAST and kept[-1] < kept[0]
+    assert len(foreseeing.events("seldom")) == 2 * (KEEP_FIRST + KEEP_LAST)

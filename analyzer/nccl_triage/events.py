@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -162,6 +163,22 @@ def _room(keys: int) -> Room:
     return _ROOM_OF_MANY if keys <= WIDE else _ROOM_OF_WIDE
 
 
+class Foresight:
+    """Tells from the sources that were scanned how little of the next one will be kept in the end."""
+
+    def __init__(self) -> None:
+        self._keys: Counter[str] = Counter()
+
+    def note(self, found: Observations) -> None:
+        """Take what a whole source holds: its keys are those of no other."""
+        for signature, by_key in found.buckets.items():
+            self._keys[signature] += len(by_key)
+
+    def rooms(self) -> dict[str, Room]:
+        """Return the room of each signature that has many keys already."""
+        return {signature: _room(keys) for signature, keys in self._keys.items() if keys > MANY}
+
+
 @dataclass(slots=True)
 class Bucket:
     """The occurrences of one signature by one process (and one value of its distinguishing fields)."""
@@ -236,6 +253,8 @@ class Observations:
     links: LinkTable = field(default_factory=LinkTable)
     recorder: RecorderTable = field(default_factory=RecorderTable)
     interruption: Interruption | None = None
+    #: What there will be room for, of signatures of which that is known, once this is merged into all there is.
+    rooms: Mapping[str, Room] = field(default_factory=dict, compare=False, repr=False)
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
         """Record an event; events that differ in a ``keep_by`` field are kept apart.
@@ -249,8 +268,10 @@ class Observations:
         if bucket is None:
             if len(by_key) >= MAX_KEYS:
                 return None
-            bucket = by_key[key] = Bucket(room=(room := _room(len(by_key) + 1)))
-            if room is not _room(len(by_key) - 1):
+            most = self.rooms.get(event.signature, _ROOM)
+            room = min(most, _room(len(by_key) + 1))
+            bucket = by_key[key] = Bucket(room=room)
+            if room is not min(most, _room(len(by_key) - 1)):
                 for other in by_key.values():
                     other.shrink(room)
         bucket.add(event)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.events import Foresight, Observations
 from nccl_triage.execution.parts import Part, cut, worthwhile
 from nccl_triage.execution.reading import Progress, Reading, scan_part
 from nccl_triage.ingest.sources import Source
@@ -33,9 +33,10 @@ def scan_sources(
         parts = cut(sources, jobs)
         if len(parts) > 1:
             return reading.result(_parallel(parts, rules, jobs, reading))
-    scanner, total = scanner_for(rules), Observations()
+    scanner, total, foresight = scanner_for(rules), Observations(), Foresight()
     for source in sources:
-        total.absorb(scan_part(Part(source), scanner, reading.further if reading.watched else None, stop))
+        tell = reading.further if reading.watched else None
+        total.absorb(scan_part(Part(source), scanner, tell, stop, foresight))
     return reading.result(total)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.events import Foresight, Observations
 from nccl_triage.execution import reading
 from nccl_triage.execution.parts import Part
 from nccl_triage.scan.scanner import Scanner, scanner_for
@@ -23,6 +23,7 @@ _GLANCE = 0.2
 
 _scanner: Scanner | None = None
 _stop: ReadingStop | None = None
+_foresight: Foresight | None = None
 #: Bytes that all processes have read.
 _counter: Synchronized[int] | None = None
 
@@ -53,7 +54,8 @@ def scan(
 
 
 def _start(rules: RuleSet, counter: Any) -> None:
-    global _scanner, _counter, _stop
+    global _scanner, _counter, _stop, _foresight
+    _foresight = Foresight()
     _stop = ReadingStop()
     interrupts.in_worker(_stop.ask)
     _scanner, _counter = scanner_for(rules), counter
@@ -68,4 +70,4 @@ def _count(size: int) -> None:
 def _work(part: Part) -> Observations:
     if _scanner is None:
         raise RuntimeError("the worker was not started")
-    return reading.scan_part(part, _scanner, _count if _counter is not None else None, _stop)
+    return reading.scan_part(part, _scanner, _count if _counter is not None else None, _stop, _foresight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from nccl_triage.events import Interruption, Observations, SourceInfo
+from nccl_triage.events import Foresight, Interruption, Observations, SourceInfo
 from nccl_triage.execution.parts import Part
 from nccl_triage.ingest.compression import TRUNCATED
 from nccl_triage.ingest.decode import LineReader
@@ -67,11 +67,15 @@ def unread(source: Source) -> Observations:
 
 
 def scan_part(
-    part: Part, scanner: Scanner, tell: Callable[[int], None] | None = None, stop: ReadingStop | None = None
+    part: Part,
+    scanner: Scanner,
+    tell: Callable[[int], None] | None = None,
+    stop: ReadingStop | None = None,
+    foresight: Foresight | None = None,
 ) -> Observations:
     """Scan a part of a source; lines have the numbers that they have in the whole.
 
-    ``tell`` is told the bytes of each read; ``stop`` may end the reading early.
+    ``tell`` is told the bytes of each read; ``stop`` may end the reading early; ``foresight`` knows what came before.
     """
     info = part.source.info
     if stop is not None and stop.asked is not None:
@@ -79,7 +83,7 @@ def scan_part(
     watch = None if tell is None and stop is None else Watch(tell or _nobody, stop)
     try:
         with part.open(watch) as stream:
-            found = _scan(part, stream, scanner)
+            found = _scan(part, stream, scanner, foresight)
     except OSError as error:
         info.problems.append(f"cannot be read: {error.strerror or error}")
         return _nothing(info)
@@ -87,15 +91,18 @@ def scan_part(
         # Its data have an end and its last line, too, only further on.
         info.stopped, info.tail_cut = True, False
         info.problems[:] = [problem for problem in info.problems if not problem.endswith(TRUNCATED)]
+    if foresight is not None and part.end is None:
+        foresight.note(found)
     return found
 
 
-def _scan(part: Part, stream: BinaryIO, scanner: Scanner) -> Observations:
+def _scan(part: Part, stream: BinaryIO, scanner: Scanner, foresight: Foresight | None) -> Observations:
     info = part.source.info
+    rooms = None if foresight is None else foresight.rooms()
     if not part.start:
-        return scanner.scan_blocks(LineReader(stream, info), info)
+        return scanner.scan_blocks(LineReader(stream, info), info, rooms=rooms)
     reader = LineReader(stream, info, first_line=part.lines_before() + 1)
-    return scanner.scan_blocks(reader, info, part.first_lines())
+    return scanner.scan_blocks(reader, info, part.first_lines(), rooms)
 
 
 def _nothing(info: SourceInfo) -> Observations:

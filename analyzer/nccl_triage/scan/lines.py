@@ -14,6 +14,7 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan import measures, records
+from nccl_triage.scan.lore import Lores
 from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
 from nccl_triage.scan.recipes import Match, Reading, Recipe
 from nccl_triage.scan.shapes import Group, Part, Shape, Shapes, Told
@@ -62,7 +63,12 @@ class LineScan:
     """The state of scanning the lines of one source."""
 
     def __init__(
-        self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo, result: Observations | None = None
+        self,
+        prefilter: Prefilter,
+        series: SeriesReader,
+        info: SourceInfo,
+        result: Observations | None = None,
+        lores: Lores | None = None,
     ) -> None:
         self.result = result if result is not None else Observations()
         #: Whether a parser is inside of a block.
@@ -71,8 +77,6 @@ class LineScan:
         self.brief = False
         #: Lines so far that told something new: of a process, or of a kind; and kinds of faults so far.
         self.gains = self.faults = 0
-        #: The prefixes of this source, once its first lines are known.
-        self.profile = WrapperProfile()
         self._prefilter = prefilter
         self._series = series
         self._info = info
@@ -88,12 +92,24 @@ class LineScan:
         self._tallies: dict[str, _Tally] = {}
         #: What was learnt about lines that differ in numbers only.
         self.shapes = Shapes(self._outcome, self._reading, prefilter)
+        self._lores = Lores() if lores is None else lores
+        self.profile = WrapperProfile()
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
         self._matched: list[str] = []
         self._settled = self._full = True
         # What the lines of a paste match; of others nobody asks.
         self._seen: set[tuple[str, int]] | None = None
+
+    @property
+    def profile(self) -> WrapperProfile:
+        """The prefixes of this source, once its first lines are known."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: WrapperProfile) -> None:
+        self._profile = profile
+        self.shapes.lore = self._lores.of(profile)
 
     def begin(self, paste: bool = False) -> None:
         """Begin a batch; of a ``paste`` it is remembered what its lines match, for ``join``."""
@@ -243,13 +259,13 @@ class LineScan:
             self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())
 
     def _peeled(self, text: str) -> Peeled:
-        peeled = peel(text, self.profile)
+        peeled = peel(text, self._profile)
         self._complete(peeled)
         return peeled
 
     def _reading(self, text: str, signatures: Iterable[Signature]) -> Reading:
         """Read a line in full, without what its surroundings tell."""
-        peeled = peel(text, self.profile)
+        peeled = peel(text, self._profile)
         return Reading(peeled, list(match.matches(signatures, peeled.text, text)))
 
     def _read(self, text: str, recipe: Recipe | None) -> tuple[Peeled, Sequence[Match] | None]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measures, sweeping
 from nccl_triage.scan.lines import TextLine
+from nccl_triage.scan.lore import Lores
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.source import SourceScan
 from nccl_triage.scan.sweeping import Share
@@ -25,6 +26,7 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
+        self._lores = Lores()
         words = [text for text in salient.LITERALS if text not in openers]
         self._prefilter = make_prefilter(
             rules.signatures.values(), sorted(openers), measures.literals(self._series), words
@@ -32,25 +34,32 @@ class Scanner:
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info)
+        run = SourceScan(self._prefilter, self._series, info, self._lores)
         run.read(lines)
         return run.finish()
 
-    def scan_blocks(self, reader: LineReader, info: SourceInfo, first: Sequence[str] | None = None) -> Observations:
+    def scan_blocks(
+        self,
+        reader: LineReader,
+        info: SourceInfo,
+        first: Sequence[str] | None = None,
+        rooms: Mapping[str, Room] | None = None,
+    ) -> Observations:
         """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
 
-        ``first`` are the first lines of the whole source where the reader has a later part of it.
+        ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
+        signatures little will be kept in the end (``events.Foresight``).
         """
-        scan = self.begin(reader, info)
+        scan = self.begin(reader, info, rooms)
         if first is not None:
             scan.run.resume(first)
         for block in reader.raw_blocks():
             scan.take(block)
         return scan.finish()
 
-    def begin(self, reader: LineReader, info: SourceInfo) -> BlockScan:
+    def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
-        return BlockScan(SourceScan(self._prefilter, self._series, info), reader)
+        return BlockScan(SourceScan(self._prefilter, self._series, info, self._lores, rooms), reader)
 
 
 class BlockScan:

@@ -22,6 +22,7 @@ from nccl_triage.events import KEEP_LAST, Bucket
 from nccl_triage.parsers import salient, templates
 from nccl_triage.scan import folding, recipes
 from nccl_triage.scan.folding import Folder, Pick
+from nccl_triage.scan.lore import Knowledge, Learnt, Lore
 from nccl_triage.scan.prefilter import Kind, Prefilter
 from nccl_triage.scan.recipes import Reader, Recipe
 
@@ -90,13 +91,10 @@ class Group:
 
 @dataclass(slots=True)
 class Family:
-    """What was learnt about lines that differ in numbers only: which of the numbers matter, and the groups by them."""
+    """Lines of one source that differ in numbers only: what was learnt of them, and their groups by those that matter."""
 
-    matter: tuple[int, ...]
+    what: Knowledge
     sensitive: tuple[Signature, ...]
-    formats: tuple[str, ...] | None
-    #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
-    bare: bool
     groups: dict[Hashable, Group] = field(default_factory=dict)
 
 
@@ -119,6 +117,8 @@ class Shape:
     #: How its lines are read, once some were read in full (how many) and have taught it.
     recipe: Recipe | None = None
     reads: int = 0
+    #: Where the lore keeps it.
+    name: tuple[bytes, Hashable] = (b"", None)
     #: Whether its lines are passed over where every line is looked up (``scan.crowded``).
     passed: bool = False
 
@@ -149,7 +149,9 @@ class Shapes:
         self._prefilter = prefilter
         self._shapes: dict[bytes, Shape] = {}
         self.folder = Folder()
-        self._families: list[Family] = []
+        #: What earlier sources have taught.
+        self.lore = Lore()
+        self._families: dict[Knowledge, Family] = {}
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
         self._first: dict[tuple[bytes, Kind], Family] = {}
         self._seen: dict[tuple[bytes, Kind], int] = {}
@@ -222,9 +224,10 @@ class Shapes:
         if shape.family is None:
             return None
         shape.reads += 1
-        if shape.reads == WORTH_A_RECIPE:
+        if shape.reads == WORTH_A_RECIPE and shape.recipe is None:
             text = raw.decode("utf-8", "replace")
             shape.recipe = recipes.learn(text, kind, shape.family.sensitive, self._reader)
+            self._teach(shape)
         return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
 
     def _place(self, shape: Shape, kind: Kind, raw: bytes) -> None:
@@ -250,28 +253,62 @@ class Shapes:
         folded = self.folder.fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
-            shape = self._shapes[folded] = Shape(literal=folding.literal_digits(folded, self._prefilter.texts))
+            literals = self.lore.literals
+            if folded in literals:
+                literal = literals[folded]
+            else:
+                literal = folding.literal_digits(folded, self._prefilter.texts)
+            shape = self._shapes[folded] = Shape(literal=literal, name=(folded, None))
             self._made += 1
+            if literal is None:
+                self._recall(shape)
         if shape.literal is not None:
             values = shape.literal(raw)
             variant = shape.variants.get(values)
             if variant is None:
-                variant = shape.variants[values] = Shape()
+                variant = shape.variants[values] = Shape(name=(folded, values))
                 self._made += 1
+                self._recall(variant)
             shape = variant
         return shape
+
+    def _recall(self, shape: Shape) -> None:
+        """Take over what an earlier source has taught about a shape."""
+        learnt = self.lore.shapes.get(shape.name)
+        if learnt is None:
+            return
+        shape.know(learnt.kind)
+        if learnt.what is None:
+            shape.cold = True
+        else:
+            shape.family, shape.values, shape.recipe = self._family(learnt.what), learnt.values, learnt.recipe
+
+    def _teach(self, shape: Shape) -> None:
+        """Tell the next source what was learnt about a shape."""
+        if shape.kind is not None:
+            folded, values = shape.name
+            literal = self._shapes[folded].literal
+            what = None if shape.family is None else shape.family.what
+            self.lore.keep(folded, values, literal, Learnt(shape.kind, what, shape.values, shape.recipe))
+
+    def _family(self, what: Knowledge) -> Family:
+        """Return the family of this source of which that is known."""
+        family = self._families.get(what)
+        if family is None:
+            family = self._families[what] = Family(what, what.sensitive)
+        return family
 
     def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str], last: int = KEEP_LAST) -> None:
         """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            made = groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.formats, [], last)
+            made = groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.what.formats, [], last)
             made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
             self._groups += 1
 
     def drain(self) -> list[tuple[Waiting, Recipe | None]]:
         """Put away all groups: count their lines, and return in order those to be read (they count themselves)."""
-        groups = [group for family in self._families for group in family.groups.values()]
+        groups = [group for family in self._families.values() for group in family.groups.values()]
         # Groups share buckets, of which each shows a few last lines only.
         ends: dict[int, list[int]] = {}
         for group in groups:
@@ -297,30 +334,36 @@ class Shapes:
         spans = [found.span() for found in folding.NUMBER.finditer(raw)]
         changed = raw
         for index, span in enumerate(spans):
-            if index not in family.matter:
+            if index not in family.what.matter:
                 changed = folding.changed(changed, *span)
         if self._told(changed) == self._told(raw):
             shape.family = family
-            shape.values = folding.pick_numbers(spans, family.matter)
+            shape.values = folding.pick_numbers(spans, family.what.matter)
+            self._teach(shape)
 
     def _learn(self, shape: Shape, alike: tuple[bytes, Kind], raw: bytes) -> None:
         """Find the numbers that matter."""
         spans = [found.span() for found in folding.NUMBER.finditer(raw)]
         kind, told = self._told(raw) if len(spans) <= MAX_NUMBERS else (None, None)
         if kind is None or told is None:
-            shape.cold = True
+            self._give_up(shape)
             return
         matter = [index for index, span in enumerate(spans) if self._told(folding.changed(raw, *span)) != (kind, told)]
         sensitive = tuple(one for one in kind.signatures or () if _may_mind(one, raw))
         if any(digits.anchored(one.pattern.source) for one in sensitive):
-            shape.cold = True  # where the message begins, only reading tells
+            self._give_up(shape)  # where the message begins, only reading tells
             return
         bare = kind.signatures is not None and told.matched <= {one.id for one in sensitive}
-        shape.family = Family(tuple(matter), sensitive, kind.formats, bare)
+        shape.family = self._family(Knowledge(tuple(matter), sensitive, kind.formats, bare))
         shape.values = folding.pick_numbers(spans, matter)
-        self._families.append(shape.family)
+        self._teach(shape)
         if alike[1] is kind:
             self._first.setdefault(alike, shape.family)
+
+    def _give_up(self, shape: Shape) -> None:
+        """Have the lines of a shape read in full."""
+        shape.cold = True
+        self._teach(shape)
 
     def _told(self, raw: bytes) -> tuple[Kind | None, Told | None]:
         """Return the kind of a line, and what it would add."""
@@ -360,4 +403,4 @@ def _found(family: Family, raw: bytes) -> Hashable:
     tried = ((one, match.search(one, text)) for one in family.sensitive)
     found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
     # What is known to no signature is kept once a template.
-    return found or (family.bare and salient.sounds(text) and templates.key(text))
+    return found or (family.what.bare and salient.sounds(text) and templates.key(text))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
@@ -20,6 +20,7 @@ from nccl_triage.scan import records, sweeping
 from nccl_triage.scan.ahead import Ahead, Note
 from nccl_triage.scan.crowded import Crowd
 from nccl_triage.scan.lines import LineScan, TextLine
+from nccl_triage.scan.lore import Lores
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.sweeping import Share
 from nccl_triage.scan.unwrap import joined_candidates
@@ -38,12 +39,19 @@ _URGENT = -1
 class SourceScan:
     """The state of scanning one source."""
 
-    def __init__(self, prefilter: Prefilter, series: SeriesReader, info: SourceInfo) -> None:
+    def __init__(
+        self,
+        prefilter: Prefilter,
+        series: SeriesReader,
+        info: SourceInfo,
+        lores: Lores | None = None,
+        rooms: Mapping[str, Room] | None = None,
+    ) -> None:
         #: Reads what waits while the source still grows, if somebody wants to know.
         self.ahead: Ahead | None = None
         self._prefilter = prefilter
         self._info = info
-        self._lines = LineScan(prefilter, series, info)
+        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), lores)
         self._interest = sweeping.Interest()
         self._crowd = Crowd(self._lines, prefilter)
         self._newlines = Newlines()
