@@ -143,3 +143,12 @@ def test_context_that_tells_nothing_new_is_passed_over_and_seen_again(scanner: S
     assert 64 < found.count("nccl.channel_via_net") < 8000
     assert {event.context.pid for event in found.events("nccl.channel_via_net")} >= {100, 107, 999}
     assert taken.count(True) > 2 * crowded.GLANCE
+
+
+def test_who_speaks_at_the_beginning_of_a_block_is_noted_once(scanner: Scanner, taken: list[bool]) -> None:
+    lines = [f"[rank{n % 8}]: tick {n}" if n % 3 else line for n, line in enumerate(storm(6000))]
+    lines[900:900] = ["10%|#   | 1/8 [00:01<00:02]\r12%|#   | 1/8 [00:01<00:02]"] * 400
+    found = scan(scanner, "\n".join(lines) + "\n")
+    spoken = [event.line for event in found.events("line.speaker")]
+    assert len(spoken) == len(set(spoken)) > 0
+    assert {True, False} <= set(taken)

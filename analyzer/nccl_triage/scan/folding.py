@@ -24,7 +24,7 @@ FOLD = bytes.maketrans(b"123456789", b"000000000")
 #: Folds all that may stand in a pointer.
 _COARSE = bytes.maketrans(b"123456789abcdefABCDEF", b"0" * 21)
 #: Lines with pointers that are remembered.
-_MAX_LINES = 20_000
+_MAX_LINES = 8000
 #: Another digit for each; none becomes a leading zero.
 _OTHER = bytes.maketrans(b"0123456789abcdefABCDEF", b"1234567898bcdefaBCDEFA")
 

@@ -18,7 +18,7 @@ from nccl_triage.scan.prefilter import Kind
 from nccl_triage.scan.recipes import Recipe
 
 #: Shapes remembered for sources that are wrapped alike, and ways in which sources are wrapped.
-MAX_SHAPES, MAX_PROFILES = 16_000, 16
+MAX_SHAPES, MAX_PROFILES = 8000, 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)

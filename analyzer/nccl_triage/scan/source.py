@@ -141,14 +141,14 @@ class SourceScan:
         self._flush()
         self._drop()
         self._lines.begin()
-        if share is not Share.NEWS:
-            self._who_speaks(block, reader)
         known = self._lines.faults
         self._lines.brief = True
         taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
         self._lines.brief = False
         if taken:
             self._settle(known)
+            if share is not Share.NEWS:
+                self._who_speaks(block, reader)
         return taken
 
     def _settle(self, known: int) -> None:
