@@ -40,9 +40,18 @@ def _last_words(case: Case) -> list[Event]:
     found = []
     for event in case.of(SALIENT):
         info = case.observations.sources.get(event.source)
-        if info is not None and info.lines - event.line <= _BELOW and event.line > last_step.get(event.source, 0):
+        if (
+            info is not None
+            and info.lines - event.line - _trace_below(case, event) <= _BELOW
+            and event.line > last_step.get(event.source, 0)
+        ):
             found.append(event)
     return found
+
+
+def _trace_below(case: Case, event: Event) -> int:
+    """Return how many lines of NCCL's own trace of an error stand below a line."""
+    return sum(e.source == event.source and e.line > event.line for e in case.of("nccl.backtrace_line"))
 
 
 #: What NCCL says first, at its level INFO, and what it says once a communicator has come up.
