@@ -203,3 +203,18 @@ def test_headers_without_a_traceback_do_not_leak() -> None:
         line = PeeledLine("log", pid, "[Rank 1 Error Snippet]:", Context(pid=pid))
         assert parser.feed(line) == []
     assert len(parser._named) <= tracebacks.MAX_OPEN
+
+
+def test_an_exception_without_a_message_takes_no_other_line_for_it() -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/opt/app/layer.py", line 190, in __init__',
+        "    assert self.num_experts % self.tp_size == 0",
+        "AssertionError",
+        "",
+        "Received sigquit from a child process. It usually means the child failed.",
+    ]
+    parser = TracebackParser()
+    events = [event for n, text in enumerate(lines, 1) for event in parser.feed(PeeledLine("log", n, text, Context()))]
+    (event,) = events + parser.finish()
+    assert (event.fields["type"], event.fields["message"], event.text) == ("AssertionError", "", "AssertionError")

@@ -67,6 +67,8 @@ class _Exception:
     function: str | None = None
     raised_in: str | None = None
     loading: bool = False
+    #: Python prints the type alone, without a colon, where there is no message.
+    mute: bool = False
 
 
 @dataclass(slots=True)
@@ -241,6 +243,7 @@ class TracebackParser:
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
+                mute=part.get("message") is None,
                 loading=any(_LOADING.search("{file} {function}".format(**frame.groupdict())) for frame in block.frames),
             )
         )
@@ -254,6 +257,8 @@ class TracebackParser:
         if stripped.startswith(("Exception raised from", "frame #")):
             current.end_line = line.number
             return True
+        if current.mute:
+            return False
         if line.context.level is not None and line.context.level in ("INFO", "WARNING", "W", "I"):
             return False
         if not _continues(current.message, stripped, line.text):
