@@ -196,3 +196,16 @@ def test_behind_the_launching_node_stands_the_one_that_speaks() -> None:
     assert (peeled.text, peeled.context.address) == ("step 4 loss 2.1", "10.0.0.1")
     one = [f"10.0.0.{n % 3}: step {n} loss 2.1" for n in range(9)]
     assert peel(one[4], WrapperProfile.sniff(one)).context.address == "10.0.0.1"
+
+
+def test_a_script_that_argparse_names_on_every_line_is_no_node() -> None:
+    lines = [
+        "usage: finetune.py [-h] [--deepspeed DEEPSPEED]",
+        "finetune.py: error: argument --deepspeed: invalid dict value",
+    ]
+    profile = WrapperProfile.sniff(lines * 4)
+    assert [peel(line, profile).text for line in lines] == lines
+    assert (
+        peel("launch.sh: line 3: 81 Killed", WrapperProfile.sniff(["launch.sh: line 3: 81 Killed"] * 6)).context.host
+        is None
+    )

@@ -62,7 +62,7 @@ _BEGINS = lazily(
     r"|Thread (?:0x)?\w{1,20} \((?:active|idle)| {4}[\w.<>]{1,120} \([\w./<>-]{1,200}:\d{1,7}\)$|#(?: nThread|$|\s{2,})"
 )
 _NOT_A_NODE = lazily(
-    r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit)|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
+    r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit|\.py|\.sh)|usage|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
     r"|srun|slurmstepd|slurmd|kernel|wandb|nccl[A-Z]\w*|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
     r"|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"
 )
