@@ -173,7 +173,12 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             + r"))?\) ?",
             _ray,
         ),
-        ("ray-daemon", "(", r"\((?P<comp>raylet|gcs_server)(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?", _raylet),
+        (
+            "ray-daemon",
+            "(",
+            r"\((?:pid=)?(?P<comp>raylet|gcs_server|runtime_env)(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?",
+            _raylet,
+        ),
         (
             "ray-autoscaler",
             "(",
