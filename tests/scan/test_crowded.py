@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +60,17 @@ def same(scanner: Scanner, text: str) -> Observations:
     return found
 
 
+def timeless(found: Observations) -> dict[str, Any]:
+    """Return what must be the same where lines of several years stand in one log.
+
+    A stamp without a year takes that of the line before it which was read, and not all of them are.
+    """
+    return {
+        name: (number, [replace(event, context=replace(event.context, time=None)) for event in events])
+        for name, (number, events) in exact(found).items()
+    }
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_storms_of_the_bench(seed: int, scanner: Scanner, taken: list[bool]) -> None:
     same(scanner, log("storm", 400_000, seed))
@@ -85,7 +98,7 @@ def test_lines_of_incidents_again_and_again(seed: int, scanner: Scanner, taken: 
                 yield other
 
     found, whole = (scan(scanner, text, way) for text in ["\n".join(repeated()) + "\n"] for way in (False, True))
-    assert exact(found) == exact(whole)
+    assert timeless(found) == timeless(whole)
     assert told(found) == told(whole)
     assert True in taken
 
