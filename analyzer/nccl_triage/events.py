@@ -268,10 +268,10 @@ class Observations:
         if bucket is None:
             if len(by_key) >= MAX_KEYS:
                 return None
-            most = self.rooms.get(event.signature, _ROOM)
-            room = min(most, _room(len(by_key) + 1))
+            most, keys = self.rooms.get(event.signature, _ROOM), len(by_key)
+            before, room = min(most, _room(keys)), min(most, _room(keys + 1))
             bucket = by_key[key] = Bucket(room=room)
-            if room is not min(most, _room(len(by_key) - 1)):
+            if room is not before:
                 for other in by_key.values():
                     other.shrink(room)
         bucket.add(event)

@@ -67,6 +67,7 @@ class Identity:
             default=0,
         )
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
+        self._task_ends = [e for e in self._events if e.signature in _OF_TASKS and e.fields.get("host")]
         self._collect_samples()
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
@@ -188,10 +189,10 @@ class Identity:
                 info.pids.add(context.pid)
             if context.gpu is not None and context.gpu >= 0 and info.gpu is None:
                 info.gpu = context.gpu
-        for event in self._events:
-            task = whole(event.fields.get("rank")) if event.signature in _OF_TASKS else None
+        for event in self._task_ends:
+            task = whole(event.fields.get("rank"))
             rank = self.rank_of_task(task) if task is not None else None
-            if rank is not None and event.fields.get("host"):
+            if rank is not None:
                 self.ranks.setdefault(rank, RankInfo(rank)).hosts[event.fields["host"]] += 1
 
     # -- questions --------------------------------------------------------------------------------------------
@@ -273,12 +274,12 @@ class Identity:
         if any(event.signature.startswith(_LAUNCHERS) for event in self._events):
             return False
         tasks: dict[str, set[int]] = defaultdict(set)
-        for event in self._events:
-            if event.signature in _OF_TASKS and (host := event.fields.get("host")):
-                if "ranks" in event.fields and "[" not in host and "," not in host:
-                    return True
-                if (task := whole(event.fields.get("rank"))) is not None:
-                    tasks[host].add(task)
+        for event in self._task_ends:
+            host = event.fields["host"]
+            if "ranks" in event.fields and "[" not in host and "," not in host:
+                return True
+            if (task := whole(event.fields.get("rank"))) is not None:
+                tasks[host].add(task)
         every = {task for found in tasks.values() for task in found}
         return len(every) > 1 and (any(len(found) > 1 for found in tasks.values()) or len(every) == self.world_size)
 

@@ -20,13 +20,12 @@ from nccl_triage.scan.lines import LineScan
 from nccl_triage.scan.prefilter import Kind, Prefilter
 from nccl_triage.scan.records import hides
 from nccl_triage.scan.shapes import Shape, key
+from nccl_triage.scan.sweeping import PATIENCE, STRIDE
 
 #: Bytes of a block for each line that must be read, below which it is crowded; and by how many times more it no longer is.
 BYTES, LOOSE = 4096, 2
-#: Lines of one kind of context or progress that tell nothing new after which such lines are passed over.
-PATIENCE = 64
-#: Blocks in which one line of each such kind is taken, one in so many.
-GLANCE = 16
+#: Blocks in which one line of each kind of context and progress is taken that told nothing new lately, one in so many.
+GLANCE = STRIDE + 1
 
 
 class Crowd:
@@ -130,20 +129,9 @@ class Crowd:
                 continue
             read += urgent
             if shape is not None and (family := shape.family) is not None:
-                values = shape.values  # the next lines are ``shapes.key`` and ``Group.add``, without calls
-                if family.sensitive:
-                    group = family.groups.get(key(family, values, raw))
-                else:
-                    group = family.groups.get(None if values is None else values(raw))
-                if group is not None and (group.formats is None or lines.counts(group.formats, number)):
-                    group.lines += 1
-                    last = group.last
-                    if group.waits == 1 and last:
-                        last[0] = (number, raw)
-                    else:
-                        last.append((number, raw))
-                        if len(last) > group.waits:
-                            del last[0]
+                group = family.groups.get(key(family, shape.values, raw))
+                if group is not None and lines.is_counted(group, number):
+                    group.add(number, raw)
                     if kind is not None and not urgent:
                         idle[kind] = idle.get(kind, 0) + 1
                     continue

@@ -191,14 +191,14 @@ class LineScan:
         if self.open or not self._counts or records.hides(raw):
             return None
         group = self.shapes.group(raw)
-        if group is None or not self.counts(group.formats, number):
+        if group is None or not self.is_counted(group, number):
             return None
         group.add(number, raw)
         return group
 
-    def counts(self, formats: tuple[str, ...] | None, number: int) -> bool:
+    def is_counted(self, group: Group, number: int) -> bool:
         """Tell whether a line of a group need only be counted: its place does not put it into a sample."""
-        return formats is None or not self._numbers.sampled(formats, number)
+        return group.formats is None or not self._numbers.sampled(group.formats, number)
 
     def follow(self, number: int, text: str, shape: Shape | None) -> None:
         """Scan a line inside of a block; of its ``shape`` may be known what its literals tell."""

@@ -84,6 +84,9 @@ class Group:
         """Count a line, and have it wait in the place of the oldest."""
         self.lines += 1
         last = self.last
+        if self.waits == 1 and last:
+            last[0] = (number, raw)  # as below, in half the time
+            return
         last.append((number, raw))
         if len(last) > self.waits:
             del last[0]
@@ -94,7 +97,6 @@ class Family:
     """Lines of one source that differ in numbers only: what was learnt of them, and their groups by those that matter."""
 
     what: Knowledge
-    sensitive: tuple[Signature, ...]
     groups: dict[Hashable, Group] = field(default_factory=dict)
 
 
@@ -170,25 +172,22 @@ class Shapes:
     def group(self, raw: bytes) -> Group | None:
         """Return the group of a line (without its end), if it is made."""
         shape = self._known(raw)
-        return None if shape is None else self.member(shape, raw)
-
-    def member(self, shape: Shape, raw: bytes) -> Group | None:
-        """Return the group of a line of a shape, if it is made."""
-        family = shape.family
-        return None if family is None else family.groups.get(key(family, shape.values, raw))
+        if shape is None or shape.family is None:
+            return None
+        return shape.family.groups.get(key(shape.family, shape.values, raw))
 
     def silence(self, raws: Sequence[bytes]) -> list[Shape]:
         """Remember and return the shapes of lines that hold no literal."""
         folded = [self.folder.fold(raw) for raw in raws]
         special = folding.with_literal_digits(folded, self._prefilter.texts)
         shapes: list[Shape] = []
-        for index, key in enumerate(folded):
+        for index, line in enumerate(folded):
             shape = SILENT
             if index in special:  # with other digits it may hold one
                 self._shape(raws[index]).know(None)
-                shape = self._shapes[key]
+                shape = self._shapes[line]
             elif self._silent < MAX_SILENT:
-                self._shapes[key] = SILENT
+                self._shapes[line] = SILENT
                 self._silent += 1
             shapes.append(shape)
         return shapes
@@ -226,7 +225,7 @@ class Shapes:
         shape.reads += 1
         if shape.reads == WORTH_A_RECIPE and shape.recipe is None:
             text = raw.decode("utf-8", "replace")
-            shape.recipe = recipes.learn(text, kind, shape.family.sensitive, self._reader)
+            shape.recipe = recipes.learn(text, kind, shape.family.what.sensitive, self._reader)
             self._teach(shape)
         return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
 
@@ -295,7 +294,7 @@ class Shapes:
         """Return the family of this source of which that is known."""
         family = self._families.get(what)
         if family is None:
-            family = self._families[what] = Family(what, what.sensitive)
+            family = self._families[what] = Family(what)
         return family
 
     def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str], last: int = KEEP_LAST) -> None:
@@ -394,13 +393,13 @@ def _start(numbers: Sequence[int], last: int) -> int:
 def key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
     """Return what the lines of a group share: the numbers that matter, and what the patterns that mind digits find."""
     values = None if pick is None else pick(raw)
-    return (values, _found(family, raw)) if family.sensitive else values
+    return (values, _found(family.what, raw)) if family.what.sensitive else values
 
 
-def _found(family: Family, raw: bytes) -> Hashable:
+def _found(what: Knowledge, raw: bytes) -> Hashable:
     """Return which of the patterns that mind digits match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
-    tried = ((one, match.search(one, text)) for one in family.sensitive)
+    tried = ((one, match.search(one, text)) for one in what.sensitive)
     found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
     # What is known to no signature is kept once a template.
-    return found or (family.what.bare and salient.sounds(text) and templates.key(text))
+    return found or (what.bare and salient.sounds(text) and templates.key(text))

@@ -110,50 +110,41 @@ class SourceScan:
 
     def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
+        self._flush()
+        self._drop()
+        self._lines.begin()
+        known = self._lines.faults
+        self._lines.brief = share is not Share.WHOLE
+        if not self._crowded(block, reader, share):
+            self._search(block, reader, share)
+        self._lines.brief = False
+        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+
+    def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
+        """Scan a block of a storm; False where it is none."""
+        if share is Share.WHOLE or not self._crowd.near:
+            return False
+        taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
+        if taken and share is not Share.NEWS:
+            self._who_speaks(block, reader)
+        return taken
+
+    def _search(self, block: Block, reader: LineReader, share: Share) -> None:
+        """Search a block for literals, and scan the lines of those that count."""
         whole = share is Share.WHOLE or self._aftermath > 0
-        if self._crowd.near and share is not Share.WHOLE and self._crowded(block, reader, share):
-            return
         awake = whole or share is Share.NUMBERS or self._interest.awake()
         look = self._prefilter.sweeper(quick=not awake)
         swept = look(block.data)
         if swept.verdicts or reader.verdicts.open:
             block = reader.verdicts.blank(block)
             swept = look(block.data)
-        ends, firsts = swept.ends, swept.firsts
-        self._flush()
-        self._drop()
-        self._lines.begin()
         if share is not Share.NEWS:
             self._who_speaks(block, reader)
-        owners = dict.fromkeys(ends, _URGENT)
+        owners = dict.fromkeys(swept.ends, _URGENT)
         if swept.records:
             owners.update(dict.fromkeys(records.escapes(block.data), _URGENT))
-        read = self._choose(block.data, firsts, share, whole, awake, owners)
-        known = self._lines.faults
-        self._lines.brief = share is not Share.WHOLE
-        gains = self._walk(block, reader, owners)
-        self._lines.brief = False
-        self._settle(known)
-        self._interest.learn(read, gains, awake)
-
-    def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
-        """Scan a block of a storm; False where it is none."""
-        self._flush()
-        self._drop()
-        self._lines.begin()
-        known = self._lines.faults
-        self._lines.brief = True
-        taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
-        self._lines.brief = False
-        if taken:
-            self._settle(known)
-            if share is not Share.NEWS:
-                self._who_speaks(block, reader)
-        return taken
-
-    def _settle(self, known: int) -> None:
-        """Note whether a block told of faults of a new kind."""
-        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        read = self._choose(block.data, swept.firsts, share, whole, awake, owners)
+        self._interest.learn(read, self._walk(block, reader, owners), awake)
 
     def _choose(
         self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, awake: bool, owners: dict[int, int]

@@ -72,7 +72,7 @@ class Interest:
         self._stride = self._leave = 0
 
     def awake(self) -> bool:
-        """Tell whether the next block is searched for all such literals; one that is not is not told of (``learn``)."""
+        """Tell whether the next block is searched for all such literals."""
         if self._leave:
             self._leave -= 1
             return False

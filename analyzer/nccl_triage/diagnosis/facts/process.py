@@ -94,8 +94,8 @@ def exits_of(case: Case) -> list[Exit]:
                 rank = case.identity.rank_of_local(int(local), event.context.host)
             elif event.signature in _OF_TASK:
                 # The line is the launcher's, whichever task's label stands before it.
-                task = event.number("rank")
-                rank = case.identity.rank_of_task(int(task)) if task is not None else None
+                task = whole(event.fields.get("rank"))
+                rank = case.identity.rank_of_task(task) if task is not None else None
             elif rank is None and event.signature in _NAMES_RANK:
                 rank = whole(event.fields.get("rank")) if "rank" in event.fields else _worker_of(event, workers)
         key: object = event.fields.get("pid") or (rank, event.line)
