@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.api import diagnose
+from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -219,3 +220,45 @@ def test_a_loopback_address_is_no_host(rules: RuleSet) -> None:
     assert own.id == "network-wrong-interface"
     assert all(culprit.host is None for culprit in own.culprits)
     assert other.id != own.id
+
+
+def first(text: str, rules: RuleSet) -> Culprit:
+    return diagnose_text(text, rules).candidates[0].culprits[0]
+
+
+@pytest.mark.parametrize(("name", "rank"), [("VllmWorker-3", 3), ("[5]", 5)])
+def test_a_worker_of_vllm_that_died_is_the_rank_in_its_name(name: str, rank: int, rules: RuleSet) -> None:
+    text = f"ERROR 08-12 09:14:31 [multiproc_executor.py:140] Worker proc {name} died unexpectedly, shutting down executor.\n"
+    assert first(text, rules).rank == rank
+
+
+def test_an_actor_of_verl_that_died_is_the_rank_in_its_name_with_pid_and_address(rules: RuleSet) -> None:
+    text = (
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        "        class_name: create_colocated_worker_cls.<locals>.WorkerDict\n        actor_id: 6a0d\n        pid: 9145\n"
+        "        name: mYkPGoWorkerDict_0:3\n        ip: 10.9.0.22\n"
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+        "unexpectedly exits with a connection error code 2. End of file.\n"
+    )
+    culprit = first(text, rules)
+    assert (culprit.rank, culprit.pid, culprit.address) == (3, 9145, "10.9.0.22")
+
+
+def test_the_host_of_a_peer_that_left_is_the_one_that_open_mpi_names(rules: RuleSet) -> None:
+    text = (
+        "An MPI communication peer process has unexpectedly disconnected.  This\n"
+        "usually indicates a failure in the peer process (e.g., a crash or\notherwise exiting without calling MPI_FINALIZE first).\n"
+        "  Local host: gpu-node-6\n  PID:        2211\n  Peer host:  gpu-node-7\n"
+    )
+    assert first(text, rules).host == "gpu-node-7"
+
+
+def test_the_traceback_that_holds_the_deciding_line_tells_whose_it_is(rules: RuleSet) -> None:
+    text = (
+        "ray.exceptions.RayTaskError(RuntimeError): ray::WorkerDict.update() (pid=4411, ip=10.9.0.31, actor_id=a1, repr=<x>)\n"
+        '  File "/opt/verl/workers/fsdp_workers.py", line 640, in update\n    self.actor.step(batch)\n'
+        "RuntimeError: number of attention heads 14 must be divisible by the sequence parallel size 4\n"
+    )
+    assert {c.address for candidate in diagnose_text(text, rules).candidates for c in candidate.culprits} <= {
+        "10.9.0.31"
+    }

@@ -49,3 +49,20 @@ def test_the_ranks_that_lack_what_others_wait_for(lines: list[str], ranks: list[
     assert (case.case.value("collective.horovod_missing_ranks") or []) == ranks
     if ranks:
         assert [c.rank for c in case.candidates[0].culprits] == ranks
+
+
+@pytest.mark.parametrize(
+    ("lists", "ranks"),
+    [
+        (["0, 1, 3", "1, 0, 3"], [2]),
+        (["0, 1", "0, 1"], []),
+        (["0, 3", "1, 0, 3"], []),
+    ],
+    ids=["one never ready", "of a world whose size is not known", "not always the same"],
+)
+def test_whoever_is_in_no_list_of_the_ready_ones_is_missing(lists: list[str], ranks: list[int], rules: RuleSet) -> None:
+    text = STALL.replace("Missing ranks:\n", "") + "".join(
+        f"[0]<stderr>:Stalled ops: HorovodBroadcast_weights_{n}_0 [ready ranks: {ready}], \n"
+        for n, ready in enumerate(lists)
+    )
+    assert (diagnose_text(text, rules).case.value("collective.horovod_missing_ranks") or []) == ranks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import scan_text
 
@@ -16,9 +18,10 @@ def test_a_line_that_matches_alone_is_not_counted_again_when_joined(rules: RuleS
     assert [event.line for event in observations.events("os.ucx_crash")] == [2]
 
 
-def test_a_message_broken_by_the_terminal_is_found(rules: RuleSet) -> None:
-    broken = CRASH[:70] + "\n" + CRASH[70:]
-    filler = "x" * 70
+@pytest.mark.parametrize("width", [70, CRASH.index(" ", 62)], ids=["in a word", "before a blank"])
+def test_a_message_broken_by_the_terminal_is_found(width: int, rules: RuleSet) -> None:
+    broken = CRASH[:width] + "\n" + CRASH[width:]
+    filler = "x" * width
     observations = scan_text(f"{filler}\n{filler}\n{broken}\n", rules)
     whole = scan_text(CRASH, rules)
     assert whole.count("os.ucx_crash") == observations.count("os.ucx_crash") == 1

@@ -75,6 +75,12 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
             or event.context.address
         ):
             return [of_event(case, event, "printed the deciding line", "打印了决定性的那一行")]
+    # The last line of a traceback that Ray hands on carries no process; the traceback's header does.
+    for event in strongest(weighed):
+        for block in case.of("python.traceback"):
+            inside = block.source == event.source and block.line <= event.line <= block.last_line
+            if inside and (case.rank(block) is not None or case.host(block) or block.context.address):
+                return [of_event(case, block, "raised the deciding exception", "抛出了决定性的异常")]
     return []
 
 
@@ -93,6 +99,17 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
             why = {"en": "the deciding line comes from this host", "zh": "决定性的那一行来自这台主机"}
             return [Culprit(None, host, event.context.address, None, event.context.gpu, why)]
     return []
+
+
+@method("silent-host")
+def _silent_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The only host without any failure, while the others' processes timed out: they waited for it."""
+    failed = {case.host(event) for event in case.failures} - {None}
+    silent = [host for host in case.identity.hosts if host not in failed]
+    if not failed or len(silent) != 1 or not case.value("collective.timeouts"):
+        return []
+    why = {"en": "reported no error while the others timed out", "zh": "其他主机超时，它没有任何报错"}
+    return [Culprit(None, silent[0], None, None, None, why)]
 
 
 @method("remembered-host")

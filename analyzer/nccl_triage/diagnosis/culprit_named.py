@@ -25,6 +25,10 @@ _LIST = lazily(r"\[([^\[\]\n]{3,4000})\]")
 _OF_RANKS = lazily(r"(?i)\branks?\b|\bworkers?\b|\bprocesses\b")
 #: Lines of Ray's report of a dead actor.
 _BLOCK = 16
+#: How verl names its actors: group of bundles (one a node) and local rank (verl/single_controller/ray/base.py).
+_VERL_ACTOR = lazily(r"\w_0:(\d{1,4})$")
+#: How vLLM names its workers: VllmWorker-RANK (multiproc_executor.py), or a list of ranks (ray_executor_v2.py).
+_VLLM_WORKER = lazily(r"VllmWorker-(\d{1,6})$|\[(\d{1,6})\]$")
 #: The device of a tensor that Python printed.
 _TENSOR = lazily(r"\bdevice='cuda:(\d{1,2})'")
 
@@ -82,7 +86,8 @@ def _odd_in_list(case: Case, weighed: Weighed) -> list[Culprit]:
 def _found_different(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank of which the program itself says that it has something else than the others."""
     ranks = {whole(e.fields.get("ranks") or e.fields.get("ranks2")) for e in case.of("training.rank_differs")} - {None}
-    if len(ranks) != 1 or not any(e.signature == "training.rank_differs" for i in weighed.rule_items for e in i.events):
+    told = {(e.source, e.line) for e in case.of("training.rank_differs")}
+    if len(ranks) != 1 or not any((e.source, e.line) in told for i in weighed.rule_items for e in i.events):
         return []
     return [
         of_rank(case, rank, "the program found that it differs", "程序发现它与其他 rank 不一致")
@@ -180,6 +185,33 @@ def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
     return [Culprit(None, host, address, None, None, why)]
 
 
+@method("dead-worker")
+def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The worker of vLLM whose end its executor reports, by the rank in its name."""
+    why = ("its executor reports this worker dead", "其 executor 报告该 worker 已死")
+    for event in case.of("vllm.worker_died"):
+        named = _VLLM_WORKER.match(event.fields.get("name", ""))
+        if named is not None:
+            return [of_rank(case, int(named[1] or named[2]), *why)]
+    return []
+
+
+@method("disconnected-peer")
+def _disconnected_peer(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The host of the peer that left, where Open MPI reports it on the host that stayed."""
+    why = {"en": "the peer that disconnected, by Open MPI", "zh": "Open MPI 指出的断开连接的对端"}
+    hosts = {event.fields["host"] for event in case.of("mpi.peer_host")} if case.of("mpi.peer_disconnected") else set()
+    return [Culprit(None, host, None, None, None, why) for host in sorted(hosts)] if len(hosts) == 1 else []
+
+
+@method("evicted-pod")
+def _evicted_pod(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The only pod that kubectl shows as evicted or killed for its memory."""
+    why = {"en": "kubectl shows this pod as ended by the node", "zh": "kubectl 显示该 pod 被节点终止"}
+    pods = {event.fields["host"] for event in case.of("kubernetes.pod_row_ended")}
+    return [Culprit(None, pod, None, None, None, why) for pod in pods] if len(pods) == 1 else []
+
+
 @method("duplicate-rank")
 def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
     """The rank that two processes claim."""
@@ -199,15 +231,36 @@ def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
             continue
         number = int(pid[1] or pid[2])
         rank = case.identity.rank_of_pid(number)
+        rank = rank if rank is not None else _rank_in_name(case, event, number)
         why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
         if rank is not None:
-            return [of_rank(case, rank, why["en"], why["zh"])]
+            found = of_rank(case, rank, why["en"], why["zh"])
+            found.pid = found.pid or number
+            if found.host is None and found.address is None:
+                found.address = event.fields.get("address") or _address_in_block(case, event)
+                found.host = case.identity.host_of_address(found.address) if found.address else None
+            return [found]
         # The driver that reports it may run elsewhere: better what the process itself has printed.
         own = next((one for one in case.events if one.context.pid == number and case.host(one) is not None), None)
         address = event.fields.get("address") or (_address_in_block(case, event) if own is None else None)
         host = case.identity.host_of_address(address) if address else case.host(own or event)
         return [Culprit(None, host, address, number, None, why)]
     return []
+
+
+def _rank_in_name(case: Case, died: Event, pid: int) -> int | None:
+    """Return the rank in the name of a dead actor of verl (WorkerDict_NODE:LOCAL_RANK), on the first node of its pool."""
+    block = case.of("ray.actor_died_detail")
+    for event in block:
+        named = _VERL_ACTOR.search(event.fields["value"]) if event.fields.get("key2") == "name" else None
+        own = any(
+            one.fields.get("key2") == "pid" and one.fields["value"] == str(pid)
+            and one.source == event.source and abs(one.line - event.line) <= _BLOCK // 2
+            for one in block
+        )  # fmt: skip
+        if named is not None and own:
+            return int(named[1])
+    return None
 
 
 def _address_in_block(case: Case, died: Event) -> str | None:

@@ -29,11 +29,19 @@ def _set_time(context: Context, time: float | None) -> None:
         context.time = time
 
 
+def _ray_node(node: str, context: Context) -> None:
+    """Keep the node of a Ray prefix: its address, or its name where the cluster was started with one."""
+    if ":" in node or re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}", node):
+        context.address = node
+    else:
+        set_host(context, node)
+
+
 def _ray(match: re.Match[str], context: Context) -> None:
     context.actor = match["name"] or context.actor
     context.pid = int(match["pid"])
     if match["ip"]:
-        context.address = match["ip"]
+        _ray_node(match["ip"], context)
     context.program = context.program or "ray"
     rank = re.search(r"rank=(\d{1,7})(?!\d)", match["name"] or "")
     if rank and re.match(r"(?:head|worker\d{0,6}), rank=", match["name"]):
@@ -47,7 +55,7 @@ def _raylet(match: re.Match[str], context: Context) -> None:
     context.actor = match["comp"]
     context.program = "ray"
     if match["ip"]:
-        context.address = match["ip"]
+        _ray_node(match["ip"], context)
 
 
 def _vllm_process(match: re.Match[str], context: Context) -> None:
@@ -92,6 +100,8 @@ def _rank(match: re.Match[str], context: Context) -> None:
 def _mpi_tag(match: re.Match[str], context: Context) -> None:
     context.rank = int(match["rank"])
     context.stream = match["stream"]
+    if host := match.groupdict().get("host"):
+        set_host(context, host)
 
 
 def _mpi_host(match: re.Match[str], context: Context) -> None:
@@ -152,6 +162,8 @@ def _sglang(match: re.Match[str], context: Context) -> None:
 _LEVELS = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|SUCCESS|TRACE)"
 _ISO_TS = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _ADDRESS = r"[0-9A-Fa-f.:]+"
+# Ray's `ip=` repeats --node-ip-address, which may be a host's name.
+_RAY_NODE = r"[\w.:-]{1,253}"
 
 #: Prefixes that cannot be mistaken for text: (name, first characters, pattern, handler).
 _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
@@ -169,20 +181,20 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             "ray",
             "(",
             r"\((?:(?P<name>[^\s()][^()]{0,120}?(?:\([^()]{0,80}\))?) )?pid=(?P<pid>\d{1,18})(?:, ip=(?P<ip>"
-            + _ADDRESS
+            + _RAY_NODE
             + r"))?\) ?",
             _ray,
         ),
         (
             "ray-daemon",
             "(",
-            r"\((?:pid=)?(?P<comp>raylet|gcs_server|runtime_env)(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?",
+            r"\((?:pid=)?(?P<comp>raylet|gcs_server|runtime_env)(?:, ip=(?P<ip>" + _RAY_NODE + r"))?\) ?",
             _raylet,
         ),
         (
             "ray-autoscaler",
             "(",
-            r"\((?P<comp>autoscaler) \+(?:\d+h)?(?:\d+m)?(?:\d+s)?(?:, ip=(?P<ip>" + _ADDRESS + r"))?\) ?",
+            r"\((?P<comp>autoscaler) \+(?:\d+h)?(?:\d+m)?(?:\d+s)?(?:, ip=(?P<ip>" + _RAY_NODE + r"))?\) ?",
             _raylet,
         ),
         ("monarch", "[", r"\[(?P<n>[1-9]\d{0,5}) similar log lines\] ", _similar),
@@ -192,15 +204,18 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         (
             "mpi-tag",
             "[",
-            # Open MPI: [job,rank]<stream>:  Horovod: [rank]<stream>:
-            r"\[(?:(?:[\w.@-]*@)?\d+,)?(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr|stddiag)>: ?",
+            # Open MPI: [job,rank]<stream>:  Horovod: [rank]<stream>:  SageMaker: [job,mpirank:rank,host]<stream>:
+            r"\[(?:(?:[\w.@-]*@)?\d+,)?(?:mpirank:)?(?P<rank>\d{1,7})(?:,(?P<host>[A-Za-z][\w.-]{0,100}))?\]"
+            r"<(?P<stream>stdout|stderr|stddiag)>: ?",
             _mpi_tag,
         ),
         (
             # horovodrun --prefix-output-with-timestamp
             "horovod-timed",
             "MTWFS",
-            r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr)>: ?",
+            r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+            # mpirun --timestamp-output --tag-output writes the number of the job, too.
+            r"\[(?:\d+,)?(?P<rank>\d{1,7})\]<(?P<stream>stdout|stderr)>: ?",
             _mpi_tag,
         ),
         (

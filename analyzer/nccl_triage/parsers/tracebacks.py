@@ -19,8 +19,8 @@ from nccl_triage.patterns import lazily
 _STARTS = ("(most recent call last):", "Original Traceback")
 _FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>\S.{0,200}?))?\s*$')
 _EXCEPTION = lazily(
-    r"(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
-    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w{0,60}|Invalid\w{0,60}))"
+    r"(?P<type>(?:[A-Za-z_][\w]*\.)*(?:Exception(?=: ?\S)|[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
+    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w{0,60}|Invalid\w{0,60})))"
     r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
 )
 _CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")

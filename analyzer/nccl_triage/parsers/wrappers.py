@@ -28,6 +28,8 @@ SOME = 100
 MAX_LAYERS = 16
 
 _ANSI = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
+# rsyslog writes a control character as `#` and its octal number.
+_OCTAL_ANSI = lazily(r"#033\[[0-9;]{0,12}[mK]")
 # Copies from web consoles lose the ESC byte: `[36m(Actor pid=1) ...`.
 _LOST_ANSI = lazily(r"^(?:\[\d{1,2}(?:;\d{1,2})*m)+")
 _INNER_LOST_ANSI = lazily(r"\[\d{1,2}(?:;\d{1,2})*m(?=\s|$|\()")
@@ -157,6 +159,8 @@ def _labelled_by_srun(sample: Sequence[str], most: float) -> bool:
 def _strip_ansi(line: str) -> str:
     if "\x1b" in line:
         line = _ANSI.sub("", line)
+    if "#033[" in line:
+        line = _OCTAL_ANSI.sub("", line)
     if line.startswith("[") and "m" in line[:12]:
         stripped = _LOST_ANSI.sub("", line)
         if stripped != line:

@@ -34,8 +34,8 @@ def _break_width(lines: Sequence[str]) -> int | None:
 
 
 def _continues(line: str, profile: WrapperProfile) -> bool:
-    """Tell whether a line can be the rest of the line before it."""
-    return bool(line) and not line.startswith((" ", "\t", "Traceback", "#")) and not peel(line, profile).wrappers
+    """Tell whether a line can be the rest of the line before it; the break may fall before a blank, not an indent."""
+    return bool(line) and not line.startswith(("  ", "\t", "Traceback", "#")) and not peel(line, profile).wrappers
 
 
 def joined_candidates(

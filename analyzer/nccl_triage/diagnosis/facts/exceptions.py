@@ -22,7 +22,7 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",
                    "WorkerGroupError", "TrainingFailedError"}  # fmt: skip
 _COMMUNICATION = lazily(
-    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR\b|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
+    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR(?:\b|_(?:INTERNAL|SYSTEM|REMOTE|UNHANDLED_CUDA))|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
@@ -38,8 +38,8 @@ _ORPHAN, _ORPHANS = "python.spawn_orphan", ("UnpicklingError", "EOFError")
 #: A group that was used before it was made, or made twice, is the program's own mistake.
 _MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
-_ENGINE = lazily(r"Engine core initialization failed|See root cause above|Background loop (?:has errored|is stopped)"
-                     r"|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
+_ENGINE = lazily(r"Engine core initialization failed|See (?:root cause above|(?:the )?stack trace for (?:the )?root cause)|Failed to start GCS\b|Background loop (?:has errored|is stopped)"
+                     r"|process \d{1,6} terminated with\b|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
 
 
 def kind_of(event: Event) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
 
@@ -29,6 +30,9 @@ def _missing(case: Case) -> Fact | None:
             for ranks, tensor in ((other, "first"), (first, "other")):
                 for rank in ranks:
                     lacks[rank].add(tensor)
+    waiting = case.of("horovod.ready_ranks")
+    if not events and not ready and waiting:
+        return _never_ready(case, [_numbers(event.fields.get("ranks", "")) for event in waiting], waiting)
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
     for rank, names in lacks.items():
         groups[frozenset(names)].append(rank)
@@ -37,6 +41,14 @@ def _missing(case: Case) -> Fact | None:
     if not ordered or (len(ordered) > 1 and len(ordered[0]) == len(ordered[1])):
         return None
     return Fact(sorted(ordered[0]), [*events, *ready][:3])
+
+
+def _never_ready(case: Case, lists: list[set[int]], events: list[Event]) -> Fact | None:
+    """Return the ranks that none of the lists of the ready ones names: fewer than the ready ones, and the same each time."""
+    size = max(case.identity.world_size or 0, max(set[int]().union(*lists), default=-1) + 1)
+    missing = [rank for rank in range(min(size, 4096)) if not any(rank in ranks for ranks in lists)]
+    same = all(ranks == lists[0] for ranks in lists)
+    return Fact(missing, events[:3]) if same and missing and len(missing) < len(lists[0]) else None
 
 
 def _numbers(listed: str) -> set[int]:
