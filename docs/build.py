@@ -202,8 +202,8 @@ def ablation_page() -> str:
 
     found = [case for name in ("recorded", "written") for case in cases.read(ROOT / "corpus" / name)]
     scanned = incidents.scan(found, load.load())
-    generated = [example for example in files.shipped() if example.source == "generated"]
-    outcomes = ablation.outcomes(scanned, [incident.example() for incident in scanned], generated)
+    further = [example for example in files.shipped() if not example.real]
+    outcomes = ablation.outcomes(scanned, [incident.example() for incident in scanned], further)
     page = ROOT / "docs" / "accuracy.md"
     return _between(page.read_text(encoding="utf-8"), "ablation", ablation.markdown(ablation.table(outcomes)))
 

@@ -9,7 +9,7 @@ from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import CAP, cast
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
-from nccl_triage.diagnosis.weigh import VOTE_ID, VOTE_SHARE
+from nccl_triage.diagnosis.weigh import UNREAD, UNREAD_RATIO_MOST, VOTE_ID, VOTE_SHARE
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import scan_text
 
@@ -81,3 +81,30 @@ def test_what_a_rule_names_as_culprit_does_not_change_by_a_vote(rules: RuleSet) 
     alone = diagnose_observations(observed, rules, None).candidates[0].culprits
     both = diagnose_observations(observed, rules, model(9.0, "gpu-out-of-memory")).candidates[0].culprits
     assert [(c.rank, c.host) for c in alone] == [(c.rank, c.host) for c in both]
+
+
+RAISED = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/opt/fancy/engine.py", line 7, in start\n'
+    "[rank1]:     self.check()\n"
+    "[rank1]: RuntimeError: {words}\n"
+)
+
+
+def test_what_kind_of_exception_it_is_whose_words_no_rule_knows_the_vote_may_say(rules: RuleSet) -> None:
+    observed = scan_text(RAISED.format(words="the flux capacitor is of another kind"), rules)
+    assert diagnose_observations(observed, rules, None).cause == UNREAD
+    first, second = diagnose_observations(observed, rules, model(8.0, "parallel-layout-mismatch")).candidates[:2]
+    assert (first.id, second.id) == ("parallel-layout-mismatch", UNREAD)
+    assert first.status == "possible"
+    assert first.confidence / second.confidence <= UNREAD_RATIO_MOST + 0.1
+    sure = model(8.0, "parallel-layout-mismatch")
+    weights = {word: "8.0 8.0 0" for word in sure.weights}
+    doubtful = replace(sure, labels=("parallel-layout-mismatch", UNREAD, "unknown"), weights=weights)
+    assert diagnose_observations(observed, rules, doubtful).cause == UNREAD
+
+
+def test_an_exception_whose_words_a_rule_knows_keeps_its_cause(rules: RuleSet) -> None:
+    observed = scan_text(RAISED.format(words="CUDA error: device-side assert triggered, flux capacitor"), rules)
+    alone = diagnose_observations(observed, rules, None)
+    assert alone.cause == diagnose_observations(observed, rules, model(8.0, "parallel-layout-mismatch")).cause == UNREAD

@@ -1,7 +1,7 @@
 """What a model learns from: labelled incidents as features, in the form that ships with the distribution.
 
 Each incident is seen twice: as it is, and with the decisive signatures of its cause withheld, so that the model also
-learns from the words of messages that no rule would know.
+learns from the words of messages that no rule would know. The samples of signatures stand beside them (``classifier.samples``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from nccl_triage import resources
 from nccl_triage.errors import InputError
 
 FORMAT = 1
+#: Sources of examples that only ever train: logs that a program made up, and samples of signatures.
+GENERATED, SAMPLE = "generated", "sample"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One labelled incident. Examples of one ``group`` (a thread, a scenario family) are never split between folds."""
+    """One labelled incident. Examples of one ``group`` (a thread, a scenario family) are never split between folds.
+
+    The group of a sample is the id of its signature.
+    """
 
     id: str
     label: str
@@ -30,6 +35,11 @@ class Example:
     source: str
     full: frozenset[str]
     withheld: frozenset[str]
+
+    @property
+    def real(self) -> bool:
+        """Whether it is an incident, which may judge a model."""
+        return self.source not in (GENERATED, SAMPLE)
 
     @property
     def acceptable(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 A feature is a string; its first part tells the kind:
 
 - ``w:`` a word of a salient line (failure lines, exceptions, unknown lines that sound like trouble), normalised by
-  ``parsers.templates``;
+  ``parsers.templates``, and each part of a name made of several (``ibv_reg_mr``, ``RegisterMemory``), since programs
+  that nobody knew yet share the parts and not the names;
 - ``p:`` a word of a salient line that stands before the first line of a cascade;
 - ``s:`` a signature seen, ``r:`` the first signature of role root, ``q:`` a signature of a failure before the cascade;
 - ``e:`` the type of the first exception, ``l:`` that of the last one;
@@ -13,7 +14,8 @@ A feature is a string; its first part tells the kind:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,11 @@ from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.parsers.templates import words
 
+#: What parts the words of a name, and the words of a name that is written in one with capitals.
+_SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LETTERS = re.compile(r"[A-Za-z]+")
+#: Characters of a part that says something.
+_MIN_PART = 3
 #: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
 #: Facts whose value says what kind of failure it was in itself, so that the value may be a feature.
@@ -65,6 +72,26 @@ def extract(case: Case) -> Features:
     return found
 
 
+def words_of(message: str) -> Iterator[str]:
+    """Yield the features of kind ``w:`` and ``p:`` of one message that stands alone."""
+    folded = templates.template(message)
+    for word in (*words(folded), *_parts(folded, message)):
+        yield f"w:{word}"
+        yield f"p:{word}"
+
+
+def _parts(folded: str, text: str) -> Iterator[str]:
+    """Yield the parts of the names in a message, given as its template and as it is."""
+    for word in words(folded):
+        parts = _SEAMS.split(word)
+        if len(parts) > 1:
+            yield from (part for part in parts if len(part) >= _MIN_PART)
+    for name in _LETTERS.findall(text[: templates.MAX_MESSAGE]):
+        parts = _CAPITALS.findall(name)
+        if len(parts) > 1:
+            yield from (part.lower() for part in parts if len(part) >= _MIN_PART)
+
+
 def _message(event: Event) -> str:
     if event.signature == SALIENT:
         return event.fields["template"]
@@ -101,7 +128,7 @@ def _first_cascade(case: Case) -> int | None:
 
 def _lines(case: Case, cascade: int | None, found: Features) -> None:
     for event, folded in _salient(case):
-        spoken = words(folded)
+        spoken = [*words(folded), *_parts(folded, event.text)]
         before = cascade is None or case.position(event) < cascade
         for word in spoken:
             found.add(f"w:{word}", event)

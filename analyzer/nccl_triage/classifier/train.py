@@ -12,16 +12,19 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from nccl_triage.classifier.examples import Example
+from nccl_triage.classifier.examples import GENERATED, SAMPLE, Example
 from nccl_triage.classifier.model import Model, row, vector
+from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.errors import UsageError
 
 #: Inverse strength of the L2 penalty, chosen by grouped cross-validation.
 STRENGTH = 15.0
 #: A feature counts when this many examples have it.
 MIN_EXAMPLES = 1
-#: Weight of an example by where it comes from; a generated log repeats what its author knew.
-SOURCE_WEIGHT = {"generated": 0.15}
+#: Weight of an example by where it comes from; a generated log repeats what its author knew, a sample is one line.
+SOURCE_WEIGHT = {GENERATED: 0.15, SAMPLE: 0.5}
+#: Weight of an incident that is healthy or unknown, beside those of causes: no sample speaks for these two.
+VERDICT_WEIGHT = 2.0
 #: Weight of the view with the decisive signatures withheld.
 WITHHELD_WEIGHT = 0.5
 #: Digits of a frequency and of a weight, and the size below which a weight is left out.
@@ -55,6 +58,8 @@ def _rows(examples: Sequence[Example]) -> list[tuple[frozenset[str], str, float]
     rows = []
     for example in examples:
         weight = SOURCE_WEIGHT.get(example.source, 1.0)
+        if example.label in VERDICTS:
+            weight *= VERDICT_WEIGHT
         rows.append((example.full, example.label, weight))
         if example.withheld != example.full:
             rows.append((example.withheld, example.label, weight * WITHHELD_WEIGHT))
@@ -135,16 +140,25 @@ def temperature(held_out: Sequence[tuple[Model, Example]]) -> float:
     return min(_TEMPERATURES, key=loss)
 
 
+def for_training(examples: Sequence[Example], held_out: Sequence[Example]) -> list[Example]:
+    """Return the examples from which a model may learn that judges the held-out ones: no sample of what those show.
+
+    Many a sample was taken from an incident, so it would give the answer away.
+    """
+    shown = {name for example in held_out for name in example.full | example.withheld if name.startswith("s:")}
+    return [example for example in examples if example.source != SAMPLE or f"s:{example.group}" not in shown]
+
+
 def cross_fitted(examples: Sequence[Example]) -> list[tuple[Model, Example]]:
-    """Return every real example with a model that never saw its group; generated examples only ever train."""
-    generated = [example for example in examples if example.source == "generated"]
-    parts = folds([example for example in examples if example.source != "generated"])
+    """Return every real example with a model that never saw its group; the others only ever train."""
+    further = [example for example in examples if not example.real]
+    parts = folds([example for example in examples if example.real])
     found: list[tuple[Model, Example]] = []
     for index, part in enumerate(parts):
         if not part:
             continue
         rest = [example for other, members in enumerate(parts) if other != index for example in members]
-        model, _ = fit([*rest, *generated])
+        model, _ = fit([*rest, *for_training(further, part)])
         found += [(model, example) for example in part]
     return found
 
@@ -156,7 +170,7 @@ def train(examples: Sequence[Example], hashed: str, held_out: Sequence[tuple[Mod
     import scipy
 
     model, _ = fit(examples)
-    real = [example for example in examples if example.source != "generated"]
+    real = [example for example in examples if example.real]
     right = sum(_first(m, e) in e.acceptable for m, e in held_out)
     return replace(
         model,

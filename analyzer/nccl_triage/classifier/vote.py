@@ -22,7 +22,7 @@ HEALTHY_BELOW = 0.05
 #: Log-odds of a vote at most, before ``weigh`` applies its share.
 CAP = 4.0
 #: Probability that is always granted to "none of these", so that odds stay finite.
-_FLOOR = 0.02
+FLOOR = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def cast(model: Model, features: Features, failed: bool) -> Ballot:
         return Ballot(abstained="the log resembles those of healthy jobs", looks_healthy=True)
     if max(probabilities.values()) < ABSTAIN_BELOW:
         return Ballot(abstained="the log resembles no known kind of incident clearly", looks_healthy=looks_healthy)
-    base = log(probabilities.get("unknown", 0.0) + _FLOOR)
+    base = log(probabilities.get("unknown", 0.0) + FLOOR)
     learnt_from = sum(model.incidents(label) for label in model.labels)
     votes = []
     for label, probability in probabilities.items():

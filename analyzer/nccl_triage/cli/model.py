@@ -32,6 +32,15 @@ def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[l
     return scanned, [incident.example() for incident in scanned]
 
 
+def _samples(rules_dirs: tuple[Path, ...], own: list[Example]) -> list[Example]:
+    """Return what the samples of signatures teach of the causes that the incidents have."""
+    from nccl_triage.classifier import samples
+    from nccl_triage.engine import load
+
+    labels = {example.label for example in own}
+    return [example for example in samples.taught(load.load(rules_dirs)) if example.label in labels]
+
+
 def _merged(own: list[Example], shipped: list[Example]) -> list[Example]:
     """Return both; a case that is in both (same source and id) counts once, as it is now."""
     names = {(example.source, example.id) for example in own}
@@ -71,6 +80,7 @@ def train(
     """
     from nccl_triage.classifier import examples as example_files
     from nccl_triage.classifier import train as training
+    from nccl_triage.classifier.examples import SAMPLE
     from nccl_triage.classifier.model import to_json
 
     options.refuse_existing((output, examples), force)
@@ -78,6 +88,7 @@ def train(
         if path is not None and not path.parent.is_dir():  # said now, not after minutes of training
             raise UsageError("the folder {folder} does not exist", remedy="mkdir -p {folder}", folder=path.parent)
     _, own = _scanned(folders, rules_dirs)
+    own += _samples(rules_dirs, own)
     learnt = own if alone else _merged(own, example_files.shipped())
     data = example_files.to_bytes(learnt)
     model = training.train(learnt, example_files.digest(data), training.cross_fitted(learnt))
@@ -91,7 +102,7 @@ def train(
             path=output,
             labels=len(model.labels),
             features=len(model.weights),
-            incidents=len(learnt),
+            incidents=sum(example.source != SAMPLE for example in learnt),
         )
     )
     click.echo(
@@ -110,10 +121,10 @@ def evaluate(folders: tuple[Path, ...], alone: bool, rules_dirs: tuple[Path, ...
     from nccl_triage.evaluation import ablation
 
     scanned, own = _scanned(folders, rules_dirs)
-    judged = [(i, e) for i, e in zip(scanned, own, strict=True) if e.source != "generated"]
-    further = [e for e in own if e.source == "generated"]
+    judged = [(i, e) for i, e in zip(scanned, own, strict=True) if e.real]
+    further = [e for e in [*own, *_samples(rules_dirs, own)] if not e.real]
     if not alone:
-        names = {(example.source, example.id) for example in own}
+        names = {(example.source, example.id) for example in [*own, *further]}
         further += [e for e in example_files.shipped() if (e.source, e.id) not in names]
     found = ablation.outcomes([i for i, _ in judged], [e for _, e in judged], further)
     click.echo(ablation.markdown(ablation.table(found)))

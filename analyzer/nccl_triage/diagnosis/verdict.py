@@ -112,7 +112,8 @@ def _decisive(item: Weighed) -> bool:
 
 
 def _status(item: Weighed, rival: float) -> Status:
-    if all(c.evidence.id == VOTE_ID for c in item.for_items):
+    votes = sum(c.applied for c in item.for_items if c.evidence.id == VOTE_ID)
+    if 2 * votes > sum(c.applied for c in item.for_items):
         return "possible"  # resemblance alone establishes nothing
     return status_of(item.confidence, rival, _decisive(item))
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from math import exp
+from math import exp, log
 
-from nccl_triage.classifier.vote import Vote
+from nccl_triage.classifier.vote import ABSTAIN_BELOW, FLOOR, Vote
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.engine.schema import Cause, Evidence
@@ -37,6 +37,11 @@ VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
 SURE_LEAD = 0.8
 #: A cause that rests on its vote alone stays below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
+#: The cause of a program's exceptions whose words no rule knows, and the lines that such an exception leaves.
+UNREAD = "application-exception"
+_RAISED = ("python.traceback", "python.exception_line", "ray.task_error_header")
+#: By how much more a cause must be likely than ``UNREAD`` to take its place, and how much of that counts at most.
+UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: Id of the evidence that is the classifier's vote.
 VOTE_ID = "classifier-vote"
 
@@ -176,9 +181,10 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
     """Add the classifier's votes as one more item of evidence each; a cause may rest on its vote alone."""
     share = _share_of_vote(everything)
     by_id = {weighed.cause.id: weighed for weighed in everything}
+    kinds = _kinds_of_exception(case, everything, votes)
     for vote in votes:
         cause = case.rules.causes.get(vote.cause)
-        if cause is None:
+        if cause is None or (kinds and vote.cause == UNREAD):  # how likely that is went into the scores of the others
             continue
         weighed = by_id.get(vote.cause)
         if weighed is None:
@@ -187,8 +193,36 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
         applied = share * vote.log_odds
         if weighed.score <= 0 or not weighed.for_items:
             applied = min(applied, max(0.0, VOTE_ALONE - weighed.score))
+        if vote.cause in kinds:
+            applied = max(applied, kinds[vote.cause] - weighed.score)
         weighed.contributions.append(Contribution(_evidence_of(vote, applied), list(vote.events), applied))
         weighed.score += applied
+
+
+def _kinds_of_exception(case: Case, everything: Sequence[Weighed], votes: Sequence[Vote]) -> dict[str, float]:
+    """Return the causes that an exception of unknown words may have more likely, with the scores that this gives them.
+
+    That the program raised something speaks for each cause of which the words may tell. The rules know none of the words,
+    the classifier has learnt from them: where it finds one cause far likelier, that one comes before ``UNREAD``.
+    """
+    first = max(everything, key=lambda w: w.score, default=None)
+    if first is None or first.cause.id != UNREAD or not _unread(first):
+        return {}
+    likely = {vote.cause: vote.probability for vote in votes}
+    usual = max(FLOOR, likely.get(UNREAD, 0.0))
+    return {
+        cause: first.score + TEMPERATURE * log(min(UNREAD_RATIO_MOST, probability / usual))
+        for cause, probability in likely.items()
+        if cause != UNREAD and probability >= max(ABSTAIN_BELOW, UNREAD_RATIO * usual)
+    }
+
+
+def _unread(weighed: Weighed) -> bool:
+    """Tell whether all that the rules know of a cause is that something was raised."""
+    items = weighed.rule_items
+    if not items or any(event.role == "root" for item in items for event in item.events):
+        return False
+    return any(event.signature in _RAISED for event in max(items, key=lambda item: item.applied).events)
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:

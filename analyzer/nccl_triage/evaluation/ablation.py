@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from nccl_triage.classifier.examples import Example
 from nccl_triage.classifier.model import Model
-from nccl_triage.classifier.train import FOLDS, fit, folds, temperature
+from nccl_triage.classifier.train import FOLDS, fit, folds, for_training, temperature
 from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.evaluation.incidents import Incident
@@ -50,10 +50,10 @@ def _judge(incident: Incident, example: Example, model: Model, found: dict[tuple
 
 def _calibrated(training: Sequence[Example]) -> Model:
     """Return a model of the training part whose temperature was fitted inside that part."""
-    generated = [example for example in training if example.source == "generated"]
-    inner = folds([example for example in training if example.source != "generated"], 3)
+    further = [example for example in training if not example.real]
+    inner = folds([example for example in training if example.real], 3)
     rest = [example for part in inner[1:] for example in part]
-    probe, _ = fit([*rest, *generated])
+    probe, _ = fit([*rest, *for_training(further, inner[0])])
     model, _ = fit(training)
     return replace(model, temperature=temperature([(probe, example) for example in inner[0]]))
 
@@ -68,7 +68,7 @@ def outcomes(
     for index, part in enumerate(parts):
         groups = {example.group for example in part}
         training = [e for other, members in enumerate(parts) if other != index for e in members]
-        training += [e for e in further if e.group not in groups]
+        training += for_training([e for e in further if e.group not in groups], part)
         model = _calibrated(training)
         for example in part:
             _judge(by_id[(example.source, example.id)], example, model, found)
