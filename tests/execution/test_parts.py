@@ -109,6 +109,15 @@ def test_processes_are_started_where_they_pay(monkeypatch: pytest.MonkeyPatch, t
         assert parts.worthwhile(sources(path)) == wanted
 
 
+def test_the_ends_of_many_logs_count_for_more_than_their_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parts.os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(parts, "PAYS", 80_000)
+    for number in range(3):
+        (tmp_path / f"rank{number}.log").write_bytes(b"a line\n" * 500)
+    assert parts.worthwhile(sources(tmp_path / "rank0.log")) == 1
+    assert parts.worthwhile(sources(tmp_path)) == 2
+
+
 def test_without_processes_everything_is_read_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rules: RuleSet
 ) -> None:

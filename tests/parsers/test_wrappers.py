@@ -78,6 +78,11 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
         ("[36m(ActorModelRayActor pid=1048, ip=10.0.195.96)[0m hello", "hello", {"pid": 1048}),
         ("[2025-06-03 10:05:00 DP1 TP3] Decode batch.", "Decode batch.", {"group_rank": 3, "program": "sglang"}),
         ("(Worker_TP3_EP3 pid=901) ERROR boom", "ERROR boom", {"group_rank": 3, "program": "vllm"}),
+        (
+            "RuntimeError: [/w/ProcessGroupUCC.cpp:463] [Rank 1][ProcessGroupUCC-1][READY]failed",
+            "RuntimeError: [/w/ProcessGroupUCC.cpp:463] [Rank 1][ProcessGroupUCC-1][READY]failed",
+            {"group_rank": 1},
+        ),
         ("(Worker_DP1_TP3 pid=901) ERROR boom", "ERROR boom", {"group_rank": None, "program": "vllm"}),
         ("(Worker_PP1_TP0 pid=901) ERROR boom", "ERROR boom", {"group_rank": None, "program": "vllm"}),
         ("[PID:1673] [RANK:3] boom", "boom", {"host": None, "pid": 1673, "local_rank": 3}),

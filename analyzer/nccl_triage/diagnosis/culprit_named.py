@@ -185,6 +185,17 @@ def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
     return [Culprit(None, host, address, None, None, why)]
 
 
+@method("listener")
+def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Rank 0, where a program that makes its process group cannot listen: only this rank does (rendezvous.py, TCPStore)."""
+    paths = [event.fields.get("path", "") for event in case.of("python.frame")]
+    if not any(path.endswith("torch/distributed/rendezvous.py") for path in paths):
+        return []
+    if any("torch/distributed/elastic/" in path or path.endswith("torch/distributed/run.py") for path in paths):
+        return []  # an agent listens in place of rank 0
+    return [of_rank(case, 0, "the rank that listens for all others", "负责监听、供其他 rank 连接的那个 rank")]
+
+
 @method("dead-worker")
 def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
     """The worker of vLLM whose end its executor reports, by the rank in its name."""

@@ -31,6 +31,8 @@ _CHUNK = 1 << 20
 #: Processes that are started unasked, what a login node bears; and bytes for each: below, what the first lines of each
 #: process of a job cost is paid twice, and merging on top (``make bench``).
 MAX_UNASKED, PAYS = 4, 256 << 20
+#: Bytes at the ends of a log that are read line by line, and how many times as long as the rest of it they take.
+ENDS, SLOWER = 1 << 20, 16
 _OPENERS = tuple(sorted({opener.encode() for parser in STATEFUL for opener in parser.OPENERS}))
 
 
@@ -90,12 +92,14 @@ class _Limited(io.RawIOBase):
 
 def worthwhile(sources: Sequence[Source]) -> int:
     """Return how many processes pay for these sources on this machine."""
-    size = sum(source.size or 0 for source in sources)
+    sizes = [source.size or 0 for source in sources]
+    if len(sizes) > 1:  # of one log both halves would read as many lines again
+        sizes = [size + (SLOWER - 1) * min(size, ENDS) for size in sizes]
     try:
         processors = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         processors = os.cpu_count() or 1
-    return max(1, min(MAX_UNASKED, processors, size // PAYS))
+    return max(1, min(MAX_UNASKED, processors, sum(sizes) // PAYS))
 
 
 def cut(sources: Sequence[Source], jobs: int) -> list[Part]:

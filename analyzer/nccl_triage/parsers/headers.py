@@ -20,7 +20,7 @@ _C10 = lazily(r"\[(?P<level>[IWEFVD])(?P<mmdd>\d{3,4}) (?P<time>\d\d:\d\d:\d\d\.
 _C10_OLD = lazily(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d+\] ")
 _EMBEDDED_RANK = lazily(r"\[rank(?P<rank>\d{1,6})\]:")
 _GROUP = lazily(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d{1,7})\]")
-_WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d{1,7})\] ")
+_WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d{1,7})\](?: |(?=\[ProcessGroup))")
 _PLAIN_RANK = lazily(
     r"(?:^|[\s,(])(?:global[ _])?rank[ =:]{1,2}(?P<rank>\d{1,6})\b(?!\s*(?:successfully|is running|[./]\d))",
     re.IGNORECASE,

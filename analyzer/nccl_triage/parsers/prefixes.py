@@ -30,11 +30,15 @@ def _set_time(context: Context, time: float | None) -> None:
 
 
 def _ray_node(node: str, context: Context) -> None:
-    """Keep the node of a Ray prefix: its address, or its name where the cluster was started with one."""
+    """Keep the node of a Ray prefix: its address, or its name where the cluster was started with one.
+
+    The driver prints it for workers on other nodes only, so a host that stands before it is that of the driver.
+    """
+    context.host = None
     if ":" in node or re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}", node):
         context.address = node
     else:
-        set_host(context, node)
+        context.host = node
 
 
 def _ray(match: re.Match[str], context: Context) -> None:

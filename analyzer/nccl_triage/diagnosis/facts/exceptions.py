@@ -16,7 +16,7 @@ _COMMUNICATION_TYPES = {
     "ConnectionRefusedError", "ConnectionAbortedError", "ActorDiedError", "RayActorError", "ActorUnavailableError",
     "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OwnerDiedError", "LocalRayletDiedError",
     "RendezvousClosedError", "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousStateError",
-    "ProcessExitedException",
+    "ProcessExitedException", "AioRpcError", "_InactiveRpcError", "_MultiThreadedRendezvous",
 }  # fmt: skip
 _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",

@@ -67,6 +67,10 @@ def _before(case: Case) -> Fact | None:
     return Fact(bool(before), before[-1:]) if progress_of(case) else None
 
 
+#: Lines that say themselves that the errors above them are over.
+OVER = ("ray.gcs_came_up", "lightgbm.network_up")
+
+
 @fact("progress.resumed", "the job went on after its last error line")
 def _resumed(case: Case) -> Fact | None:
     found, bad = progress_of(case), case.failures
@@ -86,7 +90,8 @@ def _resumed(case: Case) -> Fact | None:
         return Fact(False, after[:2])  # what comes after a stop signal is the way out
     if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
         return Fact(False, after[:2])
-    return Fact(len(after) >= 2 or finished, after[:2])
+    over = any(e.signature in OVER for e in after)
+    return Fact(len(after) >= 2 or finished or over, after[:2])
 
 
 @fact(
