@@ -99,7 +99,7 @@ def test_what_kind_of_exception_it_is_whose_words_no_rule_knows_the_vote_may_say
     assert first.status == "possible"
     assert first.confidence / second.confidence <= UNREAD_RATIO_MOST + 0.1
     sure = model(8.0, "parallel-layout-mismatch")
-    weights = {word: "8.0 8.0 0" for word in sure.weights}
+    weights = dict.fromkeys(sure.weights, "8.0 8.0 0")
     doubtful = replace(sure, labels=("parallel-layout-mismatch", UNREAD, "unknown"), weights=weights)
     assert diagnose_observations(observed, rules, doubtful).cause == UNREAD
 

@@ -262,3 +262,21 @@ def test_the_traceback_that_holds_the_deciding_line_tells_whose_it_is(rules: Rul
     assert {c.address for candidate in diagnose_text(text, rules).candidates for c in candidate.culprits} <= {
         "10.9.0.31"
     }
+
+
+def test_the_host_whose_daemon_mpirun_lost(rules: RuleSet) -> None:
+    text = (
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[21532,0],0] on node head-1\n"
+        "  Remote daemon: [[21532,0],3] on node gpu-node-7\n\nThis is usually due to either a failure of the TCP network\n"
+        "connection to the node, or possibly an internal failure of the daemon itself.\n"
+    )
+    assert first(text, rules).host == "gpu-node-7"
+
+
+def test_an_exception_about_the_program_s_own_values_is_no_communication(rules: RuleSet) -> None:
+    text = (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/a/train.py", line 7, in main\n[rank1]:     timeouts["connection reset"]\n'
+        "[rank1]: KeyError: 'connection reset'\n"
+    )
+    assert diagnose_text(text, rules).candidates[0].id == "application-exception"

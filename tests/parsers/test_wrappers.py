@@ -219,3 +219,12 @@ def test_a_script_that_argparse_names_on_every_line_is_no_node() -> None:
         peel("launch.sh: line 3: 81 Killed", WrapperProfile.sniff(["launch.sh: line 3: 81 Killed"] * 6)).context.host
         is None
     )
+
+
+def test_hosts_between_the_time_and_the_message_are_believed_where_every_line_has_one() -> None:
+    lines = [f"2025-06-03 14:14:{n % 60:02d} node{n % 3 + 1:02d} step {n} loss 2.{n}" for n in range(30)]
+    profile = WrapperProfile.sniff(lines)
+    peeled = peel("2025-06-03 14:14:31 node02 KeyError: 'tokens'", profile)
+    assert (peeled.context.host, peeled.text) == ("node02", "KeyError: 'tokens'")
+    ranks = WrapperProfile.sniff([f"2025-06-03 14:14:{n:02d} rank{n % 3} step {n}" for n in range(30)])
+    assert peel("2025-06-03 14:14:31 rank2 step 7", ranks).context.host is None

@@ -18,6 +18,8 @@ from nccl_triage.patterns import lazily
 DEAD_ACTOR = (
     "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
 )  # fmt: skip
+#: Lines in which Ray names the node on which it killed workers for their memory.
+_KILLED_ON = ("ray.oom_summary", "ray.oom_memory_detail")
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
 _NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
 #: A list of values in a message, and a word that tells that they are those of ranks.
@@ -56,6 +58,20 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
             ranks = [rank for rank in map(whole, parts) if rank is not None]
             if ranks:
                 return [of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
+    return []
+
+
+@method("named-npu")
+def _named_npu(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The NPU that HCCL's heartbeat names by its host and device number."""
+    for event in strongest(weighed):
+        host, device = event.fields.get("host"), event.number("gpu")
+        if event.signature == "ascend.cluster_exception" and host and device is not None:
+            why = {
+                "en": f"HCCL lost NPU {int(device)} of this host first",
+                "zh": f"HCCL 最先失去该主机的 NPU {int(device)}",
+            }
+            return [Culprit(None, case.identity.host_of_address(host) or host, host, None, int(device), why)]
     return []
 
 
@@ -213,6 +229,41 @@ def _disconnected_peer(case: Case, weighed: Weighed) -> list[Culprit]:
     why = {"en": "the peer that disconnected, by Open MPI", "zh": "Open MPI 指出的断开连接的对端"}
     hosts = {event.fields["host"] for event in case.of("mpi.peer_host")} if case.of("mpi.peer_disconnected") else set()
     return [Culprit(None, host, None, None, None, why) for host in sorted(hosts)] if len(hosts) == 1 else []
+
+
+@method("lost-daemon")
+def _lost_daemon(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The only host on which mpirun says that it lost its daemon."""
+    why = {"en": "mpirun lost its daemon on this host", "zh": "mpirun 失去了这台主机上的守护进程"}
+    hosts = {event.fields["host"] for event in case.of("mpi.daemon_remote")} if case.of("mpi.daemon_lost") else set()
+    return [Culprit(None, host, None, None, None, why) for host in hosts] if len(hosts) == 1 else []
+
+
+@method("lost-by-all")
+def _lost_by_all(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The one peer that several ranks lost, where all that they report is that it is gone."""
+    events = strongest(weighed)
+    peers = {event.fields.get("peer") for event in events}
+    peer = next(iter(peers)) if len(peers) == 1 else None
+    if peer is None or len(case.ranks(events)) < 2 or not _names_somebody(peer):
+        return []
+    address = peer if parse(peer) is not None else None
+    host = case.identity.host_of_address(peer) if address else peer
+    why = {"en": "the one peer that all of them lost", "zh": "它们共同失去的唯一对端"}
+    return [Culprit(None, host, address, None, None, why)]
+
+
+@method("memory-host")
+def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The node on which Ray killed a worker for its memory, where the actor that it reports dead ran on another."""
+    killed = {e.fields["address"] for e in strongest(weighed) if e.signature in _KILLED_ON and e.fields.get("address")}
+    dead = {e.fields["value"] for e in case.of("ray.actor_died_detail") if e.fields.get("key2") == "ip"}
+    dead |= {e.fields["address"] for e in case.of(*DEAD_ACTOR) if e.fields.get("address")}
+    if len(killed) != 1 or not dead or killed & dead:
+        return []
+    address = killed.pop()
+    why = {"en": "Ray killed a worker on this node for its memory", "zh": "Ray 因内存不足在该节点上杀死了 worker"}
+    return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
 
 
 @method("evicted-pod")

@@ -22,9 +22,11 @@ _GONE = (
 )  # fmt: skip
 
 
-def _ranks_on(case: Case, host: str | None) -> list[int]:
+def _ranks_on(case: Case, host: str | None, address: str | None) -> list[int]:
     """Return the ranks of a host; all of them where the host is not known and the job has only one."""
     ranks = case.identity.ranks
+    if host is None and address is not None:
+        return sorted(rank for rank, info in ranks.items() if address in info.addresses)
     if host is None:
         return sorted(ranks) if len({host_key(info.host) for info in ranks.values()}) == 1 else []
     return sorted(rank for rank, info in ranks.items() if host_key(info.host) == host_key(host))
@@ -56,7 +58,8 @@ def _of_victim(case: Case, weighed: Weighed) -> list[Culprit]:
     if event is None:
         return []
     host = case.host(event)
-    here = _ranks_on(case, host)
+    address = event.context.address if host is None else None
+    here = _ranks_on(case, host, address)
     if not here:
         return []
     ranks = _gone(case, here)
@@ -70,4 +73,4 @@ def _of_victim(case: Case, weighed: Weighed) -> list[Culprit]:
         return [of_rank(case, ranks[0], en, f"可能是它：{killed_zh}；该主机上只有这个 rank 符合")]
     en = f"{killed}: one of the ranks {spans(ranks)} on this host, or a child of one"
     zh = f"{killed_zh}：是该主机上 rank {spans(ranks)} 之一或其子进程"
-    return [Culprit(None, host, None, pid, None, {"en": en, "zh": zh})]
+    return [Culprit(None, host, address, pid, None, {"en": en, "zh": zh})]

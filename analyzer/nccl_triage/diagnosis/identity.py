@@ -68,6 +68,8 @@ class Identity:
         )
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
         self._task_ends = [e for e in self._events if e.signature in _OF_TASKS and e.fields.get("host")]
+        #: Addresses by which a launcher calls hosts of which no line tells the name.
+        self._speaking = {e.context.address for e in self._events if e.context.address and not e.context.host}
         self._collect_samples()
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
@@ -200,7 +202,7 @@ class Identity:
     @property
     def single_host(self) -> bool:
         """Whether nothing in the log speaks of a second host."""
-        return len(self.hosts) <= 1 and len({a for c in self.host_addresses.values() for a in c}) <= 1
+        return len(self.hosts) <= 1 and len(self._speaking | {a for c in self.host_addresses.values() for a in c}) <= 1
 
     def rank_of(self, event: Event) -> int | None:
         """Return the global rank that an event speaks for, or None."""

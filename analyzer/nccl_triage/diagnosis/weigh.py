@@ -45,6 +45,9 @@ UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: Id of the evidence that is the classifier's vote.
 VOTE_ID = "classifier-vote"
 
+#: Causes of a rank that others wait for. One that raised first is waited for because it raised: no words tell of these.
+_WAITED = ("rank-divergence", "straggler", "timeout-too-short")
+
 
 @dataclass(slots=True)
 class Contribution:
@@ -208,7 +211,8 @@ def _kinds_of_exception(case: Case, everything: Sequence[Weighed], votes: Sequen
     first = max(everything, key=lambda w: w.score, default=None)
     if first is None or first.cause.id != UNREAD or not _unread(first):
         return {}
-    likely = {vote.cause: vote.probability for vote in votes}
+    alone = case.value("exception.one_rank") and case.value("exception.before_cascade")
+    likely = {vote.cause: vote.probability for vote in votes if not (alone and vote.cause in _WAITED)}
     usual = max(FLOOR, likely.get(UNREAD, 0.0))
     return {
         cause: first.score + TEMPERATURE * log(min(UNREAD_RATIO_MOST, probability / usual))

@@ -155,6 +155,11 @@ def _cri(match: re.Match[str], context: Context) -> None:
     context.stream = match["stream"]
 
 
+def _xla_worker(match: re.Match[str], context: Context) -> None:
+    _set_time(context, times.from_stamp(match["ts"]))
+    context.address = context.address or match["ip"]
+
+
 def _sglang(match: re.Match[str], context: Context) -> None:
     _set_time(context, times.from_stamp(match["ts"]))
     context.program = "sglang"
@@ -164,7 +169,8 @@ def _sglang(match: re.Match[str], context: Context) -> None:
 
 
 _LEVELS = r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|SUCCESS|TRACE)"
-_ISO_TS = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+#: A date and a time of day.
+ISO_TS = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _ADDRESS = r"[0-9A-Fa-f.:]+"
 # Ray's `ip=` repeats --node-ip-address, which may be a host's name.
 _RAY_NODE = r"[\w.:-]{1,253}"
@@ -293,7 +299,7 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"\[(?P<ts>[A-Z][a-z]{2} \d{2} \d{4} \d\d:\d\d:\d\d)\] \[(?P<level>[A-Z]+)\] \[tid \d+\] ",
             _log,
         ),
-        ("bracket-time", "[", r"\[(?P<ts>" + _ISO_TS + r")\](?:[ :]{1,2}(?=\S)| )", _stamp),
+        ("bracket-time", "[", r"\[(?P<ts>" + ISO_TS + r")\](?:[ :]{1,2}(?=\S)| )", _stamp),
         ("level-bracket", "[", r"\[" + _LEVELS + r"\] (?=\S)", _log),
         (
             "cri",
@@ -307,7 +313,7 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"(?P<ts>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) "
             # What Rust programs write there is a level (text-generation-inference's shards, for one).
             r"(?!(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL) )(?P<host>[A-Za-z][\w.-]*) "
-            r"(?P<prog>[A-Za-z][\w./-]*)(?:\[(?P<pid>\d{1,18})\])?: ",
+            r"(?P<prog>(?![\w.]{0,120}(?:Error|Exception|Interrupt|Warning): )[A-Za-z][\w./-]*)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
         (
@@ -352,7 +358,14 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"(?P<mmdd>\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d) - (?P<name>[\w.]+) - (?P<level>[A-Z]+) - ",
             _log,
         ),
-        ("stamp", "0123456789", r"(?P<ts>" + _ISO_TS + r"):?\s+(?=\S)", _stamp),
+        (
+            # torch_xla.distributed.xla_dist: the address and the number of the client worker that speaks.
+            "xla-dist",
+            "0123456789",
+            r"(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) (?P<ip>\d{1,3}(?:\.\d{1,3}){3}) \[\d{0,6}\] ",
+            _xla_worker,
+        ),
+        ("stamp", "0123456789", r"(?P<ts>" + ISO_TS + r"):?\s+(?=\S)", _stamp),
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",

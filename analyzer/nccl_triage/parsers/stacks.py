@@ -30,7 +30,7 @@ MAIN = "MainThread"
 
 _PROCESS = lazily(r"^Process (?P<pid>\d{1,10}): (?P<command>\S.{0,2000})$")
 _PY_SPY = lazily(
-    r'^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?P<state>active|idle)(?:\+gil)?\)(?:: "(?P<name>[^"]{0,80})")?\s*$'
+    r'^Thread (?:(?:0x[0-9A-Fa-f]+|\d+) )?\((?P<state>active|idle)(?:\+gil)?\)(?:: "(?P<name>[^"]{0,80})")?\s*$'
 )
 _FAULTHANDLER = lazily(
     r"^(?:Current t|T)hread 0x[0-9a-f]+(?: \[[^\]]{1,40}\])?(?: \([^)]{1,80}\))? \(most recent call first\):"

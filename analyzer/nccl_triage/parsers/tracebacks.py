@@ -326,13 +326,19 @@ def _spawned_child(block: _Block) -> int | None:
 
 
 _NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")
-_NCCL_DETAIL = lazily(r"^nccl\w+Error: |^Last error:$")
+_NCCL_DETAIL = lazily(r"^nccl\w+(?:Error|Usage|Argument): |^Last error:$")
+#: What NCCL gives as its last error: it belongs to an exception of NCCL only, else another rank of the host says it.
+_NCCL_LAST = lazily(
+    r"^(?:socket(?:Progress|Poll|Start|Finali[sz]e|Try|Wait)\w{0,30}|ncclSocket\w{1,30}|NET/\w{1,20}|Net) ?: |^Call to \w{1,40} (?:from|to|failed)\b"
+)
 
 
 def _continues(message: str, stripped: str, raw: str) -> bool:
     """Tell whether a line can be the continuation of an exception's message."""
-    if raw.startswith((" ", "\t")) or not message or _NCCL_DETAIL.match(stripped):
+    if raw.startswith((" ", "\t")) or not message:
         return True
+    if _NCCL_DETAIL.match(stripped) or _NCCL_LAST.match(stripped):
+        return "nccl" in message.lower()
     last = message.splitlines()[-1].rstrip()
     if last.endswith("Last error:"):
         return True

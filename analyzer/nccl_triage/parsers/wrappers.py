@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Context
-from nccl_triage.parsers import headers
+from nccl_triage.parsers import headers, times
 from nccl_triage.parsers.jsonlines import peel_json
 from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn
-from nccl_triage.parsers.prefixes import certain, set_host
+from nccl_triage.parsers.prefixes import ISO_TS, certain, set_host
 from nccl_triage.patterns import lazily
 
 #: Lines at which is looked more closely.
@@ -51,7 +51,17 @@ _DEDUP = lazily(r"\s*\[repeated (?P<n>\d{1,9})x across cluster\](?: \(Ray dedupl
 _SRUN = lazily(r"(?:P\d+\s)?\s{0,5}(?P<task>\d{1,6}): ?")
 _NODE = lazily(r"(?P<node>(?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): (?=\S|\s|$)")
 _MPICH = lazily(r"\[(?P<rank>\d{1,7})\] (?=\S)")
-_STERN = lazily(r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*) (?=\S)")
+_STERN = lazily(
+    r"(?P<pod>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?-(?:\d+|[a-z0-9]{5})) (?P<container>[a-z][a-z0-9-]*)(?: (?=\s{0,200}\S)| ?$)"
+)
+#: A time and the name of a host or stream, as collectors put them, without the name of a program; such a name has a number.
+_STAMPED = lazily(
+    r"(?P<ts>"
+    + ISO_TS
+    + r") (?P<node>(?!(?i:local_rank|rank|gpu|cuda|device|step|epoch|iter|task|[tpde]p|v)[-_.]?\d)(?=[\w.-]{0,62}\d)[A-Za-z][\w.-]{0,62})(?: (?=\s{0,200}\S)| ?$)"
+)
+#: What a syslog writes behind them.
+_PROGRAM = lazily(r"[A-Za-z][\w./-]{0,60}(?:\[\d{1,18}\])?: ")
 _COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
 #: A task of a launcher, counted over all hosts as Slurm's are.
 _TASK = lazily(r"\[task (?P<task>\d{1,6})\] (?=\S)")
@@ -61,12 +71,12 @@ _NUMBERED = lazily(r"\d")
 #: How lines without a prefix begin that belong to a traceback, to py-spy's stacks or to nccl-tests.
 _BEGINS = lazily(
     r'Traceback \(most recent call last\):|  File "|[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)'
-    r"|Thread (?:0x)?\w{1,20} \((?:active|idle)| {4}[\w.<>]{1,120} \([\w./<>-]{1,200}:\d{1,7}\)$|#(?: nThread|$|\s{2,})"
+    r"|Thread (?:(?:0x)?\w{1,20} )?\((?:active|idle)| {4}[\w.<>]{1,120} \([\w./<>-]{1,200}:\d{1,7}\)$|#(?: nThread|$|\s{2,})"
 )
 _NOT_A_NODE = lazily(
     r"(?:.*(?:Error|Exception|Warning|Interrupt|Exit|\.py|\.sh)|usage|WARNING|INFO|ERROR|DEBUG|Traceback|note|error|warning|fatal"
     r"|srun|slurmstepd|slurmd|kernel|wandb|nccl[A-Z]\w*|python\d?|bash|sh|File|Killed|Aborted|NOTE|Epoch|Train|Training|time|loss|steps?|Note"
-    r"|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"
+    r"|rank[-_ ]?\d{1,6}|HINT|Loading|Running|Episode|Map|Downloading|Librccl|Hostname|what|what\(\)|torch\S*|ray\.\S*|name|ip|pid|host|rank)$"
 )
 
 
@@ -82,6 +92,7 @@ class WrapperProfile:
     rank_column: bool = False
     number_column: bool = False
     stern: bool = False
+    stamped: bool = False
     compose: bool = False
     bracketed: bool = False
     task: bool = False
@@ -129,6 +140,12 @@ class WrapperProfile:
             self.number_column = rising and len(numbers) > 2
             self.rank_column = not rising and len(set(numbers)) <= len(numbers) * 2 // 3
         self.stern = sum(1 for line in sample if _STERN.match(line)) > max(2, len(sample) * 2 // 3)
+        named = [m for line in sample if (m := _STAMPED.match(line))]
+        names = {m["node"] for m in named}
+        spoken = sum(1 for m in named if not _PROGRAM.match(m.string, m.end()))
+        self.stamped = (
+            len(named) > max(2, MOST * len(sample)) and len(names) <= len(named) // 3 and spoken > len(named) // 2
+        )
         self.compose = sum(1 for line in sample if _COMPOSE.match(line)) > max(2, len(sample) * 2 // 3)
         spoke = [m["task"] for line in sample if (m := _TASK.match(line))]
         self.task = len(spoke) > half and len(set(spoke)) > 1
@@ -196,6 +213,10 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
     if profile.stern and "stern" not in seen and (match := _STERN.match(line)):
         set_host(context, match["pod"])
         return "stern", match.end()
+    if profile.stamped and not seen and (match := _STAMPED.match(line)):
+        context.time = times.from_stamp(match["ts"])
+        set_host(context, match["node"])
+        return "stamped", match.end()
     if profile.task and "task" not in seen and (match := _TASK.match(line)):
         context.group_rank = int(match["task"])
         return "task", match.end()

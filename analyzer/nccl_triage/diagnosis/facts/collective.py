@@ -71,9 +71,15 @@ class Stuck:
         return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
 
 
+#: torch_npu gives up waiting for a stream of its NPU in which a collective never ended.
+NPU_TIMEOUT = ("ascend.stream_timeout", "ascend.hccl_notify_timeout")
+
+
 def time_outs(case: Case) -> list[Event]:
     """Return the lines by which ranks gave up waiting for a collective, set-up of a communicator left out."""
-    waits = [e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()]
+    waits = [
+        e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT, *NPU_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()
+    ]
     # The first collective of a group waits in the store for the id that its first rank makes.
     return waits + [e for e in case.of(*ID_WAIT) if "imeout" in e.fields.get("error", "")]
 

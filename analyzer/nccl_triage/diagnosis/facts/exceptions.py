@@ -22,7 +22,7 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
                    "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",
                    "WorkerGroupError", "TrainingFailedError"}  # fmt: skip
 _COMMUNICATION = lazily(
-    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR(?:\b|_(?:INTERNAL|SYSTEM|REMOTE|UNHANDLED_CUDA))|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
+    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bNPU function error: [^\n]{0,200}\berror code is 50704[678]\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR(?:\b|_(?:INTERNAL|SYSTEM|REMOTE|UNHANDLED_CUDA))|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
@@ -32,6 +32,15 @@ _COMMUNICATION = lazily(
 #: A call that was refused for its arguments speaks of process groups, too.
 _REFUSED = lazily(
     r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
+)
+#: Exceptions of Python itself about the program's own values and names, whatever words they quote.
+_PROGRAM_TYPES = {
+    "KeyError", "IndexError", "AttributeError", "NameError", "UnboundLocalError", "ZeroDivisionError", "RecursionError",
+    "ModuleNotFoundError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
+}  # fmt: skip
+#: A server outside the job that did not answer (its name has a domain): no rank of the job.
+_OUTSIDE = lazily(
+    r"\bHTTPS?ConnectionPool\(host='(?!localhost|127\.|10\.|172\.|192\.168\.|0\.0|\[|[\w-]{1,63}')|\bendpoint URL: "
 )
 #: What a child of multiprocessing raises whose parent ends before it has told the child what to do.
 _ORPHAN, _ORPHANS = "python.spawn_orphan", ("UnpicklingError", "EOFError")
@@ -63,6 +72,8 @@ def _own_pipe(event: Event) -> bool:
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
+    if kind in _PROGRAM_TYPES or _OUTSIDE.search(message[:600]):
+        return False
     if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
         return False
     return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))

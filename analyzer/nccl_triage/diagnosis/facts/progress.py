@@ -26,6 +26,7 @@ TEARDOWN = (
     "torch.socket_*",
     "ray.worker_killed_unexpected",
     "ray.worker_connection_eof",
+    "ray.worker_sigterm",
 )
 #: Repeated by a process as long as another one, or the cluster, lets it wait.
 WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")
@@ -130,6 +131,27 @@ def _each_file_ended(case: Case, found: list[Event]) -> Fact | None:
     return Fact(True, found[-2:]) if after else None
 
 
+def _engine_left(case: Case) -> Fact | None:
+    """Return whether the only trouble is vLLM's monitor, which missed its engine while a finished script ended.
+
+    A program that still needed the engine would raise an exception.
+    """
+    done, died = case.of("vllm.prompts_done"), case.failures
+    if not done or not died:
+        return None
+    monitor = all(
+        event.signature == "vllm.worker_died"
+        and str(event.fields.get("name") or "").startswith("EngineCore")
+        and not event.fields.get("exitcode")
+        for event in died
+    )
+    last = max(done, key=case.position)
+    later = [event for event in progress_of(case) if case.position(event) > case.position(last)]
+    went_on = any((event.source, event.line) != (last.source, last.line) for event in later)
+    first = min(case.position(event) for event in died)
+    return Fact(True, [last]) if monitor and not went_on and case.position(last) < first else None
+
+
 @fact(
     "progress.ended_well",
     "every rank says that it finished, after its last failure or with nothing but farewells after it",
@@ -138,6 +160,8 @@ def _ended_well(case: Case) -> Fact | None:
     found, ended = case.of(*FINISHED), case.of(*ENDED_WELL)
     if not case.order_known:
         return _each_file_ended(case, found)
+    if (left := _engine_left(case)) is not None:
+        return left
     if ended and len(case.identity.ranks) <= case.count(*ENDED_WELL) > 1 and not case.count(*ENDED_BADLY):
         return Fact(case.position(ended[-1]) > case.position(case.failures[-1]) if case.failures else True, ended[-2:])
     if not found:
