@@ -256,12 +256,10 @@ def test_the_host_of_a_peer_that_left_is_the_one_that_open_mpi_names(rules: Rule
 def test_the_traceback_that_holds_the_deciding_line_tells_whose_it_is(rules: RuleSet) -> None:
     text = (
         "ray.exceptions.RayTaskError(RuntimeError): ray::WorkerDict.update() (pid=4411, ip=10.9.0.31, actor_id=a1, repr=<x>)\n"
-        '  File "/opt/verl/workers/fsdp_workers.py", line 640, in update\n    self.actor.step(batch)\n'
-        "RuntimeError: number of attention heads 14 must be divisible by the sequence parallel size 4\n"
+        '  File "/opt/torch/serialization.py", line 798, in __exit__\n    self.file_like.write_end_of_file()\n'
+        "RuntimeError: [enforce fail at inline_container.cc:659] . unexpected pos 1187758464 vs 1187758376\n"
     )
-    assert {c.address for candidate in diagnose_text(text, rules).candidates for c in candidate.culprits} <= {
-        "10.9.0.31"
-    }
+    assert first(text, rules).address == "10.9.0.31"
 
 
 def test_the_host_whose_daemon_mpirun_lost(rules: RuleSet) -> None:

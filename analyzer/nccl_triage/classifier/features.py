@@ -74,15 +74,16 @@ def extract(case: Case) -> Features:
 
 def words_of(message: str) -> Iterator[str]:
     """Yield the features of kind ``w:`` and ``p:`` of one message that stands alone."""
-    folded = templates.template(message)
-    for word in (*words(folded), *_parts(folded, message)):
+    for word in _spoken(templates.template(message), message):
         yield f"w:{word}"
         yield f"p:{word}"
 
 
-def _parts(folded: str, text: str) -> Iterator[str]:
-    """Yield the parts of the names in a message, given as its template and as it is."""
-    for word in words(folded):
+def _spoken(folded: str, text: str) -> Iterator[str]:
+    """Yield the words of a message, given as its template and as it is, and the parts of the names in it."""
+    whole = words(folded)
+    yield from whole
+    for word in whole:
         parts = _SEAMS.split(word)
         if len(parts) > 1:
             yield from (part for part in parts if len(part) >= _MIN_PART)
@@ -128,9 +129,8 @@ def _first_cascade(case: Case) -> int | None:
 
 def _lines(case: Case, cascade: int | None, found: Features) -> None:
     for event, folded in _salient(case):
-        spoken = [*words(folded), *_parts(folded, event.text)]
         before = cascade is None or case.position(event) < cascade
-        for word in spoken:
+        for word in _spoken(folded, event.text):
             found.add(f"w:{word}", event)
             if before:
                 found.add(f"p:{word}", event)

@@ -1,6 +1,6 @@
 """What the rules' own samples teach: every message that a signature shows as an example, with the cause it speaks for.
 
-There are more samples than incidents, and they hold the words of messages that no recorded incident has. A sample is a
+They hold the words of messages that no recorded incident has. A sample is a
 log of one line without signatures or facts: only its words are learnt.
 """
 

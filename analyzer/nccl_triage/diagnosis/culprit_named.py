@@ -223,20 +223,28 @@ def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
+def _only_host(case: Case, signature: str, en: str, zh: str) -> list[Culprit]:
+    """Return the host that all lines of a signature name, nobody where they name several."""
+    hosts = {event.fields["host"] for event in case.of(signature)}
+    return [Culprit(None, hosts.pop(), None, None, None, {"en": en, "zh": zh})] if len(hosts) == 1 else []
+
+
 @method("disconnected-peer")
 def _disconnected_peer(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host of the peer that left, where Open MPI reports it on the host that stayed."""
-    why = {"en": "the peer that disconnected, by Open MPI", "zh": "Open MPI 指出的断开连接的对端"}
-    hosts = {event.fields["host"] for event in case.of("mpi.peer_host")} if case.of("mpi.peer_disconnected") else set()
-    return [Culprit(None, host, None, None, None, why) for host in sorted(hosts)] if len(hosts) == 1 else []
+    if not case.of("mpi.peer_disconnected"):
+        return []
+    return _only_host(case, "mpi.peer_host", "the peer that disconnected, by Open MPI", "Open MPI 指出的断开连接的对端")
 
 
 @method("lost-daemon")
 def _lost_daemon(case: Case, weighed: Weighed) -> list[Culprit]:
     """The only host on which mpirun says that it lost its daemon."""
-    why = {"en": "mpirun lost its daemon on this host", "zh": "mpirun 失去了这台主机上的守护进程"}
-    hosts = {event.fields["host"] for event in case.of("mpi.daemon_remote")} if case.of("mpi.daemon_lost") else set()
-    return [Culprit(None, host, None, None, None, why) for host in hosts] if len(hosts) == 1 else []
+    if not case.of("mpi.daemon_lost"):
+        return []
+    return _only_host(
+        case, "mpi.daemon_remote", "mpirun lost its daemon on this host", "mpirun 失去了这台主机上的守护进程"
+    )
 
 
 @method("lost-by-all")
@@ -269,9 +277,9 @@ def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("evicted-pod")
 def _evicted_pod(case: Case, weighed: Weighed) -> list[Culprit]:
     """The only pod that kubectl shows as evicted or killed for its memory."""
-    why = {"en": "kubectl shows this pod as ended by the node", "zh": "kubectl 显示该 pod 被节点终止"}
-    pods = {event.fields["host"] for event in case.of("kubernetes.pod_row_ended")}
-    return [Culprit(None, pod, None, None, None, why) for pod in pods] if len(pods) == 1 else []
+    return _only_host(
+        case, "kubernetes.pod_row_ended", "kubectl shows this pod as ended by the node", "kubectl 显示该 pod 被节点终止"
+    )
 
 
 @method("duplicate-rank")
