@@ -7,7 +7,7 @@ CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/in
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean golden gate
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -86,6 +86,12 @@ hostile: setup  ## Try the inputs that are far too large, whole (an hour), WHAT=
 fuzz: setup  ## Fuzz with atheris a minute for each target, WHAT='rules --seconds 600'
 	$(BIN)/pip install --quiet atheris
 	PYTHONPATH=analyzer:. $(BIN)/python -m tests.fuzz $(WHAT)
+
+golden: setup  ## Compare the documents of all labelled cases with those of a commit, BASE=HEAD
+	$(BIN)/python -m corpus.gate.golden --base $(or $(BASE),HEAD)
+
+gate: setup  ## Score the cases that no rule may be fitted to, WHAT=--misses
+	@$(BIN)/python -m corpus.gate.scores $(WHAT)
 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py
