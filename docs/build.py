@@ -30,12 +30,14 @@ def rules_readme() -> str:
     from nccl_triage.diagnosis.case import fact_names
     from nccl_triage.diagnosis.culprit import METHODS
     from nccl_triage.engine.functions import DESCRIPTIONS
+    from nccl_triage.kinds import KINDS
 
     functions = []
     for text in DESCRIPTIONS.values():
         call, _, meaning = text.partition(":")
         functions.append(f"- `{call}`{':' + meaning if meaning else ''}")
     text = (ROOT / "rules" / "README.md").read_text(encoding="utf-8")
+    text = _between(text, "kinds", "\n".join(f"- `{name}`: {meaning}" for name, meaning in KINDS.items()))
     text = _between(text, "functions", "\n".join(functions))
     text = _between(text, "facts", "\n".join(f"- `{name}`: {meaning}" for name, meaning in fact_names().items()))
     methods = [f"- `{name}`: {(function.__doc__ or 'Nobody.').strip()}" for name, function in METHODS.items()]

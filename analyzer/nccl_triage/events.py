@@ -68,7 +68,10 @@ class Context:
 
 @dataclass(slots=True)
 class Event:
-    """One observation: a line (or several) that matched a signature, with its named groups in ``fields``."""
+    """One observation: a line (or several) that matched a signature, with its named groups in ``fields``.
+
+    ``kind`` (``kinds``) is that of the signature: what the line says, whichever program printed it.
+    """
 
     signature: str
     source: str
@@ -79,6 +82,7 @@ class Event:
     fields: dict[str, str] = field(default_factory=dict)
     end_line: int | None = None
     count: int = 1
+    kind: str = ""
 
     def key(self, keep_by: Iterable[str]) -> tuple[object, ...]:
         """Return what keeps events of one signature apart: source, process and the named fields."""

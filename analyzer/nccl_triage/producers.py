@@ -5,9 +5,10 @@ from __future__ import annotations
 from nccl_triage import steps
 from nccl_triage.baseline import model as baseline
 from nccl_triage.history import signatures as history
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers import produced_signatures as of_parsers
 
 
-def produced_signatures() -> dict[str, str]:
-    """Return the signature ids that no rule defines, with their meaning."""
+def produced_signatures() -> dict[str, Produced]:
+    """Return the signature ids that no rule defines, with their kind and meaning."""
     return {**of_parsers(), **steps.PRODUCES, **baseline.PRODUCES, **history.PRODUCES}

@@ -23,6 +23,8 @@ KEPT = ROOT / "build" / "golden"
 #: Labelled cases beside the corpus, where a checkout has them.
 SHARED = ROOT.parent / "shared" / "cases"
 _PRODUCE = Path(__file__).with_name("produce.py")
+#: In what documents may differ, the gravest first.
+ASPECTS = ("verdict", "cause", "culprit", "confidence", "text")
 Documents = dict[str, tuple[str, dict[str, Any]]]
 
 
@@ -121,15 +123,14 @@ def main() -> int:
     now = KEPT / "now.jsonl"
     _write(ROOT, now, options.jobs, cases)
     after = read(now)
-    differ = [key for key in before if after[key][0] != before[key][0]]
-    kinds: Counter[str] = Counter()
-    for index, key in enumerate(differ):
-        found = differences(before[key][1], after[key][1])
-        kinds.update(found)
-        if index < options.most:
-            print(f"{key}: " + "; ".join(f"{name} {text}" for name, text in found.items()))
+    differ = {key: differences(before[key][1], after[key][1]) for key in before if after[key][0] != before[key][0]}
+    kinds = Counter(name for found in differ.values() for name in found)
+    # What matters most comes first.
+    ordered = sorted(differ.items(), key=lambda item: [name not in item[1] for name in ASPECTS])
+    for key, found in ordered[: options.most]:
+        print(f"{key}: " + "; ".join(f"{name} {text}" for name, text in found.items()))
     total = hashlib.sha256("".join(digest for digest, _ in after.values()).encode()).hexdigest()
-    counted = ", ".join(f"{kinds[name]} in {name}" for name in ("verdict", "cause", "culprit", "confidence", "text"))
+    counted = ", ".join(f"{kinds[name]} in {name}" for name in ASPECTS)
     print(f"{len(differ)} of {len(after)} documents differ from {options.base} ({counted}); all: sha256 {total}")
     return 1 if differ else 0
 

@@ -245,7 +245,7 @@ def test_user_rules_are_added_and_checked(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     rule = folder / "site.yaml"
     rule.write_text(
-        "program: site\nsignatures:\n  - id: site.rack_down\n    role: root\n    pattern: 'rack (?P<name>\\w+) lost power'\n"
+        "program: site\nsignatures:\n  - id: site.rack_down\n    kind: node.lost\n    role: root\n    pattern: 'rack (?P<name>\\w+) lost power'\n"
         "    meaning: A rack lost power.\n    match: ['rack r12 lost power']\n    not: ['rack r12 has power']\n"
     )
     good = run("rules", "test", str(tmp_path / "mine"))

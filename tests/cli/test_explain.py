@@ -121,7 +121,7 @@ def test_rules_of_users_can_be_explained(tmp_path: Path) -> None:
     folder = tmp_path / "signatures" / "site"
     folder.mkdir(parents=True)
     (folder / "site.yaml").write_text(
-        "program: site\nsignatures:\n  - id: site.down\n    role: root\n    pattern: 'rack (?P<name>\\w+) lost power'\n"
+        "program: site\nsignatures:\n  - id: site.down\n    kind: node.lost\n    role: root\n    pattern: 'rack (?P<name>\\w+) lost power'\n"
         "    meaning: A rack lost power.\n    match: ['rack r12 lost power']\n    not: ['rack r12 has power']\n"
     )
     assert "A rack lost power." in shown("site.down", "--rules", str(tmp_path))

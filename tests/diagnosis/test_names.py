@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nccl_triage
+from nccl_triage.checks.names import kinds_of
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
@@ -28,7 +29,7 @@ def _strings(path: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.name)
 def test_signature_names_exist(path: Path, rules: RuleSet) -> None:
-    ids = [*rules.signatures, *produced_signatures()]
+    ids = kinds_of(rules, produced_signatures())
     programs = {name.split(".")[0] for name in ids}
     facts = fact_names()
     unknown = [
@@ -42,7 +43,7 @@ def test_signature_names_exist(path: Path, rules: RuleSet) -> None:
 
 
 def test_every_root_signature_speaks_for_a_cause_or_feeds_a_fact(rules: RuleSet) -> None:
-    ids = list(rules.signatures)
+    ids = rules.kinds
     used: set[str] = set()
     for cause in rules.causes.values():
         for item in cause.evidence:

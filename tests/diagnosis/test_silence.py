@@ -12,6 +12,11 @@ from nccl_triage.events import Context, Event
 from nccl_triage.render import hang
 
 START = 1_000_000.0
+KINDS = {
+    "training.step_loss": "step",
+    "training.finished": "job.finished",
+    "training.checkpoint_saving": "task.started",
+}
 
 
 class Job:
@@ -29,7 +34,8 @@ class Job:
     ) -> None:  # fmt: skip
         self.line += 1
         role = "progress" if signature in ("training.step_loss", "training.finished") else "context"
-        event = Event(signature, "train.log", self.line, text, Context(rank=rank, time=time), role, dict(fields))
+        context, kind = Context(rank=rank, time=time), KINDS.get(signature, "note")
+        event = Event(signature, "train.log", self.line, text, context, role, dict(fields), kind=kind)
         self.hearing.note(event, self.now, part)
 
     def steps(self, count: int, seconds: float, first: int = 1, live: bool = True, **options: bool) -> None:

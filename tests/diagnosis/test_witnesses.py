@@ -59,7 +59,7 @@ def test_a_witness_of_ones_own_is_checked(tmp_path: Path) -> None:
     folder = tmp_path / "witnesses"
     folder.mkdir()
     (folder / "mine.yaml").write_text(WITNESS.format("not has('nccl.no_such') and fact('no.such')"))
-    found = names.check_witnesses(load.load((tmp_path,)), ())
+    found = names.check_witnesses(load.load((tmp_path,)), (), {})
     assert {"mine"} <= {finding.rule for finding in found}
     assert any("'nccl.no_such'" in finding.message for finding in found)
     assert any("'no.such'" in finding.message for finding in found)

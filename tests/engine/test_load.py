@@ -20,6 +20,7 @@ from nccl_triage.errors import InputError, RuleError
 GOOD = """program: site
 signatures:
   - id: site.down
+    kind: node.lost
     role: root
     pattern: 'rack (?P<name>\\w+) lost power'
     meaning: A rack lost power.
@@ -44,13 +45,15 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("role: root", "role: boss", 4, "none of root"),
+        ("role: root", "role: boss", 5, "none of root"),
+        ("kind: node.lost", "kind: node.gone", 4, "none of"),
+        ("    kind: node.lost\n", "", 3, "'kind' is missing"),
         ("    role: root\n", "", 3, "'role' is missing"),
-        ("lost power'", "lost (power'", 5, "regular expression"),
+        ("lost power'", "lost (power'", 6, "regular expression"),
         ("meaning:", "meening:", None, "meening"),
-        ("'rack (?P<name>\\w+) lost power'", "'\\d+'", 5, "no literal"),
+        ("'rack (?P<name>\\w+) lost power'", "'\\d+'", 6, "no literal"),
         ("site.down", "Site Down", 3, "is no id"),
-        ("    match:", "    role: root\n    match:", 7, "stands twice"),
+        ("    match:", "    role: root\n    match:", 8, "stands twice"),
         ("program: site", "program: [site", None, "not valid YAML"),
         ("site.down", "nccl.duplicate_gpu", 3, "exists already"),
     ],

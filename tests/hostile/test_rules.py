@@ -15,6 +15,7 @@ from nccl_triage.errors import RuleError
 RULE = """program: site
 signatures:
   - id: site.slow
+    kind: node.lost
     role: root
     pattern: 'site power (?:a|aa)+$'
     meaning: A pattern that never comes to an end.

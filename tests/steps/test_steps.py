@@ -236,4 +236,4 @@ def test_a_sample_of_a_long_log_is_enough(rules: RuleSet) -> None:
 
 
 def test_every_signature_says_what_it_means() -> None:
-    assert all(name.startswith("steps.") and meaning.endswith(".") for name, meaning in PRODUCES.items())
+    assert all(name.startswith("steps.") and made.meaning.endswith(".") for name, made in PRODUCES.items())

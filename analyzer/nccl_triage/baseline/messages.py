@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference, place
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
@@ -18,18 +17,19 @@ MAX_HOSTS = 64
 _ALARMING = ("W", "WARN", "WARNING", "E", "ERROR", "F", "FATAL", "CRITICAL")
 #: First lines of blocks, which say nothing by themselves.
 _HEADS = ("Traceback (most recent call last)", "frame #", "=====")
-#: Stages of a job by the lines that open them, the last first.
+#: Stages of a job by the kinds of lines that open them, the last first.
 _STAGES = (
     ("steps", ()),
-    ("first collective", ("nccl.connected_rings", "nccl.init_complete", "torch.ddp_constructed")),
-    ("communicator", ("nccl.init_start", "nccl.init_start_old", "nccl.bootstrap_using", "nccl.version_banner")),
-    ("rendezvous", ("torchelastic.rendezvous_*", "torchelastic.worker_group_*", "torch.store_*")),
+    ("first collective", ("communicator.ready",)),
+    ("communicator", ("communicator.starting", "interface.chosen")),
+    ("rendezvous", ("job.restarted", "rendezvous.failed", "setup")),
 )
 #: Lines that state settings: these differences have subjects of their own.
-_SETTINGS = ("nccl.env_setting", "training.env_assignment", "nccl.version_banner")
+_SETTINGS = ("variable", "software.version")
 #: Lines of the good run that the bad one lacks are told where they are steps of the work; so is the end.
-_MILESTONES = ("torchelastic.rendezvous_complete", "nccl.bootstrap_using", "nccl.using_network", "nccl.init_start",
-               "nccl.init_complete", "nccl.connected_rings", *FINISHED)  # fmt: skip
+_MILESTONES = (
+    "job.restarted", "interface.chosen", "communicator.starting", "communicator.ready", "job.finished",
+)  # fmt: skip
 
 
 class Vocabulary:
@@ -86,7 +86,7 @@ def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[Differenc
     """Yield the first line without counterpart, with its stage and what the good run did that never came."""
     mine = set(bad.observations.signatures())
     missing = next((e for e in good.events if e.signature not in mine and _is_milestone(e)), None)
-    at = next((event for event in fresh if event.signature not in _SETTINGS), None)
+    at = next((event for event in fresh if event.kind not in _SETTINGS), None)
     if at is None and missing is not None and bad.events:
         at = bad.events[-1]  # it says nothing new, it just ends
     if at is not None:
@@ -95,14 +95,14 @@ def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[Differenc
 
 
 def _is_milestone(event: Event) -> bool:
-    return event.role == "progress" or event.signature in _MILESTONES
+    return event.role == "progress" or event.kind in _MILESTONES
 
 
 def _stage(case: Case, event: Event) -> str:
     """Return the stage of the job in which a line stands."""
     position = case.position(event)
-    for name, signatures in _STAGES:
-        opened = case.of(*signatures) if signatures else [e for e in case.events if e.role == "progress"]
+    for name, kinds in _STAGES:
+        opened = case.of(*kinds) if kinds else [e for e in case.events if e.role == "progress"]
         if any(case.position(one) <= position for one in opened[:1]):
             return name
     return "start"

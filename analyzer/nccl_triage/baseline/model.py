@@ -5,20 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Context, Event
+from nccl_triage.kinds import Produced
 
-#: Signature -> what its events mean, those that say most first.
-PRODUCES = {
-    "baseline.compared": "The run was compared with a good one.",
-    "baseline.divergence": "The first line without a counterpart in the good run, and the stage in which it stands.",
-    "baseline.variable": "An environment variable that the good run had not, or had with another value.",
-    "baseline.version": "Another version than in the good run.",
-    "baseline.interface": "Other network interfaces or adapters than in the good run.",
-    "baseline.transport": "Ranks talk over another transport than in the good run.",
-    "baseline.world": "Another number of ranks, hosts or ranks a host than in the good run.",
-    "baseline.topology": "NCCL found another topology than in the good run: channels, multicast, direct memory access.",
-    "baseline.algorithm": "NCCL chose an algorithm or a protocol that the good run did not use.",
-    "baseline.pace": "Steps are slower than in the good run.",
-    "baseline.message": "A warning or an error that the good run never printed.",
+#: Signature -> kind and meaning of its events, those that say most first.
+PRODUCES: dict[str, Produced] = {
+    "baseline.compared": Produced("recall", "The run was compared with a good one."),
+    "baseline.divergence": Produced(
+        "recall", "The first line without a counterpart in the good run, and the stage in which it stands."
+    ),
+    "baseline.variable": Produced(
+        "recall", "An environment variable that the good run had not, or had with another value."
+    ),
+    "baseline.version": Produced("recall", "Another version than in the good run."),
+    "baseline.interface": Produced("recall", "Other network interfaces or adapters than in the good run."),
+    "baseline.transport": Produced("recall", "Ranks talk over another transport than in the good run."),
+    "baseline.world": Produced("recall", "Another number of ranks, hosts or ranks a host than in the good run."),
+    "baseline.topology": Produced(
+        "recall", "NCCL found another topology than in the good run: channels, multicast, direct memory access."
+    ),
+    "baseline.algorithm": Produced("recall", "NCCL chose an algorithm or a protocol that the good run did not use."),
+    "baseline.pace": Produced("recall", "Steps are slower than in the good run."),
+    "baseline.message": Produced("recall", "A warning or an error that the good run never printed."),
 }
 #: Characters of a value.
 MAX_VALUE = 200

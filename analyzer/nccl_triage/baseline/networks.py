@@ -16,36 +16,36 @@ from nccl_triage.patterns import lazily
 _DEVICE = lazily(r"\[\d+\](?P<name>[\w.@-]+)(?::(?P<address>[0-9a-fA-F.:]+)<\d+>)?")
 #: Bits of an address that stay from run to run within one network.
 _NETWORK = 16
-_PLUGINS = ("nccl.net_plugin_loaded", "nccl.net_plugin_initialized")
 
 
 def compare(good: Case, bad: Case) -> Iterator[Difference]:
     """Yield other interfaces, adapters, networks and plugins; addresses within one network are alike."""
-    for name, signature in (("sockets", "nccl.net_socket_using"), ("adapters", "nccl.net_ib_using")):
-        yield from changed("interface", name, _devices(good, signature), _devices(bad, signature))
-    for name, signatures in (
-        ("bootstrap", ("nccl.bootstrap_using", "nccl.net_using_interface")),
-        ("out-of-band", ("nccl.net_ib_using",)),
-    ):
-        differs = list(
-            changed("interface", name, of_field(good, "iface", *signatures), of_field(bad, "iface", *signatures))
-        )
+    for name in ("sockets", "adapters"):
+        yield from changed("interface", name, _devices(good, name), _devices(bad, name))
+    for name, lines in (("bootstrap", _bootstrap), ("out-of-band", _adapters)):
+        differs = list(changed("interface", name, of_field(lines(good), "iface"), of_field(lines(bad), "iface")))
         yield from differs
         if not differs and name == "bootstrap":
             yield from changed("interface", "subnet", _networks(good), _networks(bad))
-    yield from changed(
-        "interface",
-        "network",
-        of_field(good, "name", "nccl.using_network"),
-        of_field(bad, "name", "nccl.using_network"),
-    )
-    yield from changed("interface", "plugin", of_field(good, "name", *_PLUGINS), of_field(bad, "name", *_PLUGINS))
+    for chosen in ("network", "plugin"):
+        theirs, ours = (case.having("transport.chosen", chosen=chosen) for case in (good, bad))
+        yield from changed("interface", chosen, of_field(theirs, "name"), of_field(ours, "name"))
 
 
-def _devices(case: Case, signature: str) -> Valued:
+def _bootstrap(case: Case) -> list[Event]:
+    """Return the lines that name the interface over which processes meet."""
+    return [event for event in case.having("interface.chosen", "iface") if "devs" not in event.fields]
+
+
+def _adapters(case: Case) -> list[Event]:
+    """Return the lines that name adapters, and the interface beside them."""
+    return case.having("interface.chosen", devices="adapters")
+
+
+def _devices(case: Case, devices: str) -> Valued:
     """Return the names of the devices of all processes, each once."""
     found: dict[str, Event] = {}
-    for event in case.of(signature):
+    for event in case.having("interface.chosen", devices=devices):
         for device in _DEVICE.finditer(event.fields.get("devs", "")):
             found.setdefault(device["name"], event)
     return list(found.items())
@@ -53,7 +53,7 @@ def _devices(case: Case, signature: str) -> Valued:
 
 def _networks(case: Case) -> Valued:
     found: dict[str, Event] = {}
-    for event in case.of("nccl.bootstrap_using"):
+    for event in case.having("interface.chosen", "iface", "address"):
         address = parse(event.fields.get("address"))
         if address is not None and address.version == 4:
             network = ipaddress.ip_network(f"{address}/{_NETWORK}", strict=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nccl_triage.baseline.model import Difference
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Context, Event
+from nccl_triage.scan.measures import LINK
 
 #: Kinds of change that are told.
 MAX_KINDS = 4
@@ -24,7 +25,7 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
     for (before, after), pairs in sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))[:MAX_KINDS]:
         first = pairs[0]
         source, line = ours[first][1]
-        at = Event("nccl.channel_via_net", source, line, "", Context())
+        at = Event(LINK, source, line, "", Context())
         further = {"pairs": str(len(pairs)), "first_pair": f"{first[0]} -> {first[1]}"}
         yield Difference("transport", further["first_pair"], before, after, at, theirs[first][1], further)
 

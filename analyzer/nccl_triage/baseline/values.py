@@ -22,10 +22,10 @@ def shown(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def of_field(case: Case, name: str, *signatures: str) -> Valued:
-    """Return the distinct values of a field of signatures, each with its first line."""
+def of_field(events: Iterable[Event], name: str) -> Valued:
+    """Return the distinct values of a field, each with its first line."""
     found: dict[str, Event] = {}
-    for event in case.of(*signatures):
+    for event in events:
         value = event.fields.get(name)
         if value:
             found.setdefault(value, event)

@@ -17,9 +17,9 @@ _BY_NATURE = lazily(
     r"|DEBUG_FILE|LOG_DIR|SESSION\w*|TMPDIR|TEMP|SECRET|PASSWORD)$"
 )
 #: Lines of NCCL that come once the variables of networks have been looked up.
-_CONSULTED = ("nccl.using_network", "nccl.init_complete", "nccl.net_socket_using", "nccl.net_ib_using")
+_CONSULTED = ("transport.chosen", "communicator.ready")
 #: Lines of NCCL at level INFO: whoever prints them prints variables too.
-_INFORMS = ("nccl.env_setting", "nccl.init_start", "nccl.bootstrap_using", *_CONSULTED)
+_INFORMS = ("variable", "communicator.starting", "interface.chosen", *_CONSULTED)
 
 
 def compare(good: Case, bad: Case) -> Iterator[Difference]:
@@ -32,7 +32,7 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
         elif ours and _would_show(good, ours, _INFORMS):
             yield Difference("variable", name, None, shown(v for v, _ in ours), ours[0][1])
         elif theirs and _would_show(bad, theirs, _CONSULTED):
-            near = next(iter(bad.of("nccl.env_setting", "training.env_assignment", *_CONSULTED)), first_event(bad))
+            near = next(iter(bad.of("variable", *_CONSULTED)), first_event(bad))
             if near is not None:
                 yield Difference("variable", name, shown(v for v, _ in theirs), None, near, place(theirs[0][1]))
 
@@ -44,6 +44,6 @@ def _alike(values: Valued) -> Valued:
 
 def _would_show(other: Case, values: Valued, informs: tuple[str, ...]) -> bool:
     """Tell whether the other run would have printed a variable, had it been set there."""
-    if values[0][1].signature == "nccl.env_setting":
+    if values[0][1].context.program == "nccl":
         return bool(other.of(*informs))
-    return bool(other.of("training.env_assignment"))
+    return bool([event for event in other.of("variable") if event.context.program != "nccl"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nccl_triage.checks.finding import Finding
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import Cause, RuleSet
+from nccl_triage.kinds import Produced
 
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
 
@@ -31,12 +32,17 @@ def _cause_signatures(cause: Cause) -> Iterable[tuple[str, str]]:
         yield name, cause.where
 
 
+def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]:
+    """Return the kind of every signature that there is."""
+    return {**rules.kinds, **{name: made.kind for name, made in produced.items()}}
+
+
 def check_causes(
-    rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Iterable[str] = ()
+    rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[Finding]:
     """Check that causes speak of signatures, facts and culprit methods that exist; parsers make ``produced``."""
     findings: list[Finding] = []
-    ids = [*rules.signatures, *produced]
+    ids = kinds_of(rules, produced)
     known_facts, known_culprits = set(facts), set(culprits)
     for cause in rules.causes.values():
         for name, where in _cause_signatures(cause):
@@ -58,9 +64,9 @@ def check_causes(
     return findings
 
 
-def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Iterable[str] = ()) -> list[Finding]:
+def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
     """Check that witnesses speak of signatures and facts that exist."""
-    ids, known = [*rules.signatures, *produced], set(facts)
+    ids, known = kinds_of(rules, produced), set(facts)
     findings: list[Finding] = []
     for item in rules.witnesses.values():
         strange = [f"signature {name!r}" for name in _named(item.when) if not expand(name, ids)]

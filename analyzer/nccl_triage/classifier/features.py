@@ -25,6 +25,7 @@ from nccl_triage.events import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.parsers.templates import words
+from nccl_triage.parsers.tracebacks import TRACEBACK
 
 #: What parts the words of a name, and the words of a name that is written in one with capitals.
 _SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -148,7 +149,7 @@ def _signatures(case: Case, cascade: int | None, found: Features) -> None:
         found.add(f"s:{name}", event)
         if event.is_failure and cascade is not None and case.position(event) < cascade:
             found.add(f"q:{name}", event)
-    exceptions = case.of("python.traceback")
+    exceptions = case.of(TRACEBACK)
     if exceptions:
         found.add(f"e:{exceptions[0].fields.get('type')}", exceptions[0])
         found.add(f"l:{exceptions[-1].fields.get('last_type')}", exceptions[-1])

@@ -35,7 +35,7 @@ def _spoken_for(rules: RuleSet) -> dict[str, list[str]]:
     for cause in rules.causes.values():
         for item in cause.evidence:
             for pattern in item.signatures:
-                for name in expand(pattern, rules.signatures):
+                for name in expand(pattern, rules.kinds):
                     weights[name][cause.id] = max(item.log_odds, weights[name].get(cause.id, 0.0))
     spoken = {}
     for name, by_cause in weights.items():

@@ -13,8 +13,6 @@ from nccl_triage.patterns import lazily
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: Signatures in which a process announces the interface and address that it uses.
-ANNOUNCE = frozenset({"nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.net_using_interface"})
 _PAIR = lazily(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]+(?:%[\w.-]+)?)<\d+>")
 
 
@@ -34,7 +32,7 @@ def parse(text: object) -> Address | None:
 
 def announced_by(event: Event) -> list[tuple[str, str]]:
     """Return the (interface, address) pairs that an event announces, in the order of preference."""
-    if event.signature in ANNOUNCE:
+    if event.kind == "interface.chosen":
         return [(pair["iface"], pair["ip"]) for pair in _PAIR.finditer(event.text)]
     return []
 

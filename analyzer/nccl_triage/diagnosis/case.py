@@ -18,7 +18,9 @@ from nccl_triage.diagnosis.devices import Devices
 from nccl_triage.diagnosis.identity import Identity
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
+from nccl_triage.kinds import KINDS
 from nccl_triage.parsers import times
+from nccl_triage.producers import produced_signatures
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Fact:
     events: list[Event] = field(default_factory=list)
 
 
+_PRODUCED = produced_signatures()
 FactFunction = Callable[["Case"], Fact | None]
 _REGISTRY: dict[str, tuple[FactFunction, str]] = {}
 
@@ -62,7 +65,7 @@ class Case:
         facts.load_all()
         self.observations = observations
         self.rules = rules
-        everything = observations.all_events()
+        everything = _with_kinds(observations.all_events(), rules)
         remembered = [event for event in everything if event.is_remembered]
         events, self.order_known = _in_order([e for e in everything if not e.is_remembered], observations)
         events = coded.settle(events, rules)
@@ -75,7 +78,10 @@ class Case:
         self._by_signature: dict[str, list[Event]] = {}
         for event in (*self.events, *remembered):
             self._by_signature.setdefault(event.signature, []).append(event)
-        self._globs: dict[str, list[str]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._of_kind: dict[str, list[str]] = {}
+        for name, found in self._by_signature.items():
+            self._of_kind.setdefault(found[0].kind, []).append(name)
         self._facts: dict[str, Fact | None] = {}
         self._ranks = [self.identity.rank_of(event) for event in self.events]
 
@@ -100,18 +106,20 @@ class Case:
         return first
 
     def signatures(self, pattern: str) -> list[str]:
-        """Return the ids seen that a name or glob stands for."""
-        found = self._globs.get(pattern)
+        """Return the ids seen that a kind, an id or a glob of ids stands for."""
+        found = self._names.get(pattern)
         if found is None:
-            if any(char in pattern for char in "*?["):
+            if pattern in KINDS:
+                found = self._of_kind.get(pattern, [])
+            elif any(char in pattern for char in "*?["):
                 found = [name for name in self._by_signature if fnmatchcase(name, pattern)]
             else:
                 found = [pattern] if pattern in self._by_signature else []
-            self._globs[pattern] = found
+            self._names[pattern] = found
         return found
 
     def of(self, *patterns: str) -> list[Event]:
-        """Return the kept events of signatures (names or globs), in order."""
+        """Return the kept events of kinds (or of signatures: ids or globs), in order."""
         names = {name for pattern in patterns for name in self.signatures(pattern)}
         if len(names) == 1:
             return self._by_signature[names.pop()]
@@ -119,8 +127,17 @@ class Case:
         found.sort(key=self.position)
         return found
 
+    def having(self, kind: str, *names: str, **values: str) -> list[Event]:
+        """Return the events of a kind that have all of these fields, and these values in them."""
+        return [
+            event
+            for event in self.of(kind)
+            if all(name in event.fields for name in names)
+            and all(event.fields.get(name) == value for name, value in values.items())
+        ]
+
     def count(self, *patterns: str) -> int:
-        """Return how often the signatures were seen, kept or not."""
+        """Return how often lines of the kinds (or signatures) were seen, kept or not."""
         names = {name for pattern in patterns for name in self.signatures(pattern)}
         return sum(self.observations.count(name) for name in names)
 
@@ -163,6 +180,16 @@ class Case:
         """Return the value of a fact, or the default."""
         found = self.fact(name)
         return default if found is None else found.value
+
+
+def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:
+    """Give the events their kinds that came without: those that are no pattern of a line."""
+    for event in events:
+        if not event.kind:
+            known = rules.signatures.get(event.signature) or _PRODUCED.get(event.signature)
+            if known is not None:
+                event.kind = known.kind
+    return events
 
 
 def _in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:

@@ -13,7 +13,8 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
-from nccl_triage.diagnosis.facts.network import CONNECT_FAILED, announced, targets
+from nccl_triage.diagnosis.facts.exceptions import tracebacks
+from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.history.signatures import WHY
 
@@ -77,7 +78,7 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
             return [of_event(case, event, "printed the deciding line", "打印了决定性的那一行")]
     # The last line of a traceback that Ray hands on carries no process; the traceback's header does.
     for event in strongest(weighed):
-        for block in case.of("python.traceback"):
+        for block in tracebacks(case):
             inside = block.source == event.source and block.line <= event.line <= block.last_line
             if inside and (case.rank(block) is not None or case.host(block) or block.context.address):
                 return [of_event(case, block, "raised the deciding exception", "抛出了决定性的异常")]
@@ -185,9 +186,7 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
 def _lone_rank(case: Case, weighed: Weighed) -> list[Culprit]:
     """The one rank that prints the evidence, while others only report that communication broke."""
     ranks = {r for item in weighed.rule_items for e in item.events if (r := case.rank(e)) is not None}
-    broken = set(
-        case.ranks(case.of("gloo.closed_by_peer", "gloo.read_error", "gloo.recv_timeout", "nccl.sock_closed_by_peer"))
-    )
+    broken = set(case.ranks(case.of("connection.lost", "collective.timeout")))
     if len(ranks) != 1 or not broken - ranks:
         return []
     return [of_rank(case, ranks.pop(), "only this rank prints the deciding lines", "只有这个 rank 打印了决定性的行")]
@@ -220,8 +219,7 @@ def _both_ends(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("failing-pair")
 def _failing_pair(case: Case, weighed: Weighed) -> list[Culprit]:
     """The only two of several hosts that fail to connect: each to the other, as all reach the rest."""
-    connecting = {name for pattern in CONNECT_FAILED for name in case.signatures(pattern)}
-    failed = [e for item in weighed.rule_items for e in item.events if e.signature in connecting]
+    failed = [e for item in weighed.rule_items for e in item.events if e.kind == "connection.refused"]
     hosts = sorted({host for event in failed if (host := case.host(event)) is not None})
     if len(hosts) != 2 or len(case.identity.hosts) < 3:
         return []
@@ -235,7 +233,7 @@ def _failing_pair(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("unnamed-ranks")
 def _unnamed(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that wait for nobody: others gave up waiting for the communicator, these were not there."""
-    waiting = set(case.ranks(case.of("training.collective_deadline")))
+    waiting = set(case.ranks(case.having("collective.timeout", "seconds")))
     others = sorted(set(case.identity.ranks) - waiting)
     if not waiting or not others or len(others) > len(waiting):
         return []
@@ -245,7 +243,7 @@ def _unnamed(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("stalled-actor")
 def _stalled_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     """Where a driver gave up on actors: the rank that shows no progress while others do."""
-    if not case.of("ray.get_timeout"):
+    if not case.of("call.timeout"):
         return []
     moving = {r for e in case.events if e.role == "progress" and "step" in e.fields and (r := case.rank(e)) is not None}
     still = sorted(set(case.identity.ranks) - moving)

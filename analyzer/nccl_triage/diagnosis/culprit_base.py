@@ -39,13 +39,9 @@ def method(name: str) -> Callable[[Method], Method]:
     return register
 
 
-#: Lines of which the text names a rank together with the host that it ran on.
-_STATES_HOST = ("mpi.signal", "megatron.nan_grad", "megatron.unexpected_result", "megatron.sniff_outlier")
-
-
 def _stated_host(case: Case, rank: int) -> str | None:
     """Return the host that a line about the rank names."""
-    stated = (event for event in case.of(*_STATES_HOST) if whole(event.fields.get("rank")) == rank)
+    stated = (e for e in case.events if e.fields.get("states") == "host" and whole(e.fields.get("rank")) == rank)
     return next((host for event in stated if (host := event.fields.get("host"))), None)
 
 

@@ -20,7 +20,7 @@ def _of_host(event: Event) -> bool:
 
 def _named(event: Event, place: Place) -> tuple[str, str]:
     """Return how the line names its GPU (switch, device) or process, in both languages."""
-    if place.address is not None and event.signature == "nvidia-driver.sxid_any":
+    if place.address is not None and "sxid" in event.fields:
         return f"NVSwitch {place.address}", f"NVSwitch {place.address}"
     if place.address is not None and event.signature.startswith("kernel."):
         return f"PCI device {place.address}", f"PCI 设备 {place.address}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
-from nccl_triage.diagnosis.devices import host_key, job_like
-from nccl_triage.diagnosis.kernel_log import VICTIM
+from nccl_triage.diagnosis.devices import host_key, is_kernel, job_like
+from nccl_triage.diagnosis.kernel_log import names_victim
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
@@ -45,9 +45,9 @@ def _gone(case: Case, here: list[int]) -> list[int]:
 def _victim(case: Case, weighed: Weighed) -> Event | None:
     """Return the line that names the victim, if the strongest evidence is that of the killer."""
     events = strongest(weighed)
-    if not events or events[0].signature not in case.signatures("kernel.oom_*"):
+    if not events or events[0].kind != "memory.killed" or not is_kernel(events[0]):
         return None
-    named = (event for event in events if event.signature in VICTIM and job_like(event.fields.get("name")))
+    named = (event for event in events if names_victim(event) and job_like(event.fields.get("name")))
     return next(named, None)
 
 

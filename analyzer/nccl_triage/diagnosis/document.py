@@ -190,7 +190,8 @@ def _meaning(case: Case, signature: str) -> str:
         return known.meaning
     from nccl_triage.producers import produced_signatures  # brings all producers along
 
-    return produced_signatures().get(signature, "")
+    made = produced_signatures().get(signature)
+    return made.meaning if made is not None else ""
 
 
 def _symptoms(case: Case) -> list[dict[str, Any]]:

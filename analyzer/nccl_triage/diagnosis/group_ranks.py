@@ -9,18 +9,18 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
 
-#: Lines in which the printing rank names itself by its number in the group, by what prints them.
-_FINGERPRINT = ("torch.collective_mismatch",)
-_BARRIER = ("torch.monitored_barrier_victim", "torch.monitored_barrier_timeout")
-#: Lines that only the first rank of a group prints.
-_FIRST_PRINTS = ("torch.monitored_barrier_rank", "torch.monitored_barrier_ranks")
+#: Witnesses that count ranks within the group, by what prints them: the field ``counts`` of their lines.
+_WITNESSES = ("fingerprint", "barrier")
 
 
-def _pairs(case: Case, *signatures: str) -> dict[int, int] | None:
+def _pairs(case: Case, witness: str) -> dict[int, int] | None:
     """Return number in the group -> rank of the job, as far as printed; None where several groups speak."""
     found: dict[int, int] = {}
-    for event in case.of(*signatures):
-        number = 0.0 if event.signature in _FIRST_PRINTS else event.number("rank")
+    for event in case.events:
+        if event.fields.get("counts") != witness:
+            continue
+        # Who did not arrive is told by the first rank of the group alone.
+        number = 0.0 if event.kind == "collective.absent" else event.number("rank")
         rank = event.context.rank
         if number is not None and rank is not None and found.setdefault(int(number), rank) != rank:
             return None
@@ -29,11 +29,10 @@ def _pairs(case: Case, *signatures: str) -> dict[int, int] | None:
 
 def of_job(case: Case, event: Event, number: int) -> int | None:
     """Return which rank of the job a number in such a line is; None where it is of a group that nothing describes."""
-    kinds = (_FINGERPRINT, (*_BARRIER, *_FIRST_PRINTS))
-    signatures = next((kind for kind in kinds if event.signature in kind), None)
-    if signatures is None:
+    witness = event.fields.get("counts")
+    if witness not in _WITNESSES:
         return number
-    pairs = _pairs(case, *signatures)
+    pairs = _pairs(case, witness)
     if pairs is None:
         return None
     if all(own == rank for own, rank in pairs.items()):

@@ -11,21 +11,10 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 
-#: Lines that come with every step of a training loop. What serves requests is silent when nobody asks.
-STEPS = frozenset({
-    "deepspeed.samples_per_sec", "deepspeed.step_line", "huggingface.loss_dict", "huggingface.tqdm",
-    "megatron.iteration", "openrlhf.episode_progress", "openrlhf.global_step", "openrlhf.train_epoch",
-    "training.collective_entered", "training.epoch_line", "training.iteration_line", "training.keras_bar",
-    "training.step_loss", "training.tqdm_no_total", "verl.step_line", "verl.training_progress",
-})  # fmt: skip
-#: Lines after which a job is silent on purpose for long.
-PAUSES = frozenset({
-    "deepspeed.checkpoint_saving", "huggingface.save", "megatron.saving_ckpt", "megatron.validation",
-    "training.checkpoint_saving", "training.phase_start",
-})  # fmt: skip
+#: Kinds of lines that come with every step of a training loop. What serves requests is silent when nobody asks.
+STEPS = ("step", "progress.bar", "collective.entered")
 #: Processes, and kinds of steps of each, that are told apart.
 MAX_VOICES = 20_000
 #: Durations of steps, and pauses between them, that are remembered.
@@ -83,11 +72,11 @@ class Hearing:
             voice = self.voices[key] = Voice(event, now, part)
         elif _later(event, part, voice.last, voice.part):
             voice.last, voice.heard, voice.part = event, now, part
-        if event.signature in PAUSES:
+        if event.kind == "task.started":
             self.pause = event
-        elif event.signature in FINISHED:
+        elif event.kind == "job.finished":
             self.done = True
-        elif event.signature in STEPS:
+        elif event.kind in STEPS:
             self._step(key, voice, event, now, part)
 
     def forget(self, source: str) -> None:

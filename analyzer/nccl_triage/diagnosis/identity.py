@@ -46,6 +46,11 @@ class RankInfo:
         return self.addresses.most_common(1)[0][0] if self.addresses else None
 
 
+def _states_rank(event: Event) -> bool:
+    """Tell whether the field ``rank`` is the speaker's: a global rank, or that in the job's largest communicator."""
+    return event.fields.get("rank_of") == "speaker"
+
+
 class Identity:
     """Joins built once from all events."""
 
@@ -67,7 +72,7 @@ class Identity:
             default=0,
         )
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
-        self._task_ends = [e for e in self._events if e.signature in _OF_TASKS and e.fields.get("host")]
+        self._task_ends = [e for e in self._events if e.fields.get("names") == "task" and e.fields.get("host")]
         #: Addresses by which a launcher calls hosts of which no line tells the name.
         self._speaking = {e.context.address for e in self._events if e.context.address and not e.context.host}
         self._collect_samples()
@@ -87,7 +92,7 @@ class Identity:
         """The global rank that the line itself states."""
         if event.context.rank is not None:
             return event.context.rank
-        if event.signature in _STATES_RANK:
+        if _states_rank(event):
             nranks = whole(event.fields.get("nranks"))
             if nranks is not None and nranks < self._largest_communicator:
                 return None  # a rank in a sub-communicator
@@ -100,15 +105,15 @@ class Identity:
             rank = self._explicit_rank(event)
             pid = context.pid
             field_pid = whole(event.fields.get("pid"))
-            if event.signature in _STATES_RANK and field_pid is not None:
+            if _states_rank(event) and field_pid is not None:
                 pid = field_pid
             if rank is not None and pid is not None:
                 self._by_pid[(context.host, pid)][rank] += 1
                 self._by_pid[(None, pid)][rank] += 1
-            if event.signature == _SPAWNED and field_pid is not None:
+            if event.fields.get("names") == "child" and "local_rank" in event.fields and field_pid is not None:
                 self._local_of_pid[field_pid] = whole(event.fields.get("local_rank"))
             local = context.local_rank
-            if local is None and event.signature in _STATES_RANK:
+            if local is None and _states_rank(event):
                 local = whole(event.fields.get("local_rank"))
             if rank is not None and local is not None:
                 self._by_local[(context.host, local)][rank] += 1
@@ -166,7 +171,7 @@ class Identity:
         for event in self._events:
             if event.context.host:
                 hosts[event.context.host] += 1
-            elif event.signature == "os.shell_prompt" and event.fields.get("host"):
+            elif event.fields.get("speaker") == "shell" and event.fields.get("host"):
                 hosts[event.fields["host"]] += 1
         for info in observations.sources.values():
             if info.host:
@@ -210,7 +215,7 @@ class Identity:
         if explicit is not None:
             return explicit
         context = event.context
-        if event.signature in _OF_ANOTHER:
+        if event.fields.get("names") == "child":
             return self._rank_of_child(whole(event.fields.get("pid")), context.host)
         pid = context.pid
         if pid is not None:
@@ -319,30 +324,5 @@ def _process_folders(observations: Observations) -> dict[str, str]:
     }
 
 
-#: What DeepSpeed's launcher says of each child when it starts it, and of which its process is the field ``pid``.
-_SPAWNED = "deepspeed.spawned"
-_OF_ANOTHER = frozenset({_SPAWNED, "deepspeed.process_exits_ok"})
-#: How srun tells the ends of tasks, and what tells of launchers that srun may have started in place of the ranks.
-_OF_TASKS = frozenset({"slurm.exit_code", "slurm.task_signal"})
+#: Programs that srun may have started in place of the ranks: then its tasks are theirs.
 _LAUNCHERS = ("torchelastic.", "ray.", "deepspeed.", "huggingface.accelerate_called_process")
-#: Signatures whose ``rank`` field is a global rank, or the rank in the job's largest communicator.
-_STATES_RANK = frozenset(
-    {
-        "nccl.init_start",
-        "nccl.init_start_old",
-        "nccl.init_complete",
-        "nccl.comm_shape",
-        "torchelastic.report",
-        "torchelastic.report_rank",
-        "training.rank_identity",
-        "training.rank_of_world",
-        "training.actor_of_world",
-        "training.torch_version",
-        "huggingface.process_rank",
-        "ray.train_worker",
-        "vllm.world_info",
-        "lightning.init_dist",
-        "megatron.init_dist",
-        "mpi.btl_connect",
-    }
-)

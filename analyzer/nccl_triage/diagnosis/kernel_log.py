@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis import devices
 from nccl_triage.diagnosis.devices import Devices
-from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 
@@ -26,8 +25,6 @@ _YEAR = 365.25 * 86400
 _KILLED = frozenset({"-9", "137", "9", "SIGKILL"})
 #: What the driver reports of one GPU.
 XID = "nvidia-driver.xid_any"
-#: Lines that name the victim of the out-of-memory killer.
-VICTIM = ("kernel.oom_kill_line", "kernel.oom_killed", "kernel.oom_reaper")
 
 Aside = tuple[Event, str]
 
@@ -75,6 +72,11 @@ def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[lis
     return kept, [(event, aside[id(event)]) for event in kernel if id(event) in aside]
 
 
+def names_victim(event: Event) -> bool:
+    """Tell whether a line names the victim of the out-of-memory killer, by its pid."""
+    return event.kind == "memory.killed" and "pid" in event.fields
+
+
 def _is_kill(event: Event) -> bool:
     """Tell whether a line reports a process that was killed with SIGKILL."""
     return not _KILLED.isdisjoint(event.fields.get(name, "") for name in ("exitcode", "signal", "signo"))
@@ -103,7 +105,7 @@ def _span(job: Sequence[Event]) -> Span:
         stopped=max(advanced, default=None),
         failed=failed,
         is_failed=bool(failures),
-        is_finished=any(event.signature in FINISHED for event in job),
+        is_finished=any(event.kind == "job.finished" for event in job),
     )
 
 
@@ -120,13 +122,17 @@ def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
     strange: set[int] = set()
     by_source: dict[str, list[Event]] = {}
     for event in kernel:
-        if event.signature in VICTIM:
+        if names_victim(event):
             by_source.setdefault(event.source, []).append(event)
     for events in by_source.values():
         others = {id(e) for e in events if known.place(e).rank is None and not devices.job_like(e.fields.get("name"))}
         strange |= others
         if len(others) == len(events):
-            strange |= {id(e) for e in kernel if e.signature == "kernel.oom_invoked" and e.source == events[0].source}
+            strange |= {
+                id(e)
+                for e in kernel
+                if e.kind == "memory.killed" and "gfp" in e.fields and e.source == events[0].source
+            }
     return strange
 
 

@@ -16,13 +16,6 @@ from nccl_triage.diagnosis.series_groups import rank_of
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 
-#: Signatures of progress bars: they count anything, not only training steps.
-_BARS = ("huggingface.tqdm", "training.keras_bar", "training.tqdm_no_total")
-
-
-#: Signatures of the line from which on the numbers of a log are spoilt.
-_SPOILT = ("steps.loss_spike", "steps.loss_not_finite")
-
 
 def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:
     """Return the last training step that certainly stands before the first fault; None without a fault or a step."""
@@ -31,12 +24,12 @@ def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:
         return None
     case = diagnosis.case
     spoilt: dict[str, int] = {}
-    for event in case.of(*_SPOILT):
+    for event in case.having("numbers.bad", "metric"):
         spoilt[event.source] = min(event.line, spoilt.get(event.source, event.line))
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for event in progress_of(case):
         step = event.number("step")
-        if step is not None and event.signature not in _BARS and _event_before(case, event, fault):
+        if step is not None and event.kind != "progress.bar" and _event_before(case, event, fault):
             found[event.source, event.line] = _place(
                 step, event.source, event.line, event.context.time, case.rank(event)
             )

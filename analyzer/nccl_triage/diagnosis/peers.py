@@ -17,8 +17,6 @@ from nccl_triage.links import NOT_KNOWN, Link, Seen
 
 #: Rows and columns at most, connections listed at most, failed connections listed at most.
 MAX_NAMES, MAX_LINKS, MAX_FAILED = 64, 2000, 32
-#: Lines in which a process states its rank in a communicator and the communicator's size.
-_STATED = ("nccl.init_start", "nccl.init_start_old", "nccl.init_complete", "nccl.comm_shape", "nccl.init_timings")
 #: Ranks above this are taken for a parsing accident.
 _MAX_RANK = 1_000_000
 
@@ -36,7 +34,7 @@ class _Ranks:
 
 def _communicator(case: Case) -> _Ranks:
     stated: list[tuple[int, int, _Process]] = []
-    for event in case.of(*_STATED):
+    for event in case.of("communicator.starting", "communicator.ready"):
         rank, size = event.number("rank"), event.number("nranks")
         if rank is not None and size is not None and 0 <= rank < size <= _MAX_RANK:
             stated.append((int(size), int(rank), _process(event.context.host, event.context.pid)))

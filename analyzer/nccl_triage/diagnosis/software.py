@@ -10,17 +10,6 @@ from nccl_triage.patterns import lazily
 
 Found = dict[str, list[tuple[str, Event]]]
 
-#: (signature, field, program)
-_VERSION_FIELDS = (
-    ("nccl.version_banner", "version", "nccl"),
-    ("vllm.nccl_version", "version", "nccl"),
-    ("vllm.found_nccl", "version", "nccl"),
-    ("vllm.v1_engine_start", "version", "vllm"),
-    ("training.torch_version", "version", "torch"),
-    ("deepspeed.version", "version", "deepspeed"),
-    ("nccl.rccl_version", "version", "rccl"),
-    ("nvidia-driver.smi_header", "version", "driver"),
-)
 #: What stands in every match (a search for it is far faster), the pattern, the program.
 _INLINE = (
     ("NCCL version ", re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
@@ -36,7 +25,6 @@ _DRIVER_CUDA = lazily(r"cudaDriverVersion (\d{1,9})")
 _ADVISED = lazily(
     r"(?i)\b(?:consider|passing|try|please|recommend\w*|suggest\w*|(?:can|may|should) (?:set|use|try)|by setting)\b"
 )
-_ENV_SIGNATURES = ("nccl.env_setting", "training.env_assignment")
 
 
 def versions(case: Case) -> Found:
@@ -54,10 +42,8 @@ def collect_versions(case: Case) -> Found:
         if all(version != present for present, _ in known):
             known.append((version, event))
 
-    for signature, name, program in _VERSION_FIELDS:
-        for event in case.of(signature):
-            if event.fields.get(name):
-                add(program, event.fields[name], event)
+    for event in case.having("software.version", "version", "of"):
+        add(event.fields["of"], event.fields["version"], event)
     for event in case.events:
         text = event.text
         for literal, pattern, program in _INLINE:
@@ -91,7 +77,7 @@ def _advised(text: str, name: str) -> bool:
 def collect_environment(case: Case) -> Found:
     """Collect the variables of one case (use ``environment``, which does it once)."""
     found: Found = {}
-    for event in case.of(*_ENV_SIGNATURES):
+    for event in case.of("variable"):
         name = event.fields.get("var") or event.fields.get("name")
         value = event.fields.get("value")
         if not name or value is None or _advised(event.text, name):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from math import exp, log
 
 from nccl_triage.classifier.vote import ABSTAIN_BELOW, FLOOR, Vote
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
+from nccl_triage.engine.names import stands_for
 from nccl_triage.engine.schema import Cause, Evidence
 from nccl_triage.events import Event
 
@@ -37,9 +37,8 @@ VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
 SURE_LEAD = 0.8
 #: A cause that rests on its vote alone stays below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
-#: The cause of a program's exceptions whose words no rule knows, and the lines that such an exception leaves.
+#: The cause of a program's exceptions whose words no rule knows.
 UNREAD = "application-exception"
-_RAISED = ("python.traceback", "python.exception_line", "ray.task_error_header")
 #: By how much more a cause must be likely than ``UNREAD`` to take its place, and how much of that counts at most.
 UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: Id of the evidence that is the classifier's vote.
@@ -135,7 +134,7 @@ def _sum(weighed: Weighed) -> float:
 
 
 def _explains(cause: Cause, event: Event) -> bool:
-    return any(fnmatchcase(event.signature, pattern) for pattern in cause.explains)
+    return any(stands_for(pattern, event.signature, event.kind) for pattern in cause.explains)
 
 
 def _explain_away(case: Case, everything: list[Weighed]) -> None:
@@ -226,7 +225,9 @@ def _unread(weighed: Weighed) -> bool:
     items = weighed.rule_items
     if not items or any(event.role == "root" for item in items for event in item.events):
         return False
-    return any(event.signature in _RAISED for event in max(items, key=lambda item: item.applied).events)
+    return any(
+        event.kind in ("exception", "exception.relayed") for event in max(items, key=lambda item: item.applied).events
+    )
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:

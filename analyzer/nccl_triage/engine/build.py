@@ -28,6 +28,7 @@ from nccl_triage.engine.schema import (
     Witness,
 )
 from nccl_triage.errors import RuleError
+from nccl_triage.kinds import KINDS
 from nccl_triage.patterns import lazily
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
@@ -93,8 +94,8 @@ def _pattern(node: Node, user: bool) -> Pattern:
 def signature(node: Node, program: str, user: bool, table: AnchorTable | None = None) -> Signature:
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
-        ("id", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes"),
+        ("id", "kind", "role", "pattern", "meaning", "match", "not"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes", "sets"),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -114,9 +115,14 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     codes = _text(part, "codes")
     if codes is not None and f"(?P<{codes}>" not in pattern.source:
         raise part["codes"].fail("{name!r} is no named group of the pattern", name=codes)
+    sets = _mapping(part, "sets")
+    for name in sets:
+        if f"(?P<{name}>" in pattern.source:
+            raise part["sets"].fail("{name!r} is a named group of the pattern already", name=name)
     role = part["role"].choice(ROLES)
     return Signature(
         id=_identifier(part["id"]),
+        kind=part["kind"].choice(KINDS),
         program=program,
         pattern=pattern,
         role=role,  # type: ignore[arg-type]
@@ -130,6 +136,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         anchors=anchors,
         keep_by=keep_by,
         codes=codes,
+        sets=sets,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.literals import Anchors
+from nccl_triage.engine.names import stands_for
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.series import SeriesRules
 from nccl_triage.events import Role
@@ -22,13 +23,15 @@ Text = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One message shape: ``pattern`` searches the peeled message (or the raw line).
+    """One message shape: ``pattern`` searches the peeled message (or the raw line); ``kind`` (``kinds``) says what it is.
 
     ``codes`` names a table of ``rules/codes`` and the field that holds a number of it; its row then settles the role of
-    the line, and what the field means is added to the fields.
+    the line, and what the field means is added to the fields. ``sets`` are fields that every line of it has besides those
+    that the pattern captures: what the wording alone says.
     """
 
     id: str
+    kind: str
     program: str
     pattern: Pattern
     role: Role
@@ -42,9 +45,14 @@ class Signature:
     anchors: Anchors | None = None
     keep_by: tuple[str, ...] = ()
     codes: str | None = None
+    sets: dict[str, str] = field(default_factory=dict)
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()
+
+    def is_named(self, pattern: str) -> bool:
+        """Tell whether a kind, an id or a glob of ids stands for this signature."""
+        return stands_for(pattern, self.id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +212,8 @@ class RuleSet:
     witnesses: dict[str, Witness] = field(default_factory=dict)
     series: SeriesRules = field(default_factory=SeriesRules)
     activities: dict[str, Activity] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of every signature."""
+        return {name: signature.kind for name, signature in self.signatures.items()}

@@ -49,7 +49,7 @@ def without_decisive(rules: RuleSet, cause: str) -> RuleSet:
         for item in rules.causes[cause].evidence
         if item.weight == "decisive"
         for pattern in item.signatures
-        for name in expand(pattern, rules.signatures)
+        for name in expand(pattern, rules.kinds)
     }
     if not decisive:
         return rules

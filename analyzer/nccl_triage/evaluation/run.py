@@ -68,7 +68,7 @@ def _cause_of_signature(rules: RuleSet) -> dict[str, str]:
     for cause in rules.causes.values():
         for item in cause.evidence:
             for pattern in item.signatures:
-                for name in expand(pattern, rules.signatures):
+                for name in expand(pattern, rules.kinds):
                     weight = WEIGHTS[item.weight]
                     if name not in best or weight > best[name][0]:
                         best[name] = (weight, cause.id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from nccl_triage.kinds import Produced
+
 HOST, GPU = "history.host_failed_before", "history.gpu_failed_before"
-#: Signature -> meaning, as parsers declare what they make.
-PRODUCES = {
-    HOST: "Earlier diagnoses named this host as the culprit of the same cause.",
-    GPU: "Earlier diagnoses named a GPU that fails in this log, too.",
+#: Signature -> kind and meaning, as parsers declare what they make.
+PRODUCES: dict[str, Produced] = {
+    HOST: Produced("recall", "Earlier diagnoses named this host as the culprit of the same cause."),
+    GPU: Produced("recall", "Earlier diagnoses named a GPU that fails in this log, too."),
 }
 #: Why a host is named that only its earlier failures speak of; nobody is to count that as one more.
 WHY = {

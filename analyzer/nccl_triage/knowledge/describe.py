@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nccl_triage.engine.names import expand
 from nccl_triage.engine.placeholders import strip
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
+from nccl_triage.kinds import KINDS
 from nccl_triage.knowledge import catalogue, describe_tables, stages, values
 from nccl_triage.knowledge.judge import judge, program_of
 from nccl_triage.knowledge.lookup import Found
@@ -85,9 +85,9 @@ def _judged(item: Advice) -> Data:
     return {"id": item.id, "verdict": item.verdict, **pair("claim", item.claim)}
 
 
-def _speaks(signature: str, items: Iterable[Evidence]) -> str | None:
+def _speaks(signature: Signature, items: Iterable[Evidence]) -> str | None:
     """Return the weight of the weightiest item that speaks of a signature."""
-    weights = [item.weight for item in items if any(expand(name, [signature]) for name in item.signatures)]
+    weights = [item.weight for item in items if any(signature.is_named(p) for p in item.signatures)]
     order = ("decisive", "strong", "moderate", "weak")
     return min(weights, key=order.index) if weights else None
 
@@ -97,14 +97,16 @@ def signature(item: Signature, rules: RuleSet) -> Data:
     sides: dict[str, list[Data]] = {"evidence_for": [], "evidence_against": []}
     for known in rules.causes.values():
         for key, items in (("evidence_for", known.evidence), ("evidence_against", known.against)):
-            weight = _speaks(item.id, items)
+            weight = _speaks(item, items)
             if weight is not None:
                 sides[key].append({"id": known.id, **pair("title", known.title), "weight": weight})
-    explained = [name for name, known in rules.causes.items() if any(expand(p, [item.id]) for p in known.explains)]
+    explained = [name for name, known in rules.causes.items() if any(item.is_named(p) for p in known.explains)]
     return {
         "kind": "signature",
         "id": item.id,
         "program": item.program,
+        "event_kind": item.kind,
+        "event_kind_meaning": KINDS[item.kind],
         "role": item.role,
         "level": item.level,
         "meaning": item.meaning.strip(),

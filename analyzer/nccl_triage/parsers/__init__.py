@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers import salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser
@@ -16,7 +17,7 @@ from nccl_triage.recorder import lines
 STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportParser, P2pTestParser, StackParser)
 
 
-def produced_signatures() -> dict[str, str]:
-    """Return the signature ids that are no pattern of a line, with their meaning: parsers make them."""
-    made = {name: text for parser in STATEFUL for name, text in parser.PRODUCES.items()}
-    return {**made, salient.SALIENT: salient.MEANING, lines.RECORD: lines.MEANING}
+def produced_signatures() -> dict[str, Produced]:
+    """Return the signature ids that are no pattern of a line, with kind and meaning: parsers make them."""
+    made = {name: produced for parser in STATEFUL for name, produced in parser.PRODUCES.items()}
+    return {**made, **salient.PRODUCES, **lines.PRODUCES}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from nccl_triage.events import Context, Event
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers import times
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
@@ -34,12 +35,19 @@ class _Report:
     last_line: int = 0
 
 
+#: Signature id of an entry of the report.
+REPORT = "torchelastic.report"
+
+
 class ElasticReportParser:
     """See the module; one instance per source."""
 
-    PRODUCES: ClassVar[dict[str, str]] = {
-        "torchelastic.report": "One worker of torchelastic's failure report: rank, host, exit code, whether it was "
-        "the first failure that this node's agent observed."
+    PRODUCES: ClassVar[dict[str, Produced]] = {
+        REPORT: Produced(
+            "process.exit",
+            "One worker of torchelastic's failure report: rank, host, exit code, whether it was "
+            "the first failure that this node's agent observed.",
+        )
     }
     OPENERS: ClassVar[tuple[str, ...]] = (
         "Root Cause (first observed failure)",
@@ -143,7 +151,7 @@ class ElasticReportParser:
             fields["traceback"] = raw["traceback"][:500]
         return [
             Event(
-                signature="torchelastic.report",
+                signature=REPORT,
                 source=report.source,
                 line=report.line or report.end_line,
                 end_line=report.end_line,

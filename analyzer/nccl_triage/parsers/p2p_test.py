@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nccl_triage.events import Event
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
@@ -33,9 +34,12 @@ class _Table:
 class P2pTestParser:
     """See the module; one instance per source."""
 
-    PRODUCES: ClassVar[dict[str, str]] = {
-        "nccl.p2p_test_slow": "CUDA's p2pBandwidthLatencyTest: between two GPUs direct transfers are far slower than "
-        "copies through the host's memory."
+    PRODUCES: ClassVar[dict[str, Produced]] = {
+        "nccl.p2p_test_slow": Produced(
+            "measurement",
+            "CUDA's p2pBandwidthLatencyTest: between two GPUs direct transfers are far slower than "
+            "copies through the host's memory.",
+        )
     }
     OPENERS: ClassVar[tuple[str, ...]] = ("P2P=Disabled Bandwidth", "P2P=Enabled Bandwidth")
     KEEP_BY: ClassVar[tuple[str, ...]] = ()

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import re
 
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers.templates import template
 from nccl_triage.patterns import lazily
 
 #: Signature id of such a line.
 SALIENT = "line.salient"
-MEANING = "A line that sounds like trouble and that no signature knows; its template is in the field."
+PRODUCES = {
+    SALIENT: Produced(
+        "salient", "A line that sounds like trouble and that no signature knows; its template is in the field."
+    )
+}
 #: What the prefilter looks for: one of these stands in every salient line.
 LITERALS = (
     "rror", "ERROR", "WARN", "ailed", "ailure", "FAIL", "xception", "EXCEPTION", "atal", "FATAL", "efused", "enied",

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from nccl_triage.events import Context, Event
+from nccl_triage.kinds import Produced
 from nccl_triage.numbers import whole
 from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
@@ -121,8 +122,10 @@ class _Dump:
 class StackParser:
     """See the module; one instance per source."""
 
-    PRODUCES: ClassVar[dict[str, str]] = {
-        SIGNATURE: "Where a process stands: the stack of its main thread, dumped from outside or by itself."
+    PRODUCES: ClassVar[dict[str, Produced]] = {
+        SIGNATURE: Produced(
+            "exception.frame", "Where a process stands: the stack of its main thread, dumped from outside or by itself."
+        )
     }
     OPENERS: ClassVar[tuple[str, ...]] = (
         "hread 0x", "Fatal Python error", "(active)", "(idle)", "(active+gil)", "(idle+gil)",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from nccl_triage.events import Context, Event
+from nccl_triage.kinds import Produced
 
 StreamKey = tuple[object, ...]
 #: Lines of a source without one of a stream behind which its block has ended, whatever was missing: a process that died in
@@ -42,7 +43,7 @@ class StatefulParser(Protocol):
     """A parser of blocks that span lines and interleave between processes."""
 
     #: Signature ids that the parser makes, with their meaning.
-    PRODUCES: ClassVar[dict[str, str]]
+    PRODUCES: ClassVar[dict[str, Produced]]
     #: Literals that open a block: a line with one of them is always fed.
     OPENERS: ClassVar[tuple[str, ...]]
     #: Fields that keep events of one process apart.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from nccl_triage.events import Context, Event
+from nccl_triage.kinds import Produced
 from nccl_triage.parsers.streams import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 
@@ -98,11 +99,17 @@ class _Block:
         self.context.pid, self.context.address = int(header["pid"]), header["ip"]
 
 
+#: Signature id of an assembled traceback.
+TRACEBACK = "python.traceback"
+
+
 class TracebackParser:
     """See the module; one instance per source."""
 
-    PRODUCES: ClassVar[dict[str, str]] = {
-        "python.traceback": "A Python traceback, assembled; type and message are those of its first exception."
+    PRODUCES: ClassVar[dict[str, Produced]] = {
+        TRACEBACK: Produced(
+            "exception", "A Python traceback, assembled; type and message are those of its first exception."
+        )
     }
     OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:")
     KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
@@ -296,7 +303,7 @@ class TracebackParser:
         text = f"{first.type}: {first.message}" if first.message else first.type
         return [
             Event(
-                signature="python.traceback",
+                signature=TRACEBACK,
                 source=block.source,
                 line=first.line,
                 end_line=first.end_line,

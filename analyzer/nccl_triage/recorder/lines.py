@@ -9,12 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from nccl_triage.kinds import Produced
 from nccl_triage.recorder.dump import Dump
 from nccl_triage.recorder.entry import Entry, Shape
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"
-MEANING = "A record of a flight recorder dump, which those of other ranks show to be telling."
+PRODUCES = {
+    RECORD: Produced(
+        "collective.counters", "A record of a flight recorder dump, which those of other ranks show to be telling."
+    )
+}
 #: Frames shown of a completed and of an open operation, and ranks of a group.
 FRAMES_DONE, FRAMES_OPEN, MAX_SPANS = 2, 8, 40
 

@@ -362,6 +362,7 @@ class LineScan:
             role=signature.role,
             fields=fields,
             count=1 + context.repeated,
+            kind=signature.kind,
         )
 
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
@@ -372,7 +373,8 @@ class LineScan:
         self._matched.append(signature.id)
         if self._seen is not None:
             self._seen.add((signature.id, number))
-        event = self._event(signature, self._shared.fields(fields), peeled, number)
+        told = {**signature.sets, **fields} if signature.sets else fields
+        event = self._event(signature, self._shared.fields(told), peeled, number)
         event.context = self._shared.context(event.context)
         self.faults += event.is_failure and not self.result.has(signature.id)
         bucket = self.result.add(event, signature.keep_by)

@@ -11,18 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.events import Event, Observations
+from nccl_triage.kinds import Produced
 from nccl_triage.steps import losses, pace, peers
 from nccl_triage.steps.marks import Mark
 from nccl_triage.steps.tracks import Tracks
 
-#: Signature -> what its events mean.
-PRODUCES = {
-    "steps.slow_rank": "A rank whose steps take longer than those of its peers, again and again.",
-    "steps.slow_down": "The last steps before the failure took several times as long as usual.",
-    "steps.throughput_drop": "The throughput of the last steps before the failure was a fraction of the usual.",
-    "steps.loss_spike": "Loss or gradient norm rose far above its usual value and stayed there until the failure.",
-    "steps.loss_lost": "Loss or gradient norm was NaN or infinite from some step to the end of the log, without a failure.",
-    "steps.loss_not_finite": "Loss or gradient norm was NaN or infinite until the failure.",
+#: Signature -> kind and meaning of its events.
+PRODUCES: dict[str, Produced] = {
+    "steps.slow_rank": Produced(
+        "measurement", "A rank whose steps take longer than those of its peers, again and again."
+    ),
+    "steps.slow_down": Produced(
+        "measurement", "The last steps before the failure took several times as long as usual."
+    ),
+    "steps.throughput_drop": Produced(
+        "measurement", "The throughput of the last steps before the failure was a fraction of the usual."
+    ),
+    "steps.loss_spike": Produced(
+        "numbers.bad", "Loss or gradient norm rose far above its usual value and stayed there until the failure."
+    ),
+    "steps.loss_lost": Produced(
+        "numbers.bad",
+        "Loss or gradient norm was NaN or infinite from some step to the end of the log, without a failure.",
+    ),
+    "steps.loss_not_finite": Produced("numbers.bad", "Loss or gradient norm was NaN or infinite until the failure."),
 }
 #: Events made of one kind at most.
 MAX_EVENTS = 8

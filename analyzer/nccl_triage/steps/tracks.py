@@ -15,10 +15,6 @@ from nccl_triage.steps.robust import usual
 _FALL_BACK = 0.1
 #: Time stamps in whole seconds tell the time of a step that takes at least so many of them.
 _COARSE = 3.0
-#: Lines that only say of a number that it is none.
-_NO_NUMBER = frozenset(
-    {"training.loss_nan_generic", "huggingface.loss_nan", "megatron.nan_iterations", "training.nan_detected_generic"}
-)
 
 
 @dataclass(slots=True)
@@ -46,10 +42,11 @@ class Tracks:
     def __init__(self, observations: Observations) -> None:
         self.table = observations.curves
         self._failures: dict[str, list[Event]] = defaultdict(list)
-        for signature, by_key in observations.buckets.items():
-            for bucket in by_key.values() if signature not in _NO_NUMBER else ():
+        for by_key in observations.buckets.values():
+            for bucket in by_key.values():
                 for event in bucket.events():
-                    if event.is_failure:
+                    # Lines that only say of a number that it is none are no failure of their own.
+                    if event.is_failure and event.fields.get("says") != "no-number":
                         self._failures[event.source].append(event)
         self._rows = _rows(observations)
         self._all: dict[str, list[Track]] = defaultdict(list)

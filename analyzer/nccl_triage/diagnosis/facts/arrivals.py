@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.collective import GLOO_TIMEOUT, WATCHDOG, shape_of
+from nccl_triage.diagnosis.facts.collective import shape_of
 from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
-#: Witnesses that name ranks which did not arrive: monitored barrier, desync report, flight recorder, RAS.
-ABSENT = (
-    "torch.monitored_barrier_rank", "torch.monitored_barrier_ranks", "torch.desync_never_joined", "torch.desync_finished_not_joined",
-    "torch.fr_trace_missing_ranks", "nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched",
-    "ray.train_fewest_launches",
-)  # fmt: skip
 #: A log of a job with more ranks than this shows no more than a part of them.
 _MANY = 4096
 
@@ -34,7 +28,7 @@ def _named(event: Event) -> list[int]:
 
 def _last_named(case: Case) -> list[Event]:
     """Return the last line in which the program itself names who is missing, if the job went no further after it."""
-    named = case.of("training.absent_named")
+    named = [event for event in case.of("collective.absent") if not event.is_failure]
     if not named or not case.failures:
         return []
     position = case.position(named[-1])
@@ -48,7 +42,7 @@ def _last_named(case: Case) -> list[Event]:
     "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
 )
 def _absent(case: Case) -> Fact | None:
-    events = case.of(*ABSENT) or _last_named(case)
+    events = [event for event in case.of("collective.absent") if event.is_failure] or _last_named(case)
     named = {of_job(case, event, number) for event in events for number in _named(event)}
     ranks = sorted(rank for rank in named if rank is not None)
     return Fact(ranks, events[:4]) if ranks else None
@@ -57,7 +51,7 @@ def _absent(case: Case) -> Fact | None:
 def _complaining(case: Case) -> dict[int, Event]:
     """Return the ranks that report broken or late communication of their own, with the first such line."""
     found: dict[int, Event] = {}
-    for event in case.of(*WATCHDOG, *GLOO_TIMEOUT, "gloo.*", "torch.collective_mismatch", "nccl.sock_*"):
+    for event in case.of("collective.timeout", "collective.mismatch", "connection.lost", "connection.refused"):
         rank = case.rank(event)
         if event.is_failure and rank is not None:
             found.setdefault(rank, event)
@@ -130,15 +124,6 @@ def _left_out(case: Case) -> Fact | None:
     return Fact(left, timed_out.events[:3]) if len(left) == 1 else None
 
 
-#: What a rank prints that found its connections closed by others.
-_BROKEN = (
-    "gloo.closed_by_peer",
-    "gloo.read_error",
-    "gloo.socket_closed",
-    "gloo.app_timeout_closure",
-)
-
-
 @fact(
     "collective.outlasted_ranks",
     "the one rank of the world that did not time out: it only found its connections closed by all others, who had waited",
@@ -153,5 +138,5 @@ def _outlasted(case: Case) -> Fact | None:
     (left,) = set(range(world)) - set(timed_out.value)
     if case.value("network.multi_host"):
         return None  # where a path between hosts breaks, one may see the end of a peer that waited like itself
-    broken = [event for event in case.of(*_BROKEN) if case.rank(event) == left]
+    broken = [event for event in case.of("connection.lost") if case.rank(event) == left]
     return Fact([left], [*timed_out.events[:2], *broken[:1]]) if broken else None

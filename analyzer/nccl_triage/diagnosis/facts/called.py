@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.exceptions import tracebacks
 
 #: Functions of torch.distributed -> OpType as ProcessGroupNCCL logs it (torch/distributed/distributed_c10d.py).
 OP_OF_CALL = {
@@ -37,7 +38,7 @@ OP_OF_CALL = {
 
 @fact("collective.called", "the operation that most tracebacks stand in, by the call of torch.distributed in a frame")
 def _called(case: Case) -> Fact | None:
-    events = [e for e in case.of("python.traceback") if e.fields.get("collective") in OP_OF_CALL]
+    events = [e for e in tracebacks(case) if e.fields.get("collective") in OP_OF_CALL]
     if not events:
         return None
     name = Counter(event.fields["collective"] for event in events).most_common(1)[0][0]

@@ -16,31 +16,9 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
-WATCHDOG = (
-    "torch.watchdog_timeout",
-    "torch.blocking_wait_timeout",
-    "torch.comm_aborted",
-    "torch.nccl2_watchdog",
-    "torch.nccl2_op_timeout",
-    "torch.watchdog_comms_timeout",
-)
-COUNTERS = ("torch.watchdog_detected_*", "torch.timeout_at_work_23")
-GLOO_TIMEOUT = ("gloo.recv_timeout", "gloo.app_timeout_closure", "gloo.read_timeout", "training.collective_deadline")
-OBSERVED = (
-    "torch.observed_signal",
-    "torch.received_dump_signal",
-    "torch.received_dump_signal_24",
-    "torch.received_global_timeout_23",
-)
-ID_WAIT = ("torch.uniqueid_get_failed",)
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
-#: Lines that only ZeRO-3 and FSDP print.
-SHARDED = (
-    "deepspeed.zero_init", "deepspeed.invalidate_trace", "deepspeed.inflight", "deepspeed.zero3_trace_error",
-    "deepspeed.zero3_fetch_queue", "deepspeed.active_submodules",
-)  # fmt: skip
 _SHARDED_FILES = lazily(
     r"partitioned_param_coordinator|partition_parameters|parameter_offload|zero/stage3|fully_shard|/fsdp/|_fsdp_"
 )
@@ -71,17 +49,21 @@ class Stuck:
         return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
 
 
-#: torch_npu gives up waiting for a stream of its NPU in which a collective never ended.
-NPU_TIMEOUT = ("ascend.stream_timeout", "ascend.hccl_notify_timeout")
+def watchdogs(case: Case) -> list[Event]:
+    """Return the lines by which the watchdog of a backend, or a wait that blocks, gave up an operation that it numbers."""
+    return case.having("collective.timeout", by="watchdog")
+
+
+def id_waits(case: Case) -> list[Event]:
+    """Return the lines of ranks that waited in vain for the id of a new communicator, which another rank makes."""
+    return [e for e in case.having("rendezvous.failed", "src_rank") if "imeout" in e.fields.get("error", "")]
 
 
 def time_outs(case: Case) -> list[Event]:
     """Return the lines by which ranks gave up waiting for a collective, set-up of a communicator left out."""
-    waits = [
-        e for e in case.of(*WATCHDOG, *GLOO_TIMEOUT, *NPU_TIMEOUT) if "init" not in (e.fields.get("op") or "").lower()
-    ]
+    waits = [e for e in case.of("collective.timeout") if "init" not in (e.fields.get("op") or "").lower()]
     # The first collective of a group waits in the store for the id that its first rank makes.
-    return waits + [e for e in case.of(*ID_WAIT) if "imeout" in e.fields.get("error", "")]
+    return waits + id_waits(case)
 
 
 def _integer(event: Event, *names: str) -> int | None:
@@ -95,7 +77,7 @@ def _integer(event: Event, *names: str) -> int | None:
 def stuck_ranks(case: Case) -> list[Stuck]:
     """Return one record per rank that timed out, joined with its counters."""
     found: dict[object, Stuck] = {}
-    for event in case.of(*WATCHDOG):
+    for event in watchdogs(case):
         rank = case.rank(event)
         key: object = rank if rank is not None else ("?", event.context.process_key())
         if key in found and found[key].op is not None:
@@ -110,7 +92,7 @@ def stuck_ranks(case: Case) -> list[Stuck]:
             timeout_ms=_integer(event, "timeout_ms"),
             elapsed_ms=_integer(event, "elapsed_ms", "ran_ms"),
         )
-    for event in case.of(*COUNTERS):
+    for event in case.having("collective.counters", "enqueued"):
         rank = case.rank(event)
         key = rank if rank is not None else ("?", event.context.process_key())
         record = found.setdefault(key, Stuck(rank=rank, event=event, seq=_integer(event, "seq")))
@@ -182,11 +164,11 @@ def _timeout(case: Case) -> Fact | None:
     found = _majority(case, "timeout_ms")
     if found is not None:
         return found
-    for event in case.of(*GLOO_TIMEOUT):
+    for event in case.having("collective.timeout", "timeout_ms"):
         value = event.number("timeout_ms")
         if value is not None:
             return Fact(int(value), [event])
-    for event in case.of(*ID_WAIT):
+    for event in case.having("rendezvous.failed", "src_rank"):
         error = event.fields.get("error", "")
         stated = _MILLISECONDS.search(error)
         if stated or "imeout" in error:
@@ -197,7 +179,7 @@ def _timeout(case: Case) -> Fact | None:
 
 @fact("collective.awaited_ranks", "ranks whose id of a new communicator the others waited for in the store")
 def _awaited(case: Case) -> Fact | None:
-    events = [e for e in case.of(*ID_WAIT) if "imeout" in e.fields.get("error", "")]
+    events = id_waits(case)
     ranks = sorted({int(n) for e in events if (n := e.number("src_rank")) is not None} - set(case.ranks(events)))
     return Fact(ranks, events[:2]) if ranks else None
 
@@ -287,7 +269,7 @@ def _behind(case: Case) -> Fact | None:
         behind = [r for r in members if r.enqueued is not None and r.enqueued < stuck_at and r.rank is not None]
         if behind:
             return Fact(sorted({r.rank for r in behind if r.rank is not None}), [r.event for r in behind][:3])
-    observed = [e for e in case.of(*OBSERVED) if case.rank(e) is not None]
+    observed = [e for e in case.of("collective.notified") if case.rank(e) is not None]
     timed_out = {r.rank for r in records}
     ranks = sorted({r for e in observed if (r := case.rank(e)) is not None and r not in timed_out})
     if ranks and len(ranks) <= max(1, len(timed_out)):
@@ -300,10 +282,10 @@ def _behind(case: Case) -> Fact | None:
     "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines",
 )
 def _parameters_sharded(case: Case) -> Fact | None:
-    events = list(case.of(*SHARDED))
-    events += [e for e in case.of("python.frame") if _SHARDED_FILES.search(e.fields.get("path", ""))]
+    events = [e for e in case.events if "sharded" in e.fields]
+    events += [e for e in case.of("exception.frame") if _SHARDED_FILES.search(e.fields.get("path", ""))]
     events += [
-        e for e in case.of("deepspeed.config_value")
+        e for e in case.of("setting")
         if re.search(r"\bstage['\"]?\s?[=:]\s?3|zero_optimization_stage \.* 3", e.text)
     ]  # fmt: skip
     if events:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.patterns import lazily
 
-TRACEBACK = "python.traceback"
-LONE = ("python.exception_line",)
-#: Heads of an exception: they stand before it and say no more than it does.
-_HEADS = ("python.exception_in_thread",)
+#: The general pattern of a line that names an exception: others of the kind know its words.
+LONE = "python.exception_line"
 
 _COMMUNICATION_TYPES = {
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
@@ -43,7 +42,7 @@ _OUTSIDE = lazily(
     r"\bHTTPS?ConnectionPool\(host='(?!localhost|127\.|10\.|172\.|192\.168\.|0\.0|\[|[\w-]{1,63}')|\bendpoint URL: "
 )
 #: What a child of multiprocessing raises whose parent ends before it has told the child what to do.
-_ORPHAN, _ORPHANS = "python.spawn_orphan", ("UnpicklingError", "EOFError")
+_ORPHANS = ("UnpicklingError", "EOFError")
 #: A group that was used before it was made, or made twice, is the program's own mistake.
 _MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
@@ -84,11 +83,21 @@ def is_launcher(event: Event) -> bool:
     return kind_of(event) in _LAUNCHER_TYPES or bool(_ENGINE.search(message_of(event)))
 
 
+def tracebacks(case: Case) -> list[Event]:
+    """Return the tracebacks that were assembled from their lines."""
+    return case.of(TRACEBACK)
+
+
+def _heads(case: Case) -> list[Event]:
+    """Return the heads of exceptions in threads: they stand before these and say no more than they do."""
+    return case.having("exception.frame", stands="in-thread")
+
+
 def exceptions_of(case: Case) -> list[Event]:
     """Return assembled tracebacks, and exception lines that belong to none of them."""
-    assembled = case.of(TRACEBACK)
+    assembled = tracebacks(case)
     covered = {(event.source, line) for event in assembled for line in range(event.line, event.last_line + 1)}
-    lone = [e for e in case.of(*LONE) if (e.source, e.line) not in covered]
+    lone = [e for e in case.of(LONE) if (e.source, e.line) not in covered]
     ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
     lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
     return sorted([*assembled, *lone], key=case.position)
@@ -97,7 +106,11 @@ def exceptions_of(case: Case) -> list[Event]:
 def application_exceptions(case: Case) -> list[Event]:
     """Return exceptions that are neither about communication nor about a child's failure, in order."""
     found = [e for e in exceptions_of(case) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
-    return [e for e in found if kind_of(e) not in _ORPHANS] if case.of(_ORPHAN) else found
+    return (
+        [e for e in found if kind_of(e) not in _ORPHANS]
+        if case.having("exception.frame", stands="before-start")
+        else found
+    )
 
 
 def _harmless(event: Event) -> bool:
@@ -148,7 +161,7 @@ def _all_ranks(case: Case) -> Fact | None:
     "exception.without_end", "a Python traceback or a frame of one stands after all progress, and no exception follows"
 )
 def _without_end(case: Case) -> Fact | None:
-    found = case.of("python.traceback_start", "python.frame")
+    found = case.having("exception.frame", language="python")
     if not found or exceptions_of(case):
         return None
     last = max((case.position(e) for e in case.events if e.role == "progress"), default=-1)
@@ -160,7 +173,7 @@ def _without_end(case: Case) -> Fact | None:
     "exception.thread_ranks", "the rank of which a thread died of an application exception, before the others timed out"
 )
 def _thread_ranks(case: Case) -> Fact | None:
-    heads = case.of(*_HEADS)
+    heads = _heads(case)
     found = application_exceptions(case)[:1]
     if not found or not any(h.source == found[0].source and 0 < found[0].line - h.line < 200 for h in heads):
         return None
@@ -171,7 +184,7 @@ def _thread_ranks(case: Case) -> Fact | None:
 
 @fact("exception.checkpoint_ranks", "the ranks in which reading or writing a distributed checkpoint failed, if not all")
 def _checkpoint_ranks(case: Case) -> Fact | None:
-    found = case.of("torch.checkpoint_exception")
+    found = case.having("exception", "ranks")
     ranks = sorted({int(number) for event in found for number in _NUMBER.findall(event.fields["ranks"])})
     return Fact(ranks, found[:2]) if ranks and set(case.identity.ranks) - set(ranks) else None
 
@@ -216,7 +229,7 @@ def _before(case: Case) -> Fact | None:
     if not found or not case.order_known:
         return None
     rank = case.rank(found[0])
-    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, *LONE, *_HEADS)
+    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, LONE) and e.kind != "exception.frame"
                and (case.rank(e) != rank or rank is None)]  # fmt: skip
     first = min((case.position(e) for e in cascade), default=len(case.events) + 1)
     return Fact(case.position(found[0]) < first, found[:1])

@@ -75,16 +75,18 @@ def _undated(case: Case) -> Fact | None:
     "ranks that fell silent or died first and whose GPU counts uncorrected memory errors since the driver was loaded",
 )
 def _bad_memory(case: Case) -> Fact | None:
-    counted = [e for e in case.of("nvidia-driver.report_ecc") if e.fields.get("span") == "volatile"]
-    counted += [e for e in case.of("nvidia-driver.smi_row") if (e.number("value") or 0) > 0]
+    counted = case.having("measurement", span="volatile")
+    counted += [e for e in case.having("measurement", "bdf", "index", "value") if (e.number("value") or 0) > 0]
     suspects = _suspects(case)
     found = {place.rank: event for event in counted if (place := case.devices.place(event)).rank in suspects}
     return Fact(sorted(rank for rank in found if rank is not None), list(found.values())[:3]) if found else None
 
 
-def _pairs(case: Case, signature: str) -> Iterator[tuple[int, int, str, Event]]:
+def _pairs(case: Case, matrix: str) -> Iterator[tuple[int, int, str, Event]]:
     """Yield (GPU, other GPU, word, line) of the rows of a matrix whose columns begin with the GPUs."""
-    rows = [event for event in case.of(signature) if event.fields["device"].startswith("GPU")]
+    rows = [
+        event for event in case.having("measurement", "row", matrix=matrix) if event.fields["device"].startswith("GPU")
+    ]
     by_source: dict[str, dict[int, Event]] = {}
     for event in rows:
         by_source.setdefault(event.source, {})[int(event.fields["device"][3:])] = event
@@ -104,23 +106,23 @@ def _told(pairs: list[tuple[int, int, str, Event]]) -> Fact | None:
 
 @fact("gpu.far_pairs", "pairs of GPUs that reach each other only through the link between processors (topo -m: SYS)")
 def _far(case: Case) -> Fact | None:
-    return _told([row for row in _pairs(case, "nvidia-driver.topo_row") if row[2] == "SYS"])
+    return _told([row for row in _pairs(case, "paths") if row[2] == "SYS"])
 
 
 @fact("gpu.p2p_refused", "pairs of GPUs that cannot reach each other directly (topo -p2p: not OK)")
 def _refused(case: Case) -> Fact | None:
-    return _told([row for row in _pairs(case, "nvidia-driver.topo_p2p_row") if row[2] not in ("OK", "X")])
+    return _told([row for row in _pairs(case, "p2p") if row[2] not in ("OK", "X")])
 
 
 @fact("network.ib_ports_down", "ports of RDMA adapters that NCCL uses and a report shows as not active")
 def _ports(case: Case) -> Fact | None:
     used = {
         (name, port)
-        for event in case.of("nccl.net_ib_using*")
+        for event in case.having("interface.chosen", "devs")
         for name, port in _USED.findall(event.fields.get("devs") or event.text)
     }
     down: dict[str, Event] = {}
-    for event in case.of("kernel.ib_port_state", "kernel.ib_port_down"):
+    for event in case.of("link.down"):
         fields = event.fields
         name = fields.get("name") or fields.get("name2") or fields.get("name3") or ""
         port = fields.get("port") or fields.get("port2") or fields.get("port3") or "1"

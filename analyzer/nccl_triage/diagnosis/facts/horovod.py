@@ -14,23 +14,23 @@ from nccl_triage.numbers import whole
     "the ranks that Horovod's stall check names, or the fewest that lack other tensors than the rest",
 )
 def _missing(case: Case) -> Fact | None:
-    events = case.of("horovod.missing_ranks", "horovod.missing_ranks_list")
+    events = case.having("collective.waiting", ranks_are="missing")
     lacks: dict[int, set[str]] = defaultdict(set)
     for event in events:
         number = event.number("rank")
-        if event.signature == "horovod.missing_ranks" and number is not None:
+        if number is not None:
             lacks[int(number)].add(event.fields.get("name", "").rsplit(".", 1)[0].rstrip("0123456789_"))
         for part in event.fields.get("ranks", "").split(","):
             if (rank := whole(part.strip(" !"))) is not None:
                 lacks[rank].add("")
-    ready = case.of("horovod.ready_apart")
+    ready = case.having("collective.waiting", "others", ranks_are="ready")
     for event in ready:
         first, other = (_numbers(event.fields.get(name, "")) for name in ("ranks", "others"))
         if not first & other:
             for ranks, tensor in ((other, "first"), (first, "other")):
                 for rank in ranks:
                     lacks[rank].add(tensor)
-    waiting = case.of("horovod.ready_ranks")
+    waiting = [e for e in case.having("collective.waiting", ranks_are="ready") if "others" not in e.fields]
     if not events and not ready and waiting:
         return _never_ready(case, [_numbers(event.fields.get("ranks", "")) for event in waiting], waiting)
     groups: dict[frozenset[str], list[int]] = defaultdict(list)

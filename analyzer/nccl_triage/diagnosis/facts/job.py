@@ -31,20 +31,18 @@ def _clockless(case: Case) -> Fact | None:
     return Fact(True, bare[:1]) if len(bare) * 2 > len(bad) else None
 
 
-#: What only programs for AMD GPUs print.
-_AMD = ("nccl.rccl_version", "nccl.rccl_host_setup", "amd.hw_exception", "amd.memory_fault", "amd.queue_aborted", "amd.driver_uncorrectable", "amd.driver_reset")  # fmt: skip
-
-
 @fact("job.amd", "the GPUs are AMD's: ROCm, RCCL or HIP speaks in the log")
 def _amd(case: Case) -> Fact | None:
-    found = case.of(*_AMD) or [e for e in case.events if e.is_failure and ("HIP " in e.text or "hipError" in e.text)]
+    found = [e for e in case.events if e.fields.get("vendor") == "amd"] or [
+        e for e in case.events if e.is_failure and ("HIP " in e.text or "hipError" in e.text)
+    ]
     return Fact(True, found[:1]) if found else None
 
 
 @fact("job.launch_world", "the number of processes that the launch command or the launcher's report asks for")
 def _launch_world(case: Case) -> Fact | None:
     best: tuple[int, Event] | None = None
-    for event in case.of("training.launch_command", "deepspeed.launch_world"):
+    for event in case.of("job.launched"):
         per_node = event.number("nproc_per_node") or event.number("world")
         nodes = event.number("nnodes") or 1
         if per_node:
@@ -52,11 +50,7 @@ def _launch_world(case: Case) -> Fact | None:
             if best is None or number > best[0]:
                 best = (number, event)
     if best is None:
-        local = [
-            e
-            for e in case.of("torchelastic.failed_binary", "torchelastic.report")
-            if e.number("local_rank") is not None
-        ]
+        local = [e for e in case.having("process.exit", "local_rank", "root") if e.number("local_rank") is not None]
         highest = max((int(e.number("local_rank") or 0) for e in local), default=0)
         return Fact(highest + 1, local[:1]) if highest > 0 else None
     return Fact(best[0], [best[1]])
@@ -66,7 +60,7 @@ def _launch_world(case: Case) -> Fact | None:
 
 
 def _batch(case: Case) -> tuple[Event, list[int]] | None:
-    for event in case.of("deepspeed.batch_assertion"):
+    for event in case.having("configuration", "train", "micro", "acc", "world"):
         numbers = [event.number(name) for name in ("train", "micro", "acc", "world")]
         if all(number is not None for number in numbers):
             return event, [int(number) for number in numbers if number is not None]

@@ -51,19 +51,17 @@ def _last_words(case: Case) -> list[Event]:
 
 def _trace_below(case: Case, event: Event) -> int:
     """Return how many lines of NCCL's own trace of an error stand below a line."""
-    return sum(e.source == event.source and e.line > event.line for e in case.of("nccl.backtrace_line"))
-
-
-#: What NCCL says first, at its level INFO, and what it says once a communicator has come up.
-_BEGINS = ("nccl.bootstrap_using", "nccl.net_socket_using", "nccl.net_ib_using", "nccl.init_start")
-_CAME_UP = ("nccl.init_complete", "nccl.connected_*", "nccl.coll_call", "nccl.comm_destroyed")
+    return sum(
+        e.source == event.source and e.line > event.line for e in case.having("exception.frame", "func", "result")
+    )
 
 
 @fact(
     "progress.ends_in_init", "a log ends while NCCL sets up its first communicator: none came up, and nothing advanced"
 )
 def _ends_in_init(case: Case) -> Fact | None:
-    begun = case.of(*_BEGINS)
-    if not begun or case.of(*_CAME_UP) or progress_of(case) or case.value("progress.finished"):
+    begun = [e for e in case.of("interface.chosen", "communicator.starting") if e.signature.startswith("nccl.")]
+    came_up = case.of("communicator.ready", "communicator.closed") or case.having("collective.counters", "op_count")
+    if not begun or came_up or progress_of(case) or case.value("progress.finished"):
         return None
     return Fact(True, begun[-2:])

@@ -11,23 +11,23 @@ from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.called import OP_OF_CALL
-from nccl_triage.diagnosis.facts.exceptions import is_communication
+from nccl_triage.diagnosis.facts.exceptions import is_communication, tracebacks
 from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.events import Event
 
-FINGERPRINT = ("torch.collective_mismatch",)
-SIZE = ("gloo.enforce_size",)
 #: Collectives in which every rank must bring a tensor of the same shape.
 _SAME_SHAPE = ("ALLREDUCE", "BROADCAST", "REDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
-CALLS = ("nccl.coll_call",)
-#: Logged by every rank before each collective at TORCH_CPP_LOG_LEVEL=INFO.
-RUNNING = ("torch.collective_fingerprint",)
+
+
+def _other_sizes(case: Case) -> list[Event]:
+    """Return the lines of ranks that received more or less data than their own buffer holds."""
+    return case.having("collective.mismatch", "expected", "value")
 
 
 @fact("mismatch.named_ranks", "the ranks that fingerprint comparisons name as running another collective")
 def _named(case: Case) -> Fact | None:
     counted: Counter[int] = Counter()
-    events = case.of(*FINGERPRINT)
+    events = case.having("collective.mismatch", counts="fingerprint")
     printers: set[int] = set()
     for event in events:
         number, printer = event.number("peer_rank"), event.number("rank")
@@ -50,7 +50,7 @@ def _named(case: Case) -> Fact | None:
 def _calls(case: Case) -> Fact | None:
     places: dict[tuple[str, str | None], list[tuple[tuple[str | None, ...], Event]]] = defaultdict(list)
     comms: dict[tuple[str, str | None, object], set[str | None]] = defaultdict(set)
-    for event in case.of(*CALLS):
+    for event in case.having("collective.counters", "op_count"):
         count = event.fields.get("op_count")
         if count:
             shape = (event.fields.get("op"), event.fields.get("count"), event.fields.get("datatype"))
@@ -81,7 +81,7 @@ def _rank_or_device(case: Case, event: Event) -> int | None:
 @fact("mismatch.fingerprint_ranks", "the rank whose own last fingerprint differs from that of all others at one number")
 def _own_fingerprints(case: Case) -> Fact | None:
     last: dict[int, tuple[str, tuple[str | None, ...], Event]] = {}
-    for event in case.of(*RUNNING):
+    for event in case.having("collective.counters", "seq", "shape", "dtype"):
         rank, seq = case.rank(event), event.fields.get("seq")
         if rank is not None and seq is not None and "Running collective:" in event.text:
             shape = (event.fields.get("op"), event.fields.get("shape"), event.fields.get("dtype"))
@@ -108,7 +108,7 @@ def _culprits(case: Case) -> Fact | None:
         if found is not None and found.value and found.value != [-1]:
             return found
     aborted = case.fact("process.aborted_ranks")
-    if case.of(*SIZE) and aborted is not None and aborted.value:
+    if _other_sizes(case) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
         return aborted
     for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
@@ -116,9 +116,9 @@ def _culprits(case: Case) -> Fact | None:
         # Where half of the ranks stand here and half there, everybody and so nobody is odd; of two ranks one is.
         if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
             return found
-    receivers = case.ranks(case.of(*SIZE))
-    if len(receivers) == 1 and case.of("os.cpp_terminate") and not case.value("process.exits"):
-        return Fact(receivers, case.of(*SIZE)[:2])  # without a launcher's lines its last words tell the same
+    receivers = case.ranks(_other_sizes(case))
+    if len(receivers) == 1 and case.of("process.crash") and not case.value("process.exits"):
+        return Fact(receivers, _other_sizes(case)[:2])  # without a launcher's lines its last words tell the same
     return None
 
 
@@ -148,7 +148,7 @@ def _other_root(case: Case) -> Fact | None:
 @fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
 def _aborted_alone(case: Case) -> Fact | None:
     frames = communication_frames(case)
-    events = case.of(*SIZE)
+    events = _other_sizes(case)
     ranks = case.ranks(events)
     # Were it one of the majority, the rank that called something else would stand at another line.
     if len(ranks) != 1 or ranks[0] in frames or len(frames) < 2 or len({frame for frame, _ in frames.values()}) != 1:
@@ -158,7 +158,9 @@ def _aborted_alone(case: Case) -> Fact | None:
 
 @fact("mismatch.tag_ranks", "ranks that name their checkpoint otherwise than the majority")
 def _tags(case: Case) -> Fact | None:
-    found = {rank: event for event in case.of("deepspeed.ckpt_tag_mismatch") if (rank := case.rank(event)) is not None}
+    found = {
+        rank: event for event in case.having("collective.mismatch", "name") if (rank := case.rank(event)) is not None
+    }
     counted = Counter(event.fields["name"] for event in found.values())
     if len(counted) != 2 or len(found) < 3:
         return None
@@ -170,7 +172,7 @@ def _tags(case: Case) -> Fact | None:
 def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     """Return where each rank's own code stood when its communication failed: the innermost user frame."""
     found: dict[int, tuple[str, Event]] = {}
-    for event in case.of("python.traceback"):
+    for event in tracebacks(case):
         rank, frames = case.rank(event), event.fields.get("user_frames", "")
         if rank is not None and frames and is_communication(event):
             found.setdefault(rank, (frames.splitlines()[-1], event))
@@ -228,7 +230,7 @@ _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
     """Return the ranks of which a traceback stands in a point-to-point call, and whether that sends or receives."""
     calls: dict[int, tuple[str, Event]] = {}
-    for event in case.of("python.frame"):
+    for event in case.having("exception.frame", "path"):
         rank = case.rank(event)
         if (
             rank is not None
@@ -271,7 +273,7 @@ def _all_wait(case: Case) -> Fact | None:
 
 @fact("mismatch.any", "some witness shows ranks in different collectives")
 def _any(case: Case) -> Fact | None:
-    events = case.of(*FINGERPRINT, *SIZE)
+    events = [*case.having("collective.mismatch", counts="fingerprint"), *_other_sizes(case)]
     if events:
         return Fact(True, events[:4])
     for name in ("mismatch.fingerprint_ranks", "mismatch.call_ranks", "collective.shape_mismatch"):

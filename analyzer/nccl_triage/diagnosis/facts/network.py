@@ -15,12 +15,6 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
-CONNECT_FAILED = (
-    "nccl.sock_connect_failed*", "nccl.sock_connect_timeout_old", "nccl.sock_unreachable", "nccl.sock_pollconnect_errno", "nccl.sock_retrying", "nccl.sock_retries_exceeded",
-    "nccl.sock_timeouts_exceeded", "nccl.sock_retry_count_exceeded", "nccl.call_retry", "gloo.connect_debug", "gloo.full_mesh",
-    "gloo.socket_error_remote", "torch.socket_connect_timeout", "torch.socket_connect_failed",
-    "torch.store_tcp_connect_retry", "torch.socket_connect_any_failed", "gloo.connect_timeout", "gloo.network_unreachable", "mpi.btl_connect",
-)  # fmt: skip
 _VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 
 
@@ -33,11 +27,11 @@ def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
     """Return (host, interface, address, event) for every address that a process said it uses."""
     found = [
         (case.host(event), iface, ip, event)
-        for event in case.of(*sorted(addresses.ANNOUNCE))
+        for event in case.of("interface.chosen")
         for iface, ip in addresses.announced_by(event)
     ]
-    for event in case.of("gloo.connect_debug"):
-        local = event.fields.get("local", "").rsplit("]:", 1)[0].strip("[]")
+    for event in case.having("connection.refused", "local"):
+        local = event.fields["local"].rsplit("]:", 1)[0].strip("[]")
         if parse(local) is not None:
             found.append((case.host(event), "", local, event))
     return found
@@ -46,7 +40,7 @@ def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
 def targets(case: Case) -> list[tuple[str, Event]]:
     """Return (address, event) for every peer that could not be connected to."""
     found = []
-    for event in case.of(*CONNECT_FAILED):
+    for event in case.of("connection.refused"):
         for name in ("peer", "address", "remote", "remote_ip", "addr", "ip", "host"):
             value = event.fields.get(name)
             if value and parse(value) is not None:
@@ -207,14 +201,14 @@ def _in_own(case: Case) -> Fact | None:
 
 @fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")
 def _refused(case: Case) -> Fact | None:
-    found = [e for e in case.of(*CONNECT_FAILED) if "refused" in e.text.lower()]
+    found = [e for e in case.of("connection.refused") if "refused" in e.text.lower()]
     return Fact(True, found[:3]) if found else None
 
 
 @fact("rendezvous.odd_world_ranks", "ranks that believe in another number of ranks than the majority")
 def _odd_world(case: Case) -> Fact | None:
     sizes: dict[int, tuple[int, Event]] = {}
-    for event in case.of("nccl.init_start"):
+    for event in case.of("communicator.starting"):
         rank, size = event.number("rank"), event.number("nranks")
         if rank is not None and size is not None:
             sizes[int(rank)] = (int(size), event)

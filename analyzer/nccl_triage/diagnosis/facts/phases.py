@@ -10,15 +10,6 @@ from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
-LONG_TASK = ("training.phase_start", "training.checkpoint_saving", "deepspeed.checkpoint_saving", "megatron.saving_ckpt",
-             "megatron.index_building", "sglang.load_weight_begin")  # fmt: skip
-TASK_DONE = (
-    "megatron.index_built",
-    "training.phase_done",
-    "training.checkpoint_saved",
-    "deepspeed.checkpoint_saved",
-    "sglang.load_weight_end",
-)
 _LONG_BAR = lazily(
     r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
     r"eval|valid|predict|inference|generat|shard|merge|init",
@@ -35,17 +26,15 @@ _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?
 )
 def _long_task(case: Case) -> Fact | None:
     first = case.first_complaints
-    tasks = {n for p in LONG_TASK for n in case.signatures(p)}
-    done = {n for p in TASK_DONE for n in case.signatures(p)}
     last: dict[int | None, Event] = {}
     for event in case.events:
         rank = case.rank(event)
-        if rank is None and event.signature in tasks and (told := event.number("on_rank")) is not None:
+        if rank is None and event.kind == "task.started" and (told := event.number("on_rank")) is not None:
             rank = int(told)
-        speaks = event.signature in tasks or (event.role == "progress" and event.signature not in done)
+        speaks = event.kind == "task.started" or (event.role == "progress" and event.kind != "task.finished")
         if speaks and case.position(event) < first.get(rank, len(case.events)):
             last[rank] = event
-    busy = {r: event for r, event in last.items() if event.signature in tasks and not _WAITING.search(event.text)}
+    busy = {r: event for r, event in last.items() if event.kind == "task.started" and not _WAITING.search(event.text)}
     if not busy:
         return None
     # Long work that no line ties to a rank is that of the one rank from which nothing is heard.
@@ -53,7 +42,7 @@ def _long_task(case: Case) -> Fact | None:
     if len(named) > 1 and len(named) == len(case.identity.ranks):
         # All do it: those that did not complain while others waited are the late ones, otherwise nobody stands out.
         named = [rank for rank in named if rank not in first]
-        through = set(case.ranks(case.of(*TASK_DONE)))
+        through = set(case.ranks(case.of("task.finished")))
         named = [rank for rank in named if rank not in through] or named
     return Fact(named or [-1], list(busy.values())[:3])
 
@@ -65,7 +54,7 @@ def _slow_work(case: Case) -> Fact | None:
         return None
     slow: dict[int, Event] = {}
     usual: dict[int, Event] = {}
-    for event in case.of("training.work_took"):
+    for event in case.having("task.finished", "seconds"):
         rank, took = case.rank(event), event.number("seconds")
         if rank is not None and took is not None:
             (slow if took * 1000 >= 0.9 * limit else usual)[rank] = event
@@ -91,7 +80,7 @@ def _long_bar(case: Case) -> Fact | None:
     timeout, seq = case.value("collective.timeout_ms"), case.value("collective.seq")
     if not timeout or timeout < 60_000:
         return None
-    for event in reversed(case.of("huggingface.tqdm", "huggingface.ckpt_shards")):
+    for event in reversed(case.of("progress.bar")):
         elapsed = seconds(event.fields.get("elapsed"))
         named = _LONG_BAR.search(event.text.split("%|")[0])
         if elapsed is None or event.fields.get("pct") == "100" or not 0.7 <= elapsed * 1000 / timeout <= 1.5:
@@ -111,9 +100,7 @@ def _long_steps(case: Case) -> Fact | None:
     timeout = case.value("collective.timeout_ms")
     first = case.first_complaints.get(None, len(case.events))
     bars = [
-        e
-        for e in case.of("huggingface.tqdm")
-        if case.position(e) < first and not _LONG_BAR.search(e.text.split("%|")[0])
+        e for e in case.of("progress.bar") if case.position(e) < first and not _LONG_BAR.search(e.text.split("%|")[0])
     ]
     if not timeout or len(bars) < _USUAL:
         return None
@@ -130,7 +117,7 @@ def _long_steps(case: Case) -> Fact | None:
 def _unfinished_bar(case: Case) -> Fact | None:
     first = case.first_complaints.get(None, len(case.events))
     before = [e for e in progress_of(case) if case.position(e) < first]
-    if not before or before[-1].signature not in ("huggingface.tqdm", "huggingface.ckpt_shards"):
+    if not before or before[-1].kind != "progress.bar":
         return None
     what = before[-1].text.split("%|")[0]
     if before[-1].fields.get("pct") == "100" or not _LONG_BAR.search(what):
@@ -145,31 +132,24 @@ _BEFORE_TRAINING = 10
 @fact("progress.phase", "what the job was doing when it stopped: generate, evaluate, load or none of them")
 def _phase(case: Case) -> Fact | None:
     first = case.first_complaints.get(None, len(case.events))
-    for event in case.of("huggingface.generate_frame", "python.frame"):
+    for event in case.having("exception.frame", "name"):
         name = event.fields.get("name", "")
         if "generate" in name or "rollout" in name:
             return Fact("generate", [event])
         if name.startswith(("evaluat", "validat", "eval_", "prediction_step", "predict_step", "validation_step")):
             return Fact("evaluate", [event])
-    words = case.of("training.phase_start", "huggingface.pad_token", "huggingface.running_training", "training.iteration_line",
-                    "sglang.load_weight_begin")  # fmt: skip
-    trained = [
-        case.position(e)
-        for e in progress_of(case)
-        if e.signature in ("training.step_loss", "huggingface.loss_dict", "megatron.iteration")
-    ]
+    words = [e for e in case.events if e.kind == "task.started" or "phase" in e.fields or "step2" in e.fields]
+    trained = [case.position(e) for e in case.of("step") if "step2" not in e.fields]
     for event in reversed(words):
         position = case.position(event)
         if position > first:
             continue
         rank = case.rank(event)
-        if event.signature == "training.iteration_line" and not event.fields.get("step2"):
-            continue
         later = [p for p in trained if position < p < first and case.rank(case.events[p]) == rank]
         if later:
             continue
         text = event.text.lower()
-        if event.signature == "huggingface.pad_token" or "generat" in text or "rollout" in text or "inference" in text:
+        if event.fields.get("phase") == "generate" or "generat" in text or "rollout" in text or "inference" in text:
             return Fact("generate", [event])
         if "eval" in text or "validat" in text or "prediction" in text:
             return Fact("evaluate", [event])
@@ -187,7 +167,7 @@ _RETURNED = lazily(
 @fact("progress.came_out_ranks", "ranks that say a collective returned which others, who time out now, never say")
 def _came_out(case: Case) -> Fact | None:
     told: dict[str, dict[int, Event]] = {}
-    for event in case.of("training.phase_done"):
+    for event in case.of("task.finished"):
         rank = case.rank(event)
         if rank is not None and _RETURNED.search(event.text):
             told.setdefault(re.sub(r"\d+", "#", event.text), {})[rank] = event
@@ -206,8 +186,8 @@ def _unserved(case: Case) -> Fact | None:
     through = set(case.value("progress.came_out_ranks") or [])
     if not through:
         return None
-    sending = set(case.ranks(e for e in case.of("gloo.recv_timeout") if "send operation" in e.text))
-    waiting = [e for e in case.of("gloo.recv_timeout") if "recv operation" in e.text and case.rank(e) not in through]
+    sending = set(case.ranks(e for e in case.of("collective.timeout") if "send operation" in e.text))
+    waiting = [e for e in case.of("collective.timeout") if "recv operation" in e.text and case.rank(e) not in through]
     if not sending - through or not waiting:
         return None
     # The root of a broadcast cannot send to a rank that expects the data from somebody else.
@@ -223,14 +203,14 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
     """Return, for each announcement of an amount with numbers folded, what each rank said once."""
     told: dict[str, dict[int, tuple[str, Event]]] = {}
     again: set[str] = set()
-    for event in case.of("training.phase_start", "training.amount"):
+    for event in (e for e in case.events if "amount" in e.fields):
         rank = case.rank(event)
         if rank is None or not re.search(r"\d", event.text):
             continue
         text = _without_own(event.text, rank)
         shape = re.sub(r"\d+", "#", text)
         said = told.setdefault(shape, {})
-        if rank in said and event.signature == "training.amount":
+        if rank in said and event.kind != "task.started":
             again.add(shape)
         said[rank] = (text, event)
     # What is said again and again, as in each step, differs by chance between ranks that were stopped at once.
@@ -259,7 +239,7 @@ def _odd_amount(case: Case) -> Fact | None:
 def _unequal(case: Case) -> Fact | None:
     told: dict[str, dict[str, Event]] = {}
     ranks: dict[str, set[int]] = {}
-    for event in case.of("training.phase_start"):
+    for event in case.having("task.started", "amount"):
         rank, text = case.rank(event), event.text
         if rank is None or not re.search(r"\d", text):
             continue

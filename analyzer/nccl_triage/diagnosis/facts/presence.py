@@ -7,8 +7,6 @@ from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 
-ENTERED = ("training.collective_entered",)
-
 
 @fact("progress.stalled_ranks", "ranks that were alive, had not finished and reported no error while others timed out")
 def _stalled(case: Case) -> Fact | None:
@@ -29,13 +27,13 @@ def _stalled(case: Case) -> Fact | None:
 @fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
 def _entered_late(case: Case) -> Fact | None:
     # The driver may report it first, for one of its ranks.
-    gave_up = case.of("training.collective_deadline", "torch.watchdog_timeout", "gloo.recv_timeout")
+    gave_up = case.of("collective.timeout")
     if not gave_up or not case.order_known:
         return None
     first = case.position(gave_up[0])
     late: dict[int, Event] = {}
     early: set[int] = set()
-    for event in case.of(*ENTERED):
+    for event in case.of("collective.entered"):
         rank = case.rank(event)
         if rank is None:
             continue
@@ -52,9 +50,9 @@ def _entered_late(case: Case) -> Fact | None:
     "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it",
 )
 def _vanished(case: Case) -> Fact | None:
-    up = set(case.ranks(case.of("nccl.init_complete")))
-    ended = set(case.ranks(case.of("nccl.comm_teardown", "nccl.comm_destroyed")))
-    closed = case.of("nccl.sock_closed_by_peer", "nccl.sock_sendrecv_failed")
+    up = set(case.ranks(case.of("communicator.ready")))
+    ended = set(case.ranks(case.of("communicator.closed")))
+    closed = [event for event in case.having("connection.lost", "peer") if event.context.program == "nccl"]
     ranks = sorted(up - ended)
     if not closed or not ended or not ranks or len(ranks) >= len(ended):
         return None
@@ -63,7 +61,7 @@ def _vanished(case: Case) -> Fact | None:
 
 @fact("progress.entered_ranks", "ranks that say they entered the collective, where others do not")
 def _entered(case: Case) -> Fact | None:
-    found = case.of(*ENTERED)
+    found = case.of("collective.entered")
     return Fact(case.ranks(found), found[:3]) if found else None
 
 
@@ -135,10 +133,10 @@ def _missing(case: Case) -> Fact | None:
 def _init_missing(case: Case) -> Fact | None:
     if partial(case):
         return None
-    started = case.of("nccl.init_start")
+    started = case.having("communicator.starting", "nranks", "busid")  # the line of its own that each rank prints
     ranks = set(case.ranks(started))
     sizes = [int(n) for e in started if (n := e.number("nranks")) is not None]
-    if not ranks or not sizes or case.of("nccl.init_complete"):
+    if not ranks or not sizes or case.of("communicator.ready"):
         return None
     size = max(sizes)
     # A rank that printed anything else of NCCL, or failed by itself, was there.

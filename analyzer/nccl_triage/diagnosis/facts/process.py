@@ -12,24 +12,8 @@ from dataclasses import dataclass
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.parsers.elastic_report import REPORT
 
-REPORT = "torchelastic.report"
-EXITS = (
-    REPORT, "torchelastic.failed_binary", "torchelastic.failed_fn", "torchelastic.spawn_signal", "torchelastic.report_exitcode",
-    "torchelastic.report_signal_text", "slurm.task_signal", "slurm.task_died", "os.died_with_signal", "os.sh_killed", "os.sh_core_dumped",
-    "mpi.signal", "ray.worker_exit_code", "deepspeed.exits_return_code", "huggingface.accelerate_called_process",
-    "lightning.child_terminated", "kubernetes.exit_code", "os.exit_code_generic",
-)  # fmt: skip
-#: mp.spawn stops a child that still ran when another one failed.
-_STOPPED_CHILD = "torchelastic.spawn_terminating"
-#: Signatures of the one process that an agent saw fail first.
-_FIRST = ("torchelastic.failed_binary", "torchelastic.failed_fn")
-#: Counts only where the launcher (of Composer or Paddle) names the rank: that is the first which it saw end.
-_GENERIC = "os.exit_code_generic"
-#: Lines in which a launcher may name the rank that ended.
-_NAMES_RANK = (_GENERIC, "os.died_with_signal")
-#: Slurm names the task that ended.
-_OF_TASK = ("slurm.task_signal", "slurm.task_died")
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
           9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
@@ -75,12 +59,15 @@ def signal_number(text: str | None) -> int | None:
 def exits_of(case: Case) -> list[Exit]:
     """Return every exit that launchers report, one per process."""
     found: dict[object, Exit] = {}
-    workers = {event.fields.get("worker") for event in case.of(_GENERIC)}
-    for event in case.of(*EXITS):
-        if event.signature == _GENERIC and not {"rank", "worker"}.intersection(event.fields):
-            continue
-        code = event.number("exitcode")
+    workers = {event.fields.get("worker") for event in case.having("process.exit", names="worker")}
+    for event in case.of("process.exit"):
+        names = event.fields.get("names")
         signal = event.fields.get("signal") or event.fields.get("signo")
+        if names == "worker" and not {"rank", "worker"}.intersection(event.fields):
+            continue
+        if names == "task" and not signal:
+            continue  # a scheduler names a task, not a rank: what its code says of ranks is not known
+        code = event.number("exitcode")
         if code is None and (number := signal_number(signal)) is not None:
             code = float(-number)
         if code is None:
@@ -92,11 +79,11 @@ def exits_of(case: Case) -> list[Exit]:
                 rank = by_pid
             elif local is not None:
                 rank = case.identity.rank_of_local(int(local), event.context.host)
-            elif event.signature in _OF_TASK:
+            elif names == "task":
                 # The line is the launcher's, whichever task's label stands before it.
                 task = whole(event.fields.get("rank"))
                 rank = case.identity.rank_of_task(task) if task is not None else None
-            elif rank is None and event.signature in _NAMES_RANK:
+            elif rank is None and names is not None:
                 rank = whole(event.fields.get("rank")) if "rank" in event.fields else _worker_of(event, workers)
         key: object = event.fields.get("pid") or (rank, event.line)
         if key in found:
@@ -104,10 +91,15 @@ def exits_of(case: Case) -> list[Exit]:
                 found[key].rank = rank if rank is not None else found[key].rank
                 found[key].first = found[key].first or event.fields.get("root") == "1"
             continue
-        first = event.fields.get("root") == "1" or event.signature in _FIRST
-        first = first or (event.signature == _GENERIC and "rank" in event.fields)
+        # Where a launcher (Composer's or Paddle's) names the rank, it is the first that it saw end.
+        first = event.fields.get("root") == "1" or (names == "worker" and "rank" in event.fields)
         found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
     return list(found.values())
+
+
+def _reports(case: Case) -> list[Event]:
+    """Return the entries of an agent's report, which lists every worker that failed or was stopped."""
+    return [event for event in case.of("process.exit") if event.signature == REPORT]
 
 
 def _worker_of(event: Event, workers: set[str | None]) -> int | None:
@@ -117,13 +109,7 @@ def _worker_of(event: Event, workers: set[str | None]) -> int | None:
 
 def _cleaned_up(case: Case) -> set[str]:
     """Return the pids that agents stopped themselves."""
-    return {
-        event.fields["pid"]
-        for event in case.of(
-            "torchelastic.closing_signal", "torchelastic.closing_process", "torchelastic.forceful_exit", _STOPPED_CHILD
-        )
-        if event.fields.get("pid")
-    }
+    return {event.fields["pid"] for event in case.having("process.stopped", "pid") if event.fields["pid"]}
 
 
 @fact("process.exits", "how processes ended, as launchers report it")
@@ -153,10 +139,10 @@ def _killed(case: Case) -> Fact | None:
 
 @fact("process.killed_before_cancel", "Slurm tells of a killed task before it cancels the step: that is why it did")
 def _killed_before_cancel(case: Case) -> Fact | None:
-    cancelled = case.of("slurm.cancelled")
-    if case.of("slurm.cancelled_due"):
+    cancelled = case.of("job.cancelled")
+    if any(event.role == "root" for event in cancelled):
         return None
-    killed = [e for e in case.of("slurm.task_signal") if signal_number(e.fields.get("signal")) == 9]
+    killed = [e for e in case.having("process.exit", "signal", names="task") if signal_number(e.fields["signal"]) == 9]
     # A step that somebody cancels says so first; its tasks are killed when they have not heeded SIGTERM for long.
     early = [k for k in killed if all(k.line < c.line for c in cancelled if c.source == k.source)]
     return Fact(True, [*early[:2], *cancelled[:1]]) if early and cancelled else None
@@ -169,7 +155,7 @@ def _crashed(case: Case) -> Fact | None:
 
 @fact("process.over_cpu_time_ranks", "ranks that SIGXCPU ended, having used up their processor time")
 def _over_cpu_time(case: Case) -> Fact | None:
-    events = case.of("os.limit_cpu_time")
+    events = case.having("limit.reached", resource="cpu-time")
     found = _with_signal(case, 24)
     ranks = sorted({*(found.value if found is not None else []), *case.ranks(events)})
     return Fact(ranks, events[:2]) if ranks else None
@@ -198,7 +184,9 @@ def _terminated_only(case: Case) -> Fact | None:
         return None
     # Slurm names a task, not a rank, so its exit codes are no exits of ranks; that one failed by itself they do tell.
     stopped = all(e.signal in (1, 2, 15) for e in exits)
-    failed = [e for e in case.of("slurm.exit_code") if e.fields.get("exitcode") not in _STOP_CODES]
+    failed = [
+        e for e in case.having("process.exit", "exitcode", names="task") if e.fields["exitcode"] not in _STOP_CODES
+    ]
     return Fact(stopped and not failed, [*failed, *(e.event for e in exits)][:3])
 
 
@@ -221,7 +209,7 @@ def _first_code(case: Case) -> Fact | None:
     "ranks absent from a report that lists every failed or stopped worker: they left with code 0",
 )
 def _clean_exit(case: Case) -> Fact | None:
-    reports = [e for e in case.of(REPORT) if case.rank(e) is not None]
+    reports = [e for e in _reports(case) if case.rank(e) is not None]
     if not reports or not any(e.fields.get("exitcode") == "-15" for e in reports):
         return None  # older releases list only failures: absence means nothing
     listed = {case.rank(e) for e in reports}
@@ -240,8 +228,8 @@ def _clean_exit(case: Case) -> Fact | None:
     "ranks that mp.spawn neither saw fail nor had to stop when the first child failed: they had left with code 0",
 )
 def _left_children(case: Case) -> Fact | None:
-    failed = case.of("torchelastic.spawn_error")
-    stopped = case.of(_STOPPED_CHILD)
+    failed = case.having("exception.relayed", by="spawn")
+    stopped = case.having("process.stopped", by="spawn")
     size = case.identity.world_size
     # More processes than one launcher starts: some are on other hosts.
     if len(failed) != 1 or size is None or size <= 1 + len(stopped) or not case.identity.single_host:
@@ -260,15 +248,15 @@ def _left_children(case: Case) -> Fact | None:
     "neighbour, and no worker was found dead; empty where it is not known which",
 )
 def _left_neighbours(case: Case) -> Fact | None:
-    reports = [e for e in case.of(REPORT) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]
-    closed = [e for e in case.of("gloo.closed_by_peer") if (e.fields.get("peer") or "").startswith(("127.", "::1"))]
+    reports = [e for e in _reports(case) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]
+    closed = [e for e in case.of("connection.lost") if (e.fields.get("peer") or "").startswith(("127.", "::1"))]
     failed = {case.rank(e) for e in reports}
     # Whoever failed for another reason has closed the connections of the others.
     if not failed or not failed <= set(case.ranks(closed)) or any(e.fields.get("exitcode") != "1" for e in reports):
         return None
     if not case.identity.single_host or case.value("exception.application"):
         return None
-    stopped = case.count("torchelastic.closing_signal", "torchelastic.closing_process")
+    stopped = case.of("process.stopped")
     left = sorted(set(range(case.identity.world_size or 0)) - {rank for rank in failed if rank is not None})
     return Fact(left if len(left) == 1 and not stopped else [], [closed[0], reports[0]])
 
@@ -284,12 +272,11 @@ def _odd_exit(case: Case) -> Fact | None:
 
 @fact("process.victims", "how many processes an agent stopped with SIGTERM")
 def _victims(case: Case) -> Fact | None:
-    events = case.of("torchelastic.closing_signal", "torchelastic.closing_process", "deepspeed.killing_subprocess")
-    return Fact(case.count("torchelastic.closing_signal", "torchelastic.closing_process", "deepspeed.killing_subprocess"),
-                events[:3]) if events else None  # fmt: skip
+    events = case.of("process.stopped")
+    return Fact(case.count("process.stopped"), events[:3]) if events else None
 
 
 @fact("process.killed_by_os", "a line tells of the kernel's, a cgroup's or Ray's out-of-memory killer")
 def _oom_killer(case: Case) -> Fact | None:
-    events = case.of("kernel.oom_*", "slurm.oom_step", "slurm.mem_limit", "ray.oom_*", "kubernetes.oomkilled")
+    events = case.of("memory.killed")
     return Fact(True, events[:3]) if events else None

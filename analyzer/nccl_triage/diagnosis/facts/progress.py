@@ -6,37 +6,18 @@ from itertools import pairwise
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.exceptions import is_communication
-from nccl_triage.diagnosis.signs import FINISHED
 from nccl_triage.events import Event
 
-#: A rank that prints one of these leaves its training loop, though it may still wait somewhere.
-LEAVING = (*FINISHED, "training.dataloader_exhausted", "training.early_stop")
-SKIPPED = ("training.skip_step",)
-#: After these a process group is taken down: progress of other ranks that comes later is no recovery.
-FATAL = ("torch.watchdog_timeout", "torch.blocking_wait_timeout", "torch.taking_process_down", "torch.watchdog_terminated*",
-         "torch.terminate_called", "torch.terminating_after_dump")  # fmt: skip
-#: Somebody asked the process to stop.
-STOPPED = ("os.sig_sigterm_handler", "lightning.sigterm", "megatron.exit_signal", "torchelastic.death_signal")
-#: Consequences of processes that end at slightly different times, after the work.
-TEARDOWN = (
-    "torch.store_*",
-    "torchelastic.exit_barrier_error",
-    "python.traceback",
-    "python.exception_line",
-    "torch.socket_*",
-    "ray.worker_killed_unexpected",
-    "ray.worker_connection_eof",
-    "ray.worker_sigterm",
+#: Lines of processes that end at slightly different times, after the work: consequences of that, no failures.
+_FAREWELLS = (
+    "rendezvous.failed",
+    "connection.lost",
+    "connection.refused",
+    "process.lost",
+    "process.stopped",
+    "process.signalled",
+    "teardown",
 )
-#: Repeated by a process as long as another one, or the cluster, lets it wait.
-WAITING = ("vllm.shm_broadcast_wait", "vllm.waiting_engine", "vllm.pg_wait", "ray.cannot_schedule")
-#: A process begins to set up its groups: nothing has gone from rank to rank yet.
-ENTERING = ("deepspeed.init_backend", "deepspeed.cdb_none", "lightning.init_dist", "megatron.init_dist", "ray.connected",
-            "ray.train_group", "sglang.init_dist")  # fmt: skip
-#: A launcher saw a process end, in order or not.
-ENDED_WELL = ("os.exited_zero",)
-ENDED_BADLY = ("os.exit_code_generic", "os.died_with_signal", "os.sh_*", "torchelastic.report*", "kubernetes.exit_code")
-RESTARTED = ("torchelastic.worker_group_restart", "torchelastic.rendezvous_complete")
 
 
 def progress_of(case: Case) -> list[Event]:
@@ -64,12 +45,13 @@ def _before(case: Case) -> Fact | None:
         return None
     for events in case.scopes():
         first = next((i for i, e in enumerate(events) if e.is_failure), None)
-        before += [e for e in events[: first or 0] if e.role == "progress" and e.signature not in ENTERING]
+        before += [e for e in events[: first or 0] if e.role == "progress" and e.kind != "setup"]
     return Fact(bool(before), before[-1:]) if progress_of(case) else None
 
 
-#: Lines that say themselves that the errors above them are over.
-OVER = ("ray.gcs_came_up", "lightgbm.network_up")
+def _taken_down(case: Case) -> bool:
+    """Tell whether a backend takes its processes down: progress of other ranks that comes later is no recovery."""
+    return bool(case.having("collective.timeout", "seq", by="watchdog") or case.of("process.abort"))
 
 
 @fact("progress.resumed", "the job went on after its last error line")
@@ -86,12 +68,12 @@ def _resumed(case: Case) -> Fact | None:
             if not went_on:
                 return Fact(False, [])
             after += went_on
-    finished = any(e in after for e in case.of(*FINISHED))
-    if not finished and max(bad, key=case.position).signature in STOPPED:
+    finished = any(e.kind == "job.finished" for e in after)
+    if not finished and max(bad, key=case.position).kind == "process.signalled":
         return Fact(False, after[:2])  # what comes after a stop signal is the way out
-    if case.of(*FATAL) and not finished and not case.of(*RESTARTED):
+    if _taken_down(case) and not finished and not case.of("job.restarted"):
         return Fact(False, after[:2])
-    over = any(e.signature in OVER for e in after)
+    over = any(e.kind == "recovered" for e in after)
     return Fact(len(after) >= 2 or finished or over, after[:2])
 
 
@@ -100,8 +82,8 @@ def _resumed(case: Case) -> Fact | None:
     "after all progress processes say again and again that they wait for others or for resources",
 )
 def _ends_waiting(case: Case) -> Fact | None:
-    found = case.of(*WAITING)
-    if sum(case.count(name) for name in WAITING) < 3 or not case.order_known:
+    found = case.of("waiting")
+    if case.count("waiting") < 3 or not case.order_known:
         return None
     last = max((case.position(event) for event in progress_of(case)), default=-1)
     after = [event for event in found if case.position(event) > last]
@@ -110,7 +92,7 @@ def _ends_waiting(case: Case) -> Fact | None:
 
 @fact("progress.finished", "the job says that it finished")
 def _finished(case: Case) -> Fact | None:
-    found = case.of(*FINISHED)
+    found = case.of("job.finished")
     return Fact(True, found[-2:]) if found else None
 
 
@@ -118,8 +100,7 @@ def _unknown_end(case: Case, event: Event) -> bool:
     """Tell whether a line may be the end of a process that the log does not name: an uncaught exception or a root cause."""
     if case.rank(event) is not None or event.context.level in ("I", "INFO"):
         return False
-    raised = event.signature in ("python.traceback", "python.exception_line")
-    return event.role == "root" or (raised and not is_communication(event))
+    return event.role == "root" or (event.kind == "exception" and not is_communication(event))
 
 
 def _each_file_ended(case: Case, found: list[Event]) -> Fact | None:
@@ -136,11 +117,11 @@ def _engine_left(case: Case) -> Fact | None:
 
     A program that still needed the engine would raise an exception.
     """
-    done, died = case.of("vllm.prompts_done"), case.failures
+    done, died = case.having("task.finished", "step", "total"), case.failures
     if not done or not died:
         return None
     monitor = all(
-        event.signature == "vllm.worker_died"
+        event.kind == "process.lost"
         and str(event.fields.get("name") or "").startswith("EngineCore")
         and not event.fields.get("exitcode")
         for event in died
@@ -157,12 +138,12 @@ def _engine_left(case: Case) -> Fact | None:
     "every rank says that it finished, after its last failure or with nothing but farewells after it",
 )
 def _ended_well(case: Case) -> Fact | None:
-    found, ended = case.of(*FINISHED), case.of(*ENDED_WELL)
+    found, ended = case.of("job.finished"), case.of("process.finished")
     if not case.order_known:
         return _each_file_ended(case, found)
     if (left := _engine_left(case)) is not None:
         return left
-    if ended and len(case.identity.ranks) <= case.count(*ENDED_WELL) > 1 and not case.count(*ENDED_BADLY):
+    if ended and len(case.identity.ranks) <= case.count("process.finished") > 1 and not case.count("process.exit"):
         return Fact(case.position(ended[-1]) > case.position(case.failures[-1]) if case.failures else True, ended[-2:])
     if not found:
         return None
@@ -176,10 +157,9 @@ def _ended_well(case: Case) -> Fact | None:
     last = max(finished.values())
     if None not in finished and any(_unknown_end(case, event) for event in case.failures):
         return Fact(False)  # a process that nobody knows failed; it did not say that it finished
-    farewells = {name for pattern in TEARDOWN for name in case.signatures(pattern)}
     for event in case.failures:
         end = finished.get(case.rank(event), last)
-        farewell = event.signature in farewells and (event.signature[:6] != "python" or is_communication(event))
+        farewell = event.kind in _FAREWELLS or (event.kind == "exception" and is_communication(event))
         if case.position(event) > end and not farewell:
             return Fact(False)
     return Fact(True, found[-2:])
@@ -187,7 +167,7 @@ def _ended_well(case: Case) -> Fact | None:
 
 @fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")
 def _exhausted(case: Case) -> Fact | None:
-    found = case.of("torch.join_exhausted")
+    found = case.having("loop.left", "rank")
     return Fact(sorted({int(event.fields["rank"]) for event in found}), found[:2]) if found else None
 
 
@@ -199,11 +179,12 @@ def _early(case: Case) -> Fact | None:
     bad = case.failures
     failed = {r for e in bad if (r := case.rank(e)) is not None}
     known = set(case.identity.ranks)
-    for names in (LEAVING, ("training.phase_done",)):
-        found = case.of(*names)
-        if names is not LEAVING:
+    # A line that names the rank which left is no word of that rank's own.
+    left = [event for event in case.of("job.finished", "loop.left") if "rank" not in event.fields]
+    for found in (left, case.of("task.finished")):
+        if found is not left:
             # Only a phase that the others began too and did not end.
-            began = set(case.ranks(case.of("training.phase_start")))
+            began = set(case.ranks(case.of("task.started")))
             found = [e for e in found if began >= known and (r := case.rank(e)) is not None and r in began]
         ranks = set(case.ranks(found))
         if ranks and failed - ranks and not ranks >= known:
@@ -213,7 +194,7 @@ def _early(case: Case) -> Fact | None:
 
 @fact("progress.skipped_ranks", "ranks that say they left out a step while others did not")
 def _skipped(case: Case) -> Fact | None:
-    found = case.of(*SKIPPED)
+    found = case.of("step.skipped")
     ranks = set(case.ranks(found))
     if not ranks or ranks >= set(case.identity.ranks):
         return None
@@ -223,7 +204,9 @@ def _skipped(case: Case) -> Fact | None:
 @fact("progress.slowing", "iterations take longer and longer: the ratio of the last to the first of at least four")
 def _slowing(case: Case) -> Fact | None:
     found = [
-        (value, e) for e in case.of("megatron.iteration") if (value := e.number("value")) is not None and value > 0
+        (value, e)
+        for e in case.having("step", measures="iteration-time")
+        if (value := e.number("value")) is not None and value > 0
     ]
     if len(found) < 4:
         return None
@@ -256,12 +239,8 @@ def _gap(case: Case) -> Fact | None:
     "a run whose GPUs talked over P2P failed or was stopped, and a later one with NCCL_P2P_DISABLE=1 did not",
 )
 def _p2p_off(case: Case) -> Fact | None:
-    off = [
-        e
-        for e in case.of("nccl.env_setting")
-        if e.fields.get("name") == "NCCL_P2P_DISABLE" and e.fields.get("value") == "1"
-    ]
-    over = [e for e in case.of("nccl.channel_via_net") if e.fields.get("transport") == "P2P"]
+    off = case.having("variable", name="NCCL_P2P_DISABLE", value="1")
+    over = case.having("transport.chosen", transport="P2P")
     if not off or not over or not case.order_known or case.position(over[0]) > case.position(off[0]):
         return None
     bad = [case.position(e) for e in case.failures]
@@ -273,14 +252,17 @@ def _p2p_off(case: Case) -> Fact | None:
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
 def _stalled_engine(case: Case) -> Fact | None:
-    up = case.of("vllm.init_engine", "vllm.v1_engine_start")
+    up = [event for event in case.events if event.fields.get("engine") == "up"]
     if not up or case.failures:
         return None
     last = case.position(up[-1])
-    served = ("vllm.server_ready", "vllm.stats", "vllm.stats_idle")
     after = [
-        e
-        for e in [*progress_of(case), *case.of(*served)]
-        if case.position(e) > last and (e.signature in served or not e.signature.startswith("vllm."))
+        event
+        for event in case.events
+        if case.position(event) > last
+        and (
+            event.fields.get("engine") == "serving"
+            or (event.role == "progress" and not event.signature.startswith("vllm."))
+        )
     ]
     return Fact(not after, up[-2:])

@@ -10,12 +10,6 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-_HEADS = ("nccl.ras_report_majority", "nccl.ras_report_group_never")
-_RANK = "nccl.ras_report_group_rank"
-_SINGLE = ("nccl.ras_report_lagging_rank", "nccl.ras_report_never_launched")
-_KIND = "nccl.ras_report_op_counts_differ"
-_SILENT = "nccl.ras_report_missing_data"
-
 
 def _global(case: Case, event: Event) -> int | None:
     """Return the job's rank of a rank that the report names."""
@@ -30,8 +24,11 @@ def _global(case: Case, event: Event) -> int | None:
 
 
 def _lines(case: Case) -> list[Event]:
-    events = case.of(*_HEADS, *_SINGLE, _RANK, _KIND, _SILENT, "nccl.ras_report_rank_error")
-    return sorted(events, key=lambda event: (event.source, event.line))
+    """Return the lines of the report; the field ``ras`` says what a line of it is."""
+    return sorted(
+        (e for e in case.of("collective.counters", "collective.absent") if "ras" in e.fields),
+        key=lambda event: (event.source, event.line),
+    )
 
 
 @fact("ras.lagging_ranks", "ranks that launched fewer operations than the most, by NCCL's RAS")
@@ -40,16 +37,17 @@ def _lagging(case: Case) -> Fact | None:
     groups: list[tuple[float, list[Event]]] = []
     members: list[Event] | None = None
     for event in [*_lines(case), None]:
-        if event is None or event.signature == _KIND:
+        part = event.fields["ras"] if event is not None else "end"
+        if event is None or part == "operation":
             _settle(case, groups, found)
             groups, members = [], None
-        elif event.signature in _HEADS:
+        elif part == "heading":
             members = []
             groups.append((event.number("seq") or 0.0, members))
-        elif event.signature in _SINGLE:
+        elif part == "single":
             groups.append((event.number("seq") or 0.0, [event]))
             members = None
-        elif event.signature == _RANK and members is not None:
+        elif part == "member" and members is not None:
             members.append(event)
         else:
             members = None
@@ -72,10 +70,10 @@ def _silent(case: Case) -> Fact | None:
     found: dict[int, Event] = {}
     inside = False
     for event in _lines(case):
-        if event.signature == _RANK and inside:
+        if event.fields["ras"] == "member" and inside:
             rank = _global(case, event)
             if rank is not None:
                 found.setdefault(rank, event)
         else:
-            inside = event.signature == _SILENT
+            inside = event.fields["ras"] == "silent"
     return Fact(sorted(found), list(found.values())[:4]) if found else None

@@ -5,13 +5,6 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 
-#: A process gave up, or tries again, because it does not reach the store. Not the lines of single attempts: those are
-#: printed as well while the store is still starting, and for the addresses of the other family.
-UNREACHED = (
-    "torch.socket_connect_timeout", "torch.socket_connect_any_failed", "torch.socket_gai_all_failed",
-    "torch.store_tcp_connect_retry", "torch.store_host_not_found_old", "torch.store_connect_timed_out_old",
-)  # fmt: skip
-
 #: Ranks of a job above this are not listed one by one.
 MOST_RANKS = 65_536
 
@@ -20,9 +13,13 @@ _TASK_LIST = 200
 
 
 def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
-    """Return the lines of processes that do not reach the store, by rank or by host."""
+    """Return the lines of processes that gave up, or try again, since they do not reach the store, by rank or by host.
+
+    Not those of single attempts: they are printed as well while the store is still starting, and for the addresses of
+    the other family.
+    """
     found: dict[int | str, list[Event]] = {}
-    for event in case.of(*UNREACHED):
+    for event in (e for e in case.events if e.fields.get("store") == "unreached"):
         who = case.rank(event) if of_ranks else case.host(event)
         if who is not None:
             found.setdefault(who, []).append(event)
@@ -65,7 +62,7 @@ def _unheard(case: Case) -> Fact | None:
     "the rank asked for the id of a communicator, where the store broke off the question and that rank reports nothing",
 )
 def _gone(case: Case) -> Fact | None:
-    asked = [e for e in case.of("torch.uniqueid_get_failed") if "time" not in e.fields.get("error", "").lower()]
+    asked = [e for e in case.having("rendezvous.failed", "src_rank") if "time" not in e.fields.get("error", "").lower()]
     loud = {case.rank(event) for event in case.events if event.is_failure}
     ranks = sorted({int(n) for e in asked if (n := e.number("src_rank")) is not None} - loud)
     return Fact(ranks, asked[:2]) if ranks else None
@@ -76,12 +73,14 @@ def _gone(case: Case) -> Fact | None:
     "ranks that never reached the barrier of the store, by its count and by who waited there",
 )
 def _barrier(case: Case) -> Fact | None:
-    failed = case.of("torch.store_barrier_timeout")
+    failed = case.having("rendezvous.failed", "key", "joined")
     if not failed:
         return None
     key = failed[-1].fields.get("key")
     events = [
-        e for e in case.of("torch.store_barrier_timeout", "torch.store_barrier_waiting") if e.fields.get("key") == key
+        e
+        for e in case.of("rendezvous.failed", "collective.waiting")
+        if "joined" in e.fields and e.fields.get("key") == key
     ]
     waiting = {int(n) for e in events if (n := e.number("rank")) is not None}
     world = max((int(n) for e in events if (n := e.number("world")) is not None), default=0)
@@ -97,11 +96,11 @@ def _barrier(case: Case) -> Fact | None:
     "processes that the coordinator of a JAX or TensorFlow job lists as missing at a barrier or as silent",
 )
 def _named_tasks(case: Case) -> Fact | None:
-    headers = case.of("jax.barrier_connect_timeout", "jax.barrier_timeout", "jax.tasks_unhealthy")
+    headers = [event for event in case.events if event.fields.get("lists") == "tasks"]
     # Only lists that stand below a header of theirs: other programs print task names, too.
     named = [
         e
-        for e in case.of("jax.task_named")
+        for e in case.having("rank.identity", "peer_rank")
         if any(h.source == e.source and 0 < e.line - h.line <= _TASK_LIST for h in headers)
     ]
     named += [e for e in headers if "peer_rank" in e.fields]

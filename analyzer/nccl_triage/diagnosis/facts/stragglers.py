@@ -21,7 +21,7 @@ _RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
 @fact("pace.reported_ranks", "ranks that a straggler detector of the program names, again and again")
 def _reported(case: Case) -> Fact | None:
     slowest = _slowest(case)
-    warned = case.of("training.straggler_warning", "training.straggler_list")
+    warned = case.having("measurement", detector="stragglers")
     below = _outliers(case)
     ranks = {rank for event in warned for rank in _named(event)} | {rank for rank, _ in (*slowest, *below)}
     events = [*warned, *(event for _, event in (*slowest, *below))]
@@ -36,7 +36,7 @@ def _named(event: Event) -> list[int]:
 
 def _slowest(case: Case) -> list[tuple[int, Event]]:
     """Return the rank that is the slowest in nearly all reports of Megatron's detector, by a wide margin."""
-    reports = case.of("megatron.straggler_report")
+    reports = case.having("measurement", "slowest")
     if len(reports) < _REPORTS:
         return []
     far = [
@@ -52,7 +52,7 @@ def _outliers(case: Case) -> list[tuple[int, Event]]:
     """Return the ranks that Megatron's sniff test finds below the median in more than one measurement."""
     below = [
         (rank, event)
-        for event in case.of("megatron.sniff_outlier")
+        for event in case.having("measurement", "deviation", "rank")
         if (rank := whole(event.fields.get("rank"))) is not None and event.fields["deviation"].startswith("-")
     ]
     times = Counter(rank for rank, _ in below)
@@ -70,7 +70,7 @@ def _far(event: Event, times: float) -> bool:
 )
 def _spread(case: Case) -> Fact | None:
     by_name: dict[str, list[Event]] = defaultdict(list)
-    for event in case.of("megatron.timer"):
+    for event in case.having("measurement", "name", "min", "max"):
         by_name[event.fields["name"]].append(event)
     found: list[tuple[float, str, list[Event]]] = []
     for name, events in by_name.items():
