@@ -101,10 +101,17 @@ def gather(case: Case) -> list[Weighed]:
                 if events is not None:
                     sign = -1 if against else 1
                     weighed.contributions.append(Contribution(item, events, sign * item.log_odds, against))
+        weighed.contributions.sort(key=lambda item: _precedence(case, item))
         # What is remembered of earlier jobs supports what the logs of this one show, and shows nothing by itself.
         if any(not item.is_remembered for item in weighed.for_items):
             found.append(weighed)
     return found
+
+
+def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:
+    """Return by what items of a cause are ordered, wherever they are written: side, weight, first line, name."""
+    first = min((case.position(event) for event in item.events), default=len(case.events))
+    return item.against, -item.evidence.log_odds, first, item.evidence.id
 
 
 def _supporting(item: Evidence, case: Case, conditions: Conditions) -> list[Event] | None:
