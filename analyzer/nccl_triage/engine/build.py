@@ -27,6 +27,7 @@ from nccl_triage.engine.schema import (
     Treatment,
     Witness,
 )
+from nccl_triage.engine.supports import Support
 from nccl_triage.errors import RuleError
 from nccl_triage.kinds import KINDS
 from nccl_triage.patterns import lazily
@@ -73,9 +74,12 @@ def _mapping(part: Part, key: str) -> dict[str, str]:
     return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
 
 
-def _bilingual(node: Node) -> Text:
-    parts = node.keys(LANGUAGES)
-    return {language: parts[language].text() for language in LANGUAGES}
+def _bilingual(node: Node, user: bool) -> Text:
+    """Return a text in all languages; a user's rule may have it in English alone, as a plain text too."""
+    if user and not isinstance(node.value, dict):
+        return dict.fromkeys(LANGUAGES, node.text())
+    parts = node.keys(LANGUAGES[:1], LANGUAGES[1:]) if user else node.keys(LANGUAGES)
+    return {language: parts.get(language, parts[LANGUAGES[0]]).text() for language in LANGUAGES}
 
 
 def _pattern(node: Node, user: bool) -> Pattern:
@@ -95,7 +99,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
         ("id", "kind", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes", "sets"),
+        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes", "sets", "supports"),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -143,11 +147,34 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     )
 
 
+def supports(node: Node, signature: str, user: bool) -> list[Support]:
+    """Return what a signature's node says for causes."""
+    listed = node.mapping().get("supports")
+    return [_support(item, signature, user) for item in listed.items()] if listed is not None else []
+
+
+def _support(node: Node, signature: str, user: bool) -> Support:
+    part = node.keys(("cause",), ("id", "weight", "says", "unless_explained", "fix"))
+    for one, other in (("weight", "says"), ("says", "weight")):
+        if one in part and other not in part:
+            raise node.fail("the key {name!r} is missing", name=other)
+    return Support(
+        signature=signature,
+        cause=part["cause"].text(),
+        id=_identifier(part["id"]) if "id" in part else signature.partition(".")[2].replace("_", "-"),
+        where=node.where,
+        weight=part["weight"].choice(WEIGHTS) if "weight" in part else None,
+        says=_bilingual(part["says"], user) if "says" in part else None,
+        unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+        fix=_fix(part["fix"], user) if "fix" in part else None,
+    )
+
+
 def _condition(part: Part, key: str) -> expression.Expression | None:
     return expression.parse(part[key].text(), part[key].where, FUNCTIONS) if key in part else None
 
 
-def _evidence(node: Node) -> Evidence:
+def _evidence(node: Node, user: bool) -> Evidence:
     part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained"))
     if "signature" not in part and "when" not in part:
         raise node.fail("evidence needs 'signature' or 'when'")
@@ -156,7 +183,7 @@ def _evidence(node: Node) -> Evidence:
     return Evidence(
         id=_identifier(part["id"]),
         weight=part["weight"].choice(WEIGHTS),
-        says=_bilingual(part["says"]),
+        says=_bilingual(part["says"], user),
         where_defined=node.where,
         signatures=_texts(part, "signature"),
         where=_condition(part, "where"),
@@ -165,26 +192,26 @@ def _evidence(node: Node) -> Evidence:
     )
 
 
-def _fix(node: Node) -> Fix:
+def _fix(node: Node, user: bool) -> Fix:
     part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
     return Fix(
-        title=_bilingual(part["title"]),
+        title=_bilingual(part["title"], user),
         commands=_texts(part, "commands"),
         env=_mapping(part, "env"),
-        caution=_bilingual(part["caution"]) if "caution" in part else None,
+        caution=_bilingual(part["caution"], user) if "caution" in part else None,
         applies_to=_text(part, "applies_to"),
         when=_condition(part, "when"),
         references=_texts(part, "references"),
     )
 
 
-def _next_check(node: Node) -> NextCheck:
+def _next_check(node: Node, user: bool) -> NextCheck:
     part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
     return NextCheck(
-        what=_bilingual(part["what"]),
+        what=_bilingual(part["what"], user),
         command=_text(part, "command"),
-        if_yes=_bilingual(part["if_yes"]),
-        if_no=_bilingual(part["if_no"]),
+        if_yes=_bilingual(part["if_yes"], user),
+        if_no=_bilingual(part["if_no"], user),
         rivals=_texts(part, "rivals"),
     )
 
@@ -200,7 +227,7 @@ def _treatment(node: Node) -> Treatment:
     return Treatment(name, value.choice(VARIABLES[name]))
 
 
-def _experiment(node: Node) -> Experiment:
+def _experiment(node: Node, user: bool) -> Experiment:
     part = node.keys(
         ("kind",),
         (
@@ -223,18 +250,18 @@ def _experiment(node: Node) -> Experiment:
         confirmed_if=_text(part, "confirmed_if"),
         refuted_if=_text(part, "refuted_if"),
         needs=_text(part, "needs"),
-        why_not=_bilingual(part["why_not"]) if "why_not" in part else None,
+        why_not=_bilingual(part["why_not"], user) if "why_not" in part else None,
     )
 
 
-def cause(root: Node) -> Cause:
+def cause(root: Node, user: bool) -> Cause:
     """Return the cause that a file describes."""
     part = root.keys(
-        ("id", "family", "title", "explanation", "for", "culprit", "fixes", "next_check", "experiment"),
-        ("against", "explains", "aliases", "stages"),
+        ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment"),
+        ("for", "against", "explains", "aliases", "stages"),
     )
-    evidence = tuple(_evidence(item) for item in part["for"].items())
-    against = tuple(_evidence(item) for item in part["against"].items()) if "against" in part else ()
+    evidence = tuple(_evidence(item, user) for item in part["for"].items()) if "for" in part else ()
+    against = tuple(_evidence(item, user) for item in part["against"].items()) if "against" in part else ()
     seen: set[str] = set()
     for item in (*evidence, *against):
         if item.id in seen:
@@ -243,30 +270,30 @@ def cause(root: Node) -> Cause:
     return Cause(
         id=_identifier(part["id"]),
         family=part["family"].choice(FAMILIES),
-        title=_bilingual(part["title"]),
-        explanation=_bilingual(part["explanation"]),
+        title=_bilingual(part["title"], user),
+        explanation=_bilingual(part["explanation"], user),
         where=root.where,
         evidence=evidence,
         against=against,
         explains=_texts(part, "explains"),
         culprit=tuple(part["culprit"].texts()),
-        fixes=tuple(_fix(item) for item in part["fixes"].items()),
-        next_check=_next_check(part["next_check"]),
-        experiment=_experiment(part["experiment"]),
+        fixes=tuple(_fix(item, user) for item in part["fixes"].items()),
+        next_check=_next_check(part["next_check"], user),
+        experiment=_experiment(part["experiment"], user),
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
     )
 
 
-def witness(node: Node) -> Witness:
+def witness(node: Node, user: bool) -> Witness:
     """Return the witness that a node describes."""
     part = node.keys(("id", "when", "what", "why"), ("families", "env", "commands"))
     families = part["families"].items() if "families" in part else []
     return Witness(
         id=_identifier(part["id"]),
         when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
-        what=_bilingual(part["what"]),
-        why=_bilingual(part["why"]),
+        what=_bilingual(part["what"], user),
+        why=_bilingual(part["why"], user),
         where=node.where,
         families=tuple(family.choice(FAMILIES) for family in families),
         env=_mapping(part, "env"),

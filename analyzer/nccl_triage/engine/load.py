@@ -12,6 +12,7 @@ from nccl_triage import resources
 from nccl_triage.engine import build, nodes, series_load, snapshot
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.engine.supports import Support, attach
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -57,16 +58,17 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
     table = AnchorTable(_digest(texts))
+    supports: list[Support] = []
     for kind, path, text in files:
         root = nodes.parse(text, path)
         if kind == "causes":
-            cause = build.cause(root)
+            cause = build.cause(root, user)
             if Path(path).stem != cause.id:
                 raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
             _add(into.causes, cause)
         elif kind == "witnesses":
             for item in root.keys(("witnesses",))["witnesses"].items():
-                _add(into.witnesses, build.witness(item))
+                _add(into.witnesses, build.witness(item, user))
         elif kind == "stacks":
             for item in root.keys(("activities",))["activities"].items():
                 _add(into.activities, build.activity(item, user))
@@ -77,6 +79,8 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
             for item in part["signatures"].items():
                 found = build.signature(item, part["program"].text(), user, table)
                 _add(into.signatures, found)
+                supports += build.supports(item, found.id, user)
+    attach(into.causes, supports)
     table.save()
     return texts
 

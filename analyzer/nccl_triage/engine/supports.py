@@ -1,0 +1,97 @@
+"""What a message alone says for a cause, written beside the message: the ``supports`` of a signature.
+
+An entry is a row of evidence of its cause: that the message was seen, with a weight and the words that say so. Messages
+that say the same share a row: one entry of an id has weight and words, the others name the id alone. So a message of
+another program that says what a known one says needs one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from nccl_triage.engine import expression
+from nccl_triage.engine.schema import Cause, Evidence, Fix, Text
+from nccl_triage.errors import RuleError
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """One entry: the row ``id`` of a cause; without ``weight`` it joins the row that another signature describes."""
+
+    signature: str
+    cause: str
+    id: str
+    where: str
+    weight: str | None = None
+    says: Text | None = None
+    unless_explained: bool = False
+    fix: Fix | None = None
+
+
+def _row(entries: list[Support]) -> Evidence:
+    """Return the row that entries of one id make."""
+    described = [entry for entry in entries if entry.weight is not None]
+    if len(described) != 1:
+        raise RuleError(
+            "the row {id!r} of {cause} has no weight and no words"
+            if not described
+            else "the row {id!r} of {cause} is described twice ({place})",
+            where=entries[0].where if not described else described[1].where,
+            remedy="give 'weight' and 'says' once; further signatures name the row alone",
+            id=entries[0].id,
+            cause=entries[0].cause,
+            place=described[0].where if described else "",
+        )
+    whole = described[0]
+    return Evidence(
+        id=whole.id,
+        weight=whole.weight or "",
+        says=whole.says or {},
+        where_defined=whole.where,
+        signatures=tuple(dict.fromkeys(entry.signature for entry in entries)),
+        unless_explained=whole.unless_explained,
+    )
+
+
+def _shown(fix: Fix, signature: str, where: str) -> Fix:
+    """Return a fix of a message: it is shown where the message was seen."""
+    return replace(fix, when=expression.parse(f"has({signature!r})", where))
+
+
+def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
+    evidence = list(cause.evidence)
+    known = {item.id: item for item in (*cause.evidence, *cause.against)}
+    fixes: list[Fix] = []
+    for name, entries in rows.items():
+        present = known.get(name)
+        if present is None:
+            evidence.append(_row(entries))
+        elif any(entry.weight is not None for entry in entries) or present.when or present.where:
+            raise RuleError(
+                "the evidence id {id!r} stands twice", where=entries[0].where, id=name, remedy=present.where_defined
+            )
+        else:  # messages of a user join a row of the shipped rules
+            joined = dict.fromkeys((*present.signatures, *(entry.signature for entry in entries)))
+            evidence[evidence.index(present)] = replace(present, signatures=tuple(joined))
+        fixes += [_shown(entry.fix, entry.signature, entry.where) for entry in entries if entry.fix is not None]
+    return replace(cause, evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
+
+
+def attach(causes: dict[str, Cause], supports: Iterable[Support]) -> None:
+    """Add to causes what messages say for them; raises RuleError where a cause is unknown or a row is not whole."""
+    by_cause: dict[str, dict[str, list[Support]]] = {}
+    for entry in supports:
+        if entry.cause not in causes:
+            near = get_close_matches(entry.cause, causes, 1)
+            raise RuleError(
+                "supports the unknown cause {cause!r}",
+                where=entry.where,
+                remedy="did you mean {near!r}?" if near else None,
+                cause=entry.cause,
+                near=near[0] if near else "",
+            )
+        by_cause.setdefault(entry.cause, {}).setdefault(entry.id, []).append(entry)
+    for name, rows in by_cause.items():
+        causes[name] = _supported(causes[name], rows)
