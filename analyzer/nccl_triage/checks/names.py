@@ -1,35 +1,35 @@
-"""Every signature, fact and culprit method that a cause or a witness speaks of exists."""
+"""Every signature, kind, fact, term, culprit method and rival that a rule speaks of exists; each term is spoken of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
 
 from nccl_triage.checks.finding import Finding
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import Cause, RuleSet
-from nccl_triage.kinds import Produced
+from nccl_triage.kinds import KINDS, Produced
 
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
 
 
-def _named(expression: Expression) -> Iterable[str]:
-    """Yield the signatures that a condition names."""
+class Known(NamedTuple):
+    """What there is to speak of: the kind of every signature, and the names of everything else."""
+
+    kinds: Mapping[str, str]
+    facts: frozenset[str]
+    premises: frozenset[str]
+    words: frozenset[str]
+
+
+def _signatures(expression: Expression) -> Iterator[str]:
+    """Yield the signatures and kinds that a condition names."""
     for function in _FUNCTIONS_ON_SIGNATURES:
         yield from expression.literals(function)
     for function in ("values", "numbers", "value", "number"):
         yield from expression.literals(function)[::2]
-
-
-def _cause_signatures(cause: Cause) -> Iterable[tuple[str, str]]:
-    for item in (*cause.evidence, *cause.against):
-        for name in item.signatures:
-            yield name, item.where_defined
-        for expression in (item.when, item.where):
-            for name in _named(expression) if expression is not None else ():
-                yield name, item.where_defined
-    for name in cause.explains:
-        yield name, cause.where
 
 
 def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]:
@@ -37,39 +37,96 @@ def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]
     return {**rules.kinds, **{name: made.kind for name, made in produced.items()}}
 
 
+def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> Known:
+    return Known(kinds_of(rules, produced), frozenset(facts), frozenset(rules.premises), frozenset(rules.words))
+
+
+def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> Finding:
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return Finding("error", where, rule, f"speaks of the unknown {what} {name!r}{hint}")
+
+
+def _in_signatures(where: str, rule: str, names: Iterable[str], known: Known) -> Iterator[Finding]:
+    for name in names:
+        if not expand(name, known.kinds):
+            yield _unknown(where, rule, "signature", name, [*known.kinds, *KINDS])
+
+
+def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[Finding]:
+    yield from _in_signatures(expression.where, rule, _signatures(expression), known)
+    for function, what, names in (
+        ("fact", "fact", known.facts),
+        ("premise", "premise", known.premises),
+        ("words", "list of words", known.words),
+    ):
+        for name in expression.literals(function):
+            if name not in names:
+                yield _unknown(expression.where, rule, what, name, names)
+
+
+def _conditions(cause: Cause) -> Iterator[Expression]:
+    for item in (*cause.evidence, *cause.against):
+        yield from (expression for expression in (item.when, item.where) if expression is not None)
+    yield from (fix.when for fix in cause.fixes if fix.when is not None)
+
+
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[Finding]:
-    """Check that causes speak of signatures, facts and culprit methods that exist; parsers make ``produced``."""
+    """Check that causes speak of what exists; parsers make the signatures ``produced``."""
+    known, methods = _known(rules, facts, produced), set(culprits)
     findings: list[Finding] = []
-    ids = kinds_of(rules, produced)
-    known_facts, known_culprits = set(facts), set(culprits)
     for cause in rules.causes.values():
-        for name, where in _cause_signatures(cause):
-            if not expand(name, ids):
-                findings.append(Finding("error", where, cause.id, f"speaks of the unknown signature {name!r}"))
         for item in (*cause.evidence, *cause.against):
-            for expression in (item.when, item.where):
-                for name in expression.literals("fact") if expression is not None else ():
-                    if name not in known_facts:
-                        findings.append(
-                            Finding("error", item.where_defined, cause.id, f"speaks of the unknown fact {name!r}")
-                        )
-        for method in cause.culprit:
-            if method not in known_culprits:
-                findings.append(Finding("error", cause.where, cause.id, f"names the unknown culprit method {method!r}"))
-        for rival in cause.next_check.rivals if cause.next_check else ():
-            if rival not in rules.causes:
-                findings.append(Finding("error", cause.where, cause.id, f"names the unknown rival {rival!r}"))
+            findings += _in_signatures(item.where_signatures or item.where_defined, cause.id, item.signatures, known)
+        for expression in _conditions(cause):
+            findings += _in_condition(cause.id, expression, known)
+        findings += _in_signatures(cause.place("explains"), cause.id, cause.explains, known)
+        for name in cause.culprit:
+            if name not in methods:
+                findings.append(_unknown(cause.place("culprit"), cause.id, "culprit method", name, methods))
+        for name in cause.next_check.rivals if cause.next_check else ():
+            if name not in rules.causes:
+                findings.append(_unknown(cause.place("next_check"), cause.id, "rival", name, rules.causes))
     return findings
 
 
 def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
-    """Check that witnesses speak of signatures and facts that exist."""
-    ids, known = kinds_of(rules, produced), set(facts)
-    findings: list[Finding] = []
-    for item in rules.witnesses.values():
-        strange = [f"signature {name!r}" for name in _named(item.when) if not expand(name, ids)]
-        strange += [f"fact {name!r}" for name in item.when.literals("fact") if name not in known]
-        findings += [Finding("error", item.where, item.id, f"speaks of the unknown {name}") for name in strange]
+    """Check that witnesses speak of what exists."""
+    known = _known(rules, facts, produced)
+    return [finding for item in rules.witnesses.values() for finding in _in_condition(item.id, item.when, known)]
+
+
+def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
+    """Check that premises speak of what exists and never of themselves, and that some condition asks for each term."""
+    known = _known(rules, facts, produced)
+    findings = [finding for item in rules.premises.values() for finding in _in_condition(item.id, item.when, known)]
+    findings += [
+        Finding("error", item.where, item.id, "asks for itself")
+        for item in rules.premises.values()
+        if item.id in _asked_for(rules, item.when)
+    ]
+    conditions = [expression for cause in rules.causes.values() for expression in _conditions(cause)]
+    conditions += [witness.when for witness in rules.witnesses.values()]
+    conditions += [premise.when for premise in rules.premises.values()]
+    for function, terms in (("premise", rules.premises), ("words", rules.words)):
+        used = {name for expression in conditions for name in expression.literals(function)}
+        findings += [
+            Finding("error", item.where, item.id, "no condition asks for it")
+            for item in terms.values()
+            if item.id not in used
+        ]
     return findings
+
+
+def _asked_for(rules: RuleSet, expression: Expression) -> set[str]:
+    """Return the premises that a condition asks for, by way of others too."""
+    found: set[str] = set()
+    pending = expression.literals("premise")
+    while pending:
+        name = pending.pop()
+        if name not in found and name in rules.premises:
+            found.add(name)
+            pending += rules.premises[name].when.literals("premise")
+    return found

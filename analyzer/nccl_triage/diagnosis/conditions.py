@@ -22,6 +22,12 @@ from nccl_triage.events import Event
 MAX_NOTED = 24
 
 
+def _each(parts: Iterable[str | tuple[str, ...]]) -> Iterable[str]:
+    """Yield texts that stand alone or in lists."""
+    for part in parts:
+        yield from (part,) if isinstance(part, str) else part
+
+
 class Conditions:
     """Evaluate rule conditions for one case and tell which events they rest on."""
 
@@ -130,6 +136,18 @@ class Conditions:
 
     # -- over the job -------------------------------------------------------------------------------------------
 
+    def _premise(self, name: str) -> bool:
+        known = self._case.rules.premises.get(name)
+        if known is None:
+            raise Missing(name)
+        return self._evaluator.within(known.when)
+
+    def _words(self, name: str) -> tuple[str, ...]:
+        known = self._case.rules.words.get(name)
+        if known is None:
+            raise Missing(name)
+        return known.texts
+
     def _env(self, name: str) -> str | None:
         values = software.environment(self._case).get(name)
         if values is None:
@@ -187,12 +205,12 @@ class Conditions:
         return "" if text is None else str(text).lower()
 
     @staticmethod
-    def _starts(text: Any, *prefixes: str) -> bool:
-        return text is not None and str(text).startswith(prefixes)
+    def _starts(text: Any, *prefixes: str | tuple[str, ...]) -> bool:
+        return text is not None and str(text).startswith(tuple(_each(prefixes)))
 
     @staticmethod
-    def _contains(text: Any, *parts: str) -> bool:
-        return text is not None and any(part in str(text) for part in parts)
+    def _contains(text: Any, *parts: str | tuple[str, ...]) -> bool:
+        return text is not None and any(part in str(text) for part in _each(parts))
 
     @staticmethod
     def _in_network(address: Any, *networks: str) -> bool:

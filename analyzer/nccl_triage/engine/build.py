@@ -22,10 +22,12 @@ from nccl_triage.engine.schema import (
     Experiment,
     Fix,
     NextCheck,
+    Premise,
     Signature,
     Text,
     Treatment,
     Witness,
+    Words,
 )
 from nccl_triage.engine.supports import Support
 from nccl_triage.errors import RuleError
@@ -189,6 +191,7 @@ def _evidence(node: Node, user: bool) -> Evidence:
         where=_condition(part, "where"),
         when=_condition(part, "when"),
         unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+        where_signatures=part["signature"].where if "signature" in part else "",
     )
 
 
@@ -282,6 +285,7 @@ def cause(root: Node, user: bool) -> Cause:
         experiment=_experiment(part["experiment"], user),
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
+        places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )
 
 
@@ -299,6 +303,19 @@ def witness(node: Node, user: bool) -> Witness:
         env=_mapping(part, "env"),
         commands=_texts(part, "commands"),
     )
+
+
+def premise(node: Node) -> Premise:
+    """Return the named condition that a node describes."""
+    part = node.keys(("id", "meaning", "when"))
+    when = expression.parse(part["when"].text(), part["when"].where, FUNCTIONS)
+    return Premise(_identifier(part["id"]), part["meaning"].text(), when, node.where)
+
+
+def words(node: Node) -> Words:
+    """Return the list of words that a node describes."""
+    part = node.keys(("id", "meaning", "texts"))
+    return Words(_identifier(part["id"]), part["meaning"].text(), tuple(part["texts"].texts()), node.where)
 
 
 def activity(node: Node, user: bool) -> Activity:

@@ -127,13 +127,17 @@ class Evaluator:
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
+        #: The fields of the event that the condition in hand is about.
+        self._fields: Mapping[str, Any] = {}
 
     def truth(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> bool:
         """Return whether the condition holds; unknown values and type clashes mean that it does not."""
-        try:
-            return bool(self._value(expression.tree, fields or {}))
-        except _NO_VALUE:
-            return False
+        self._fields = fields or {}
+        return self.within(expression)
+
+    def within(self, expression: Expression) -> bool:
+        """Return whether a condition that another one asks for holds, over the same fields."""
+        return bool(self._value_or_false(expression.tree, self._fields))
 
     def value(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> Any:
         """Return the expression's value, or None when something it needs is unknown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: name -> what it returns (rules/README.md is checked against this table).
 DESCRIPTIONS: dict[str, str] = {
-    "has": "has(SIG, ..): one of the signatures (globs allowed) was seen",
+    "has": "has(SIG, ..): a line of one of these was seen",
     "count": "count(SIG, ..): how often they were seen",
     "ranks": "ranks(SIG, ..): the list of global ranks that printed one of them",
     "hosts": "hosts(SIG, ..): the list of hosts that printed one of them",
@@ -15,6 +15,8 @@ DESCRIPTIONS: dict[str, str] = {
     "before": "before(SIG1, SIG2): the first SIG1 stands before the first SIG2 (or SIG2 is absent)",
     "leads": "leads(SIG, ..): the first of them stands before every event of role cascade",
     "all_ranks": "all_ranks(SIG, ..): every known rank of the job printed one of them",
+    "premise": "premise(NAME): a condition of rules/terms holds",
+    "words": "words(NAME): a list of words of rules/terms, for contains, starts and in",
     "env": "env(NAME): the value of an environment variable that the log shows, or none",
     "version": "version(PROGRAM): the version that the log shows (nccl, torch, cuda, driver, vllm, ..), or none",
     "older": "older(A, B): version A is older than version B",

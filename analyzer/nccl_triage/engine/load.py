@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 #: The folders of rules that a diagnosis reads; users may have them, too.
-KINDS = ("signatures", "causes", "witnesses", "series", "stacks")
+KINDS = ("signatures", "causes", "terms", "witnesses", "series", "stacks")
 
 
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
@@ -72,6 +72,12 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
         elif kind == "stacks":
             for item in root.keys(("activities",))["activities"].items():
                 _add(into.activities, build.activity(item, user))
+        elif kind == "terms":
+            part = root.keys((), ("premises", "words"))
+            for item in part["premises"].items() if "premises" in part else ():
+                _add(into.premises, build.premise(item))
+            for item in part["words"].items() if "words" in part else ():
+                _add(into.words, build.words(item))
         elif kind == "series":
             series_load.read(root, user, into.series)
         else:

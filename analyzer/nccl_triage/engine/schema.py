@@ -71,6 +71,7 @@ class Evidence:
     where: Expression | None = None
     when: Expression | None = None
     unless_explained: bool = False
+    where_signatures: str = ""
 
     @property
     def log_odds(self) -> float:
@@ -166,6 +167,11 @@ class Cause:
     experiment: Experiment
     aliases: tuple[str, ...] = ()
     stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def place(self, key: str) -> str:
+        """Return file and line of a key of the cause's file."""
+        return self.places.get(key, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +209,28 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
+class Premise:
+    """A condition with a name, for conditions of causes to ask for: ``premise(NAME)``."""
+
+    id: str
+    meaning: str
+    when: Expression
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A list of words with a name, for conditions to compare texts with: ``words(NAME)``."""
+
+    id: str
+    meaning: str
+    texts: tuple[str, ...]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures, causes, witnesses, formats of curves and activities of stacks in use."""
+    """All signatures, causes, witnesses, formats of curves, activities of stacks and terms of conditions in use."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
@@ -212,6 +238,8 @@ class RuleSet:
     witnesses: dict[str, Witness] = field(default_factory=dict)
     series: SeriesRules = field(default_factory=SeriesRules)
     activities: dict[str, Activity] = field(default_factory=dict)
+    premises: dict[str, Premise] = field(default_factory=dict)
+    words: dict[str, Words] = field(default_factory=dict)
 
     @property
     def kinds(self) -> dict[str, str]:
