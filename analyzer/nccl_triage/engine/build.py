@@ -76,7 +76,7 @@ def _mapping(part: Part, key: str) -> dict[str, str]:
     return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
 
 
-def _bilingual(node: Node, user: bool) -> Text:
+def bilingual(node: Node, user: bool) -> Text:
     """Return a text in all languages; a user's rule may have it in English alone, as a plain text too."""
     if user and not isinstance(node.value, dict):
         return dict.fromkeys(LANGUAGES, node.text())
@@ -166,7 +166,7 @@ def _support(node: Node, signature: str, user: bool) -> Support:
         id=_identifier(part["id"]) if "id" in part else signature.partition(".")[2].replace("_", "-"),
         where=node.where,
         weight=part["weight"].choice(WEIGHTS) if "weight" in part else None,
-        says=_bilingual(part["says"], user) if "says" in part else None,
+        says=bilingual(part["says"], user) if "says" in part else None,
         unless_explained="unless_explained" in part and part["unless_explained"].flag(),
         fix=_fix(part["fix"], user) if "fix" in part else None,
     )
@@ -185,7 +185,7 @@ def _evidence(node: Node, user: bool) -> Evidence:
     return Evidence(
         id=_identifier(part["id"]),
         weight=part["weight"].choice(WEIGHTS),
-        says=_bilingual(part["says"], user),
+        says=bilingual(part["says"], user),
         where_defined=node.where,
         signatures=_texts(part, "signature"),
         where=_condition(part, "where"),
@@ -198,10 +198,10 @@ def _evidence(node: Node, user: bool) -> Evidence:
 def _fix(node: Node, user: bool) -> Fix:
     part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
     return Fix(
-        title=_bilingual(part["title"], user),
+        title=bilingual(part["title"], user),
         commands=_texts(part, "commands"),
         env=_mapping(part, "env"),
-        caution=_bilingual(part["caution"], user) if "caution" in part else None,
+        caution=bilingual(part["caution"], user) if "caution" in part else None,
         applies_to=_text(part, "applies_to"),
         when=_condition(part, "when"),
         references=_texts(part, "references"),
@@ -211,10 +211,10 @@ def _fix(node: Node, user: bool) -> Fix:
 def _next_check(node: Node, user: bool) -> NextCheck:
     part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
     return NextCheck(
-        what=_bilingual(part["what"], user),
+        what=bilingual(part["what"], user),
         command=_text(part, "command"),
-        if_yes=_bilingual(part["if_yes"], user),
-        if_no=_bilingual(part["if_no"], user),
+        if_yes=bilingual(part["if_yes"], user),
+        if_no=bilingual(part["if_no"], user),
         rivals=_texts(part, "rivals"),
     )
 
@@ -253,7 +253,7 @@ def _experiment(node: Node, user: bool) -> Experiment:
         confirmed_if=_text(part, "confirmed_if"),
         refuted_if=_text(part, "refuted_if"),
         needs=_text(part, "needs"),
-        why_not=_bilingual(part["why_not"], user) if "why_not" in part else None,
+        why_not=bilingual(part["why_not"], user) if "why_not" in part else None,
     )
 
 
@@ -273,8 +273,8 @@ def cause(root: Node, user: bool) -> Cause:
     return Cause(
         id=_identifier(part["id"]),
         family=part["family"].choice(FAMILIES),
-        title=_bilingual(part["title"], user),
-        explanation=_bilingual(part["explanation"], user),
+        title=bilingual(part["title"], user),
+        explanation=bilingual(part["explanation"], user),
         where=root.where,
         evidence=evidence,
         against=against,
@@ -296,8 +296,8 @@ def witness(node: Node, user: bool) -> Witness:
     return Witness(
         id=_identifier(part["id"]),
         when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
-        what=_bilingual(part["what"], user),
-        why=_bilingual(part["why"], user),
+        what=bilingual(part["what"], user),
+        why=bilingual(part["why"], user),
         where=node.where,
         families=tuple(family.choice(FAMILIES) for family in families),
         env=_mapping(part, "env"),

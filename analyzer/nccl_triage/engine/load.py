@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import resources
-from nccl_triage.engine import build, nodes, series_load, snapshot
+from nccl_triage.engine import build, nodes, producers, series_load, snapshot
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.engine.supports import Support, attach
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 #: The folders of rules that a diagnosis reads; users may have them, too.
-KINDS = ("signatures", "causes", "terms", "witnesses", "series", "stacks")
+KINDS = ("signatures", "causes", "producers", "terms", "witnesses", "series", "stacks")
 
 
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
@@ -59,6 +59,7 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
     texts = [text for _, _, text in files]
     table = AnchorTable(_digest(texts))
     supports: list[Support] = []
+    spoken: list[producers.Row] = []
     for kind, path, text in files:
         root = nodes.parse(text, path)
         if kind == "causes":
@@ -72,6 +73,9 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
         elif kind == "stacks":
             for item in root.keys(("activities",))["activities"].items():
                 _add(into.activities, build.activity(item, user))
+        elif kind == "producers":
+            for item in root.keys(("producers",))["producers"].items():
+                spoken += producers.rows(item, user)
         elif kind == "terms":
             part = root.keys((), ("premises", "words"))
             for item in part["premises"].items() if "premises" in part else ():
@@ -86,7 +90,7 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
                 found = build.signature(item, part["program"].text(), user, table)
                 _add(into.signatures, found)
                 supports += build.supports(item, found.id, user)
-    attach(into.causes, supports)
+    attach(into.causes, supports, spoken)
     table.save()
     return texts
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from nccl_triage.engine import expression
+from nccl_triage.engine.producers import Row
 from nccl_triage.engine.schema import Cause, Evidence, Fix, Text
 from nccl_triage.errors import RuleError
 
@@ -60,6 +61,19 @@ def _shown(fix: Fix, signature: str, where: str) -> Fix:
     return replace(fix, when=expression.parse(f"has({signature!r})", where))
 
 
+def _known(causes: Mapping[str, Cause], name: str, where: str) -> Cause:
+    if name not in causes:
+        near = get_close_matches(name, causes, 1)
+        raise RuleError(
+            "supports the unknown cause {cause!r}",
+            where=where,
+            remedy="did you mean {near!r}?" if near else None,
+            cause=name,
+            near=near[0] if near else "",
+        )
+    return causes[name]
+
+
 def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
     evidence = list(cause.evidence)
     known = {item.id: item for item in (*cause.evidence, *cause.against)}
@@ -79,19 +93,16 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
     return replace(cause, evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
 
 
-def attach(causes: dict[str, Cause], supports: Iterable[Support]) -> None:
-    """Add to causes what messages say for them; raises RuleError where a cause is unknown or a row is not whole."""
+def attach(causes: dict[str, Cause], supports: Iterable[Support], spoken: Iterable[Row] = ()) -> None:
+    """Add to causes what messages and producers say for them; raises RuleError for an unknown cause or a row that is not whole."""
     by_cause: dict[str, dict[str, list[Support]]] = {}
     for entry in supports:
-        if entry.cause not in causes:
-            near = get_close_matches(entry.cause, causes, 1)
-            raise RuleError(
-                "supports the unknown cause {cause!r}",
-                where=entry.where,
-                remedy="did you mean {near!r}?" if near else None,
-                cause=entry.cause,
-                near=near[0] if near else "",
-            )
+        _known(causes, entry.cause, entry.where)
         by_cause.setdefault(entry.cause, {}).setdefault(entry.id, []).append(entry)
     for name, rows in by_cause.items():
         causes[name] = _supported(causes[name], rows)
+    for row in spoken:
+        cause = _known(causes, row.cause, row.evidence.where_defined)
+        if any(item.id == row.evidence.id for item in (*cause.evidence, *cause.against)):
+            raise RuleError("the evidence id {id!r} stands twice", where=row.evidence.where_defined, id=row.evidence.id)
+        causes[row.cause] = replace(cause, evidence=(*cause.evidence, row.evidence))

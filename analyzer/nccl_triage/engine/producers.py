@@ -1,0 +1,70 @@
+"""What producers of events (doctor, baseline, history, step times) say for causes: ``rules/producers``.
+
+Each producer has its rows in one place, with the words that they share; a row is evidence of the cause that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nccl_triage.engine import build, expression
+from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import WEIGHTS, Evidence, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of evidence and the cause that it speaks for."""
+
+    cause: str
+    evidence: Evidence
+
+
+def rows(node: Node, user: bool) -> Iterator[Row]:
+    """Yield the rows of one producer's signature."""
+    part = node.keys(("signature", "rows"), ("when", "says", "unless_explained"))
+    shared = build.bilingual(part["says"], user) if "says" in part else None
+    explained = "unless_explained" in part and part["unless_explained"].flag()
+    base = part["when"].text() if "when" in part else None
+    for item in part["rows"].items():
+        yield from _rows(item, part["signature"].texts(), base, shared, explained, user)
+
+
+def _rows(
+    node: Node, signatures: list[str], base: str | None, shared: Text | None, explained: bool, user: bool
+) -> Iterator[Row]:
+    part = node.keys(("id", "weight"), ("cause", "causes", "where", "when", "says", "signature"))
+    if ("cause" in part) == ("causes" in part):
+        raise node.fail("a row names its 'cause', or 'causes' of which the field 'cause' of the event is one")
+    says = build.bilingual(part["says"], user) if "says" in part else shared
+    if says is None:
+        raise node.fail("the key {name!r} is missing", name="says")
+    when = _joined(base, part["when"].text() if "when" in part else None)
+    where = part["where"].text() if "where" in part else None
+    for cause in part["cause" if "cause" in part else "causes"].texts():
+        own = where if "cause" in part else _joined(f"f.cause == {cause!r}", where)
+        yield Row(
+            cause,
+            Evidence(
+                id=part["id"].text(),
+                weight=part["weight"].choice(WEIGHTS),
+                says=says,
+                where_defined=node.where,
+                signatures=tuple(part["signature"].texts() if "signature" in part else signatures),
+                where=_parsed(own, part.get("where", node)),
+                when=_parsed(when, part.get("when", node)),
+                unless_explained=explained,
+            ),
+        )
+
+
+def _joined(one: str | None, two: str | None) -> str | None:
+    if one is None or two is None:
+        return one or two
+    return f"{one} and {f'({two})' if ' or ' in two else two}"
+
+
+def _parsed(text: str | None, at: Node) -> expression.Expression | None:
+    return None if text is None else expression.parse(text, at.where, FUNCTIONS)
