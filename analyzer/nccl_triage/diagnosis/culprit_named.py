@@ -6,20 +6,16 @@ import ipaddress
 import re
 from collections import Counter
 
+from nccl_triage.diagnosis import texts
 from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.engine.schema import NAMED
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
 
-#: Lines in which Ray names the process of an actor or task that died.
-DEAD_ACTOR = (
-    "ray.actor_died_detail", "ray.worker_killed_unexpected", "ray.oom_task_killed", "ray.actor_creation_failed",
-)  # fmt: skip
-#: Lines in which Ray names the node on which it killed workers for their memory.
-_KILLED_ON = ("ray.oom_summary", "ray.oom_memory_detail")
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
 _NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
 #: A list of values in a message, and a word that tells that they are those of ranks.
@@ -61,18 +57,25 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
-@method("named-npu")
-def _named_npu(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The NPU that HCCL's heartbeat names by its host and device number."""
-    for event in strongest(weighed):
-        host, device = event.fields.get("host"), event.number("gpu")
-        if event.signature == "ascend.cluster_exception" and host and device is not None:
-            why = {
-                "en": f"HCCL lost NPU {int(device)} of this host first",
-                "zh": f"HCCL 最先失去该主机的 NPU {int(device)}",
-            }
-            return [Culprit(None, case.identity.host_of_address(host) or host, host, None, int(device), why)]
-    return []
+@method("named-by-message")
+def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
+    """Whom a message names that is made to name somebody (``culprit`` of its signature); nobody where several are named."""
+    found: dict[tuple[object, ...], Culprit] = {}
+    for event in case.events:
+        signature = case.rules.signatures.get(event.signature)
+        if signature is None or signature.culprit is None:
+            continue
+        rank, host, gpu = (event.fields.get(signature.culprit.fields.get(name, "")) for name in NAMED)
+        if (rank is not None and whole(rank) is None) or not (rank or host):
+            continue
+        why = {language: texts.fill(text, case, [event], language) for language, text in signature.culprit.why.items()}
+        if rank is not None:
+            found[rank, host, gpu] = of_rank(case, whole(rank) or 0, why["en"], why["zh"])
+        elif host is not None:
+            known = case.identity.host_of_address(host)
+            address = host if parse(host) is not None else None
+            found[rank, host, gpu] = Culprit(None, known or host, address, None, whole(gpu), why)
+    return list(found.values()) if len(found) == 1 else []
 
 
 @method("odd-in-list")
@@ -96,20 +99,6 @@ def _odd_in_list(case: Case, weighed: Weighed) -> list[Culprit]:
                     )
                 ]
     return []
-
-
-@method("found-different")
-def _found_different(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank of which the program itself says that it has something else than the others."""
-    ranks = {whole(e.fields.get("ranks") or e.fields.get("ranks2")) for e in case.of("training.rank_differs")} - {None}
-    told = {(e.source, e.line) for e in case.of("training.rank_differs")}
-    if len(ranks) != 1 or not any((e.source, e.line) in told for i in weighed.rule_items for e in i.events):
-        return []
-    return [
-        of_rank(case, rank, "the program found that it differs", "程序发现它与其他 rank 不一致")
-        for rank in ranks
-        if rank is not None
-    ]
 
 
 @method("named-host")
@@ -204,7 +193,7 @@ def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("listener")
 def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
     """Rank 0, where a program that makes its process group cannot listen: only this rank does (rendezvous.py, TCPStore)."""
-    paths = [event.fields.get("path", "") for event in case.of("python.frame")]
+    paths = [event.fields.get("path", "") for event in case.having("exception.frame", "path")]
     if not any(path.endswith("torch/distributed/rendezvous.py") for path in paths):
         return []
     if any("torch/distributed/elastic/" in path or path.endswith("torch/distributed/run.py") for path in paths):
@@ -216,35 +205,11 @@ def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
 def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
     """The worker of vLLM whose end its executor reports, by the rank in its name."""
     why = ("its executor reports this worker dead", "其 executor 报告该 worker 已死")
-    for event in case.of("vllm.worker_died"):
+    for event in case.having("process.lost", "name"):
         named = _VLLM_WORKER.match(event.fields.get("name", ""))
         if named is not None:
             return [of_rank(case, int(named[1] or named[2]), *why)]
     return []
-
-
-def _only_host(case: Case, signature: str, en: str, zh: str) -> list[Culprit]:
-    """Return the host that all lines of a signature name, nobody where they name several."""
-    hosts = {event.fields["host"] for event in case.of(signature)}
-    return [Culprit(None, hosts.pop(), None, None, None, {"en": en, "zh": zh})] if len(hosts) == 1 else []
-
-
-@method("disconnected-peer")
-def _disconnected_peer(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host of the peer that left, where Open MPI reports it on the host that stayed."""
-    if not case.of("mpi.peer_disconnected"):
-        return []
-    return _only_host(case, "mpi.peer_host", "the peer that disconnected, by Open MPI", "Open MPI 指出的断开连接的对端")
-
-
-@method("lost-daemon")
-def _lost_daemon(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The only host on which mpirun says that it lost its daemon."""
-    if not case.of("mpi.daemon_lost"):
-        return []
-    return _only_host(
-        case, "mpi.daemon_remote", "mpirun lost its daemon on this host", "mpirun 失去了这台主机上的守护进程"
-    )
 
 
 @method("lost-by-all")
@@ -264,9 +229,9 @@ def _lost_by_all(case: Case, weighed: Weighed) -> list[Culprit]:
 @method("memory-host")
 def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The node on which Ray killed a worker for its memory, where the actor that it reports dead ran on another."""
-    killed = {e.fields["address"] for e in strongest(weighed) if e.signature in _KILLED_ON and e.fields.get("address")}
-    dead = {e.fields["value"] for e in case.of("ray.actor_died_detail") if e.fields.get("key2") == "ip"}
-    dead |= {e.fields["address"] for e in case.of(*DEAD_ACTOR) if e.fields.get("address")}
+    killed = {e.fields["address"] for e in strongest(weighed) if e.kind == "memory.killed" and e.fields.get("address")}
+    dead = {e.fields["value"] for e in case.having("process.lost", key2="ip")}
+    dead |= {e.fields["address"] for e in _dead_actors(case) if e.fields.get("address")}
     if len(killed) != 1 or not dead or killed & dead:
         return []
     address = killed.pop()
@@ -274,28 +239,15 @@ def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
     return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
 
 
-@method("evicted-pod")
-def _evicted_pod(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The only pod that kubectl shows as evicted or killed for its memory."""
-    return _only_host(
-        case, "kubernetes.pod_row_ended", "kubectl shows this pod as ended by the node", "kubectl 显示该 pod 被节点终止"
-    )
-
-
-@method("duplicate-rank")
-def _duplicate_rank(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank that two processes claim."""
-    for event in case.of("nccl.bootstrap_rank_dup"):
-        number = event.number("rank")
-        if number is not None:
-            return [of_rank(case, int(number), "two processes claim this rank", "两个进程声称是同一个 rank")]
-    return []
+def _dead_actors(case: Case) -> list[Event]:
+    """Return the lines in which Ray names the process of an actor or task that died."""
+    return [event for event in case.events if event.fields.get("names") == "actor"]
 
 
 @method("dead-actor")
 def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
     """The Ray actor that Ray reports dead, by its pid."""
-    for event in case.of(*DEAD_ACTOR):
+    for event in _dead_actors(case):
         pid = re.search(r"\bpid[:=] ?(\d{1,18})|PID: (\d{1,18})", event.text)
         if pid is None:
             continue
@@ -320,7 +272,7 @@ def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
 
 def _rank_in_name(case: Case, died: Event, pid: int) -> int | None:
     """Return the rank in the name of a dead actor of verl (WorkerDict_NODE:LOCAL_RANK), on the first node of its pool."""
-    block = case.of("ray.actor_died_detail")
+    block = case.having("process.lost", "key2", "value")
     for event in block:
         named = _VERL_ACTOR.search(event.fields["value"]) if event.fields.get("key2") == "name" else None
         own = any(
@@ -335,7 +287,7 @@ def _rank_in_name(case: Case, died: Event, pid: int) -> int | None:
 
 def _address_in_block(case: Case, died: Event) -> str | None:
     """Return the address in the block of lines that reports a dead actor."""
-    for event in case.of("ray.actor_died_detail"):
+    for event in case.having("process.lost", key2="ip"):
         if event.source == died.source and abs(died.line - event.line) <= _BLOCK and event.fields.get("key2") == "ip":
             return event.fields["value"]
     return None
@@ -344,8 +296,8 @@ def _address_in_block(case: Case, died: Event) -> str | None:
 @method("dead-actor-host")
 def _dead_actor_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host of an actor that died with its node: the address in the block of lines that reports the actor."""
-    for died in case.of("ray.actor_node_died"):
-        for event in reversed(case.of("ray.actor_died_detail")):
+    for died in case.of("node.lost"):
+        for event in reversed(case.having("process.lost", key2="ip")):
             near = event.source == died.source and 0 < died.line - event.line <= _BLOCK
             if near and event.fields.get("key2") == "ip":
                 address = event.fields["value"]
@@ -358,7 +310,7 @@ def _dead_actor_host(case: Case, weighed: Weighed) -> list[Culprit]:
 def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
     """The Ray nodes that stopped because they were declared dead (they print it themselves), then those the GCS names."""
     why = {"en": "its raylet stopped after it was declared dead", "zh": "它的 raylet 被宣告死亡后自行退出"}
-    own = [e for e in case.of("ray.raylet_marked_dead_self") if case.host(e) is not None]
+    own = [e for e in case.having("node.lost", names="itself") if case.host(e) is not None]
     found = {case.host(e): Culprit(None, case.host(e), e.context.address, None, None, why) for e in own}
     named = _named_host(case, weighed) if found else []
     return [*found.values(), *(culprit for culprit in named if culprit.host not in found)]

@@ -13,9 +13,11 @@ from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,
+    NAMED,
     ROLES,
     STANDS,
     WEIGHTS,
+    Accusation,
     Activity,
     Cause,
     Evidence,
@@ -101,7 +103,20 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
         ("id", "kind", "role", "pattern", "meaning", "match", "not"),
-        ("level", "source", "since", "until", "on", "anchors", "keep_by", "overlaps", "codes", "sets", "supports"),
+        (
+            "level",
+            "source",
+            "since",
+            "until",
+            "on",
+            "anchors",
+            "keep_by",
+            "overlaps",
+            "codes",
+            "sets",
+            "supports",
+            "culprit",
+        ),
     )
     pattern = _pattern(part["pattern"], user)
     anchors: Anchors | None
@@ -143,10 +158,22 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         keep_by=keep_by,
         codes=codes,
         sets=sets,
+        culprit=_accusation(part["culprit"], pattern, user) if "culprit" in part else None,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),
     )
+
+
+def _accusation(node: Node, pattern: Pattern, user: bool) -> Accusation:
+    part = node.keys(("why",), NAMED)
+    found = {name: part[name].text() for name in NAMED if name in part}
+    if not found:
+        raise node.fail("a culprit needs one of {names}", names=", ".join(NAMED))
+    for name, group in found.items():
+        if f"(?P<{group}>" not in pattern.source:
+            raise part[name].fail("{name!r} is no named group of the pattern", name=group)
+    return Accusation(found, bilingual(part["why"], user))
 
 
 def supports(node: Node, signature: str, user: bool) -> list[Support]:

@@ -14,6 +14,8 @@ from nccl_triage.events import Role
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
 WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}
 ROLES: tuple[Role, ...] = ("root", "cascade", "context", "progress")
+#: What a message may name of who did it.
+NAMED = ("rank", "host", "gpu")
 STANDS = ("waiting", "elsewhere", "helper")
 LANGUAGES = ("en", "zh")
 FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
@@ -22,12 +24,20 @@ Text = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Accusation:
+    """Which fields of a message name who did it, and why that is so."""
+
+    fields: dict[str, str]
+    why: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """One message shape: ``pattern`` searches the peeled message (or the raw line); ``kind`` (``kinds``) says what it is.
 
     ``codes`` names a table of ``rules/codes`` and the field that holds a number of it; its row then settles the role of
     the line, and what the field means is added to the fields. ``sets`` are fields that every line of it has besides those
-    that the pattern captures: what the wording alone says.
+    that the pattern captures: what the wording alone says. ``culprit`` tells which of its fields name who did it.
     """
 
     id: str
@@ -46,6 +56,7 @@ class Signature:
     keep_by: tuple[str, ...] = ()
     codes: str | None = None
     sets: dict[str, str] = field(default_factory=dict)
+    culprit: Accusation | None = None
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()
