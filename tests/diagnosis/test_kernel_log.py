@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any
 
 import pytest
 
+from nccl_triage.diagnosis import kernel_log
+from nccl_triage.diagnosis.devices import Devices, is_kernel
+from nccl_triage.diagnosis.identity import Identity
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.evaluation import cases
+from nccl_triage.events import Event, Observations
+from nccl_triage.execution.reading import scan_source
+from nccl_triage.ingest.sources import find_sources
+from nccl_triage.scan.scanner import Scanner
 from tests.diagnosis import hosts
+
+ROOT = Path(__file__).resolve().parents[2]
 
 FAILED = hosts.trainer(dead=5)
 
@@ -133,3 +147,102 @@ def test_a_consequence_alone_blames_no_hardware(tmp_path: Path) -> None:
     lines = [hosts.xid(115, "3b", 45, "Ch 00000010"), hosts.xid(115, "3b", 43, "Ch 00000010")]
     found = hosts.verdict(tmp_path, FAILED, {"dmesg.gpu-a2.log": lines})
     assert all(one["cause"] != "gpu-hardware-fault" for one in found["diagnoses"][:1])
+
+
+TIME_OUT = (
+    "[rank{rank}]:[E603 {clock}.123456789 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=1800000) ran for 1800031 "
+    "milliseconds before timing out."
+)
+
+
+def _time_outs(seconds: float) -> list[str]:
+    clock = strftime("%H:%M:%S", gmtime(hosts.BEGIN + seconds))
+    return [f"{hosts.stamp(seconds)} {TIME_OUT.format(rank=rank, clock=clock)}" for rank in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("minutes", [1, 11, 29])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_fault_within_the_time_that_ranks_waited_counts(tmp_path: Path, minutes: int, together: bool) -> None:
+    """The watchdog's line comes half an hour after the collective began; the Xid stands in between."""
+    xid, lines = hosts.xid(60.0 * minutes, "3b"), _time_outs(1801.0)
+    if together:
+        found = hosts.verdict(tmp_path, "\n".join([xid, *lines]) + "\n", {})
+    else:
+        found = hosts.verdict(tmp_path, "\n".join(lines) + "\n", {"dmesg.log": [xid]})
+    assert first_cause(found) == "gpu-hardware-fault"
+    assert not [note for note in found["notes"] if note.startswith("Set aside")]
+
+
+def test_order_within_one_source_is_certain(tmp_path: Path) -> None:
+    """Lines of the kernel between the job's are of its time, even where their clock is ten hours off."""
+    steps = [f"{hosts.stamp(10.0 * n)} INFO step {n} | loss 2.5 | 10.0 s/step" for n in range(4)]
+    log = [*steps, hosts.xid(36_000 + 61, "3b"), *_time_outs(1841.0)]
+    found = hosts.verdict(tmp_path, "\n".join(log) + "\n", {})
+    assert first_cause(found) == "gpu-hardware-fault"
+
+
+def test_what_is_set_aside_is_evidence_against(tmp_path: Path) -> None:
+    own = "[rank5]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    found = hosts.verdict(tmp_path, FAILED + own, {"dmesg.gpu-a2.log": [hosts.xid(-9 * 3600 - 1800, "3b")]})
+    against = [row for one in found["diagnoses"] if one["cause"] == "gpu-hardware-fault" for row in one["against"]]
+    assert [(row["signature"], row["says"]) for row in against if "does not count" in row["says"]] == [
+        (
+            "nvidia-driver.xid_any",
+            "A line that would speak for this cause does not count: it was written before the job began.",
+        )
+    ]
+
+
+def first_cause(document: dict[str, Any]) -> str:
+    cause: str = document["diagnoses"][0]["cause"]
+    return cause
+
+
+KERNEL_CASES = [
+    case
+    for source in ("recorded", "written")
+    for case in cases.read(ROOT / "corpus" / source)
+    if case.log.is_file() and re.search(rb"NVRM|kernel:|oom-kill|Link is |mlx5_core|pcieport", case.log.read_bytes())
+]
+
+
+def _fates(events: list[Event], observations: Observations) -> dict[tuple[str, int, str], str]:
+    """Return why each line of the kernel is set aside, "" for one that counts."""
+    identity = Identity(observations, events)
+    kept, aside = kernel_log.sort_out(events, lambda: Devices(identity, events))
+    fates = {(e.source, e.line, e.signature): "" for e in kept if is_kernel(e)}
+    return fates | {(e.source, e.line, e.signature): why for e, why in aside}
+
+
+def _without_report(event: Event, fates: dict[tuple[str, int, str], str]) -> dict[tuple[str, int, str], str]:
+    """Leave out the lines of one report of the out-of-memory killer: they share the fate of its victim."""
+    if event.kind != "memory.killed":
+        return fates
+    return {key: why for key, why in fates.items() if not key[2].startswith("kernel.oom_")}
+
+
+def test_knowing_a_line_changes_the_fate_of_no_other(rules: RuleSet) -> None:
+    scanner = Scanner(rules)
+    tried = 0
+    for case in KERNEL_CASES:
+        sources, _ = find_sources([str(case.log)], None)
+        observations = Observations()
+        for source in sources:
+            observations.absorb(scan_source(source, scanner))
+        events = observations.all_events()
+        before = _fates(events, observations)
+        for place, event in enumerate(events):
+            if event.kind == "salient" and event.context.rank is None:
+                other = replace(event, signature="kernel.made_known", kind="hardware.error", role="root")
+            elif is_kernel(event):
+                other = replace(event, signature="line.salient", kind="salient", role="context", fields={})
+            else:
+                continue
+            tried += 1
+            after = _fates([*events[:place], other, *events[place + 1 :]], observations)
+            mine = {(e.source, e.line, e.signature) for e in (event, other)}
+            left = {key: why for key, why in _without_report(event, before).items() if key not in mine}
+            right = {key: why for key, why in _without_report(event, after).items() if key not in mine}
+            assert left == right, (case.id, event.line, event.text[:100])
+    assert tried > 60

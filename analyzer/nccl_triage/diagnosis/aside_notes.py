@@ -34,6 +34,12 @@ def notes(aside: Sequence[Aside]) -> list[dict[str, str]]:
     return [_note(reason, [item for item in aside if item[1] == reason]) for reason in _reasons(aside)]
 
 
+def reason_in_words(reason: str) -> dict[str, str]:
+    """Return why a line does not count, in every language."""
+    en, zh = _WHY[reason]
+    return {"en": en, "zh": zh}
+
+
 def _reasons(aside: Iterable[Aside]) -> list[str]:
     return list(dict.fromkeys(reason for _, reason in aside))
 

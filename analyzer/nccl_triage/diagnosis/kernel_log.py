@@ -6,6 +6,7 @@ set aside with the reason, before anything is weighed: an old fault beside a hea
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from nccl_triage.parsers import times
 SKEW, BEFORE = 120.0, 600.0
 #: A fault may stop a job that prints nothing any more; so long after the last line it still may be the reason.
 SILENCE = 1800.0
+#: A number above this is no time that anybody waited.
+LONGEST_WAIT = 7 * 86400.0
 _HOUR = 3600.0
 #: Zones of clocks differ by so many hours at most.
 _ZONES = 14
@@ -44,18 +47,19 @@ class Span:
 def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
     """Return the events that may concern the job, and those of the kernel that cannot, with the reason.
 
-    ``learn`` tells whose devices there are; it is asked only where the kernel says something.
+    ``learn`` tells whose devices there are; it is asked only where the kernel says something. What becomes of a line
+    rests on itself and on the job's own lines: whether another line of the kernel is known changes nothing.
     """
     kernel = [event for event in events if devices.is_kernel(event)]
     if not kernel:
         return list(events), []
     sources = job_sources(events)
-    job = [event for event in events if event.source in sources and not devices.is_kernel(event)]
+    job = [event for event in events if event.source in sources and _is_own(event)]
     if not job:
         return list(events), []
     known = learn()
-    span = _span(job)
-    named = {event.context.host for event in kernel if event.context.host}
+    span, order = _span(job), _Order(job)
+    named = {event.context.host for event in job if event.context.host}
     comparable = any(known.has_host(name) for name in named)
     strangers = set() if any(_is_kill(event) for event in job) else _strangers(kernel, known)
     aside: dict[int, str] = {}
@@ -65,11 +69,35 @@ def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[lis
         elif id(event) in strangers:
             reason = "other-process"
         else:
-            reason = _reason(event, span, known, event.source in sources)
+            reason = _reason(event, span, known, order)
         if reason is not None:
             aside[id(event)] = reason
     kept = [event for event in events if id(event) not in aside]
     return kept, [(event, aside[id(event)]) for event in kernel if id(event) in aside]
+
+
+def _is_own(event: Event) -> bool:
+    """Tell whether a line is the job's for certain: not the kernel's, and not one that nobody knows and no rank printed."""
+    if event.kind == "salient" and event.context.rank is None:
+        return False
+    return not devices.is_kernel(event)
+
+
+class _Order:
+    """Where the job's own lines stand in their sources: within one source the order is certain, whatever clocks say."""
+
+    def __init__(self, job: Sequence[Event]) -> None:
+        self._lines: dict[str, list[Event]] = {}
+        for event in sorted(job, key=lambda event: event.line):
+            self._lines.setdefault(event.source, []).append(event)
+
+    def around(self, event: Event) -> tuple[Event | None, Event | None] | None:
+        """Return the job's lines next before and after a line of its source, None for a source without any."""
+        lines = self._lines.get(event.source)
+        if lines is None:
+            return None
+        place = bisect(lines, event.line, key=lambda one: one.line)
+        return (lines[place - 1] if place else None), (lines[place] if place < len(lines) else None)
 
 
 def names_victim(event: Event) -> bool:
@@ -92,6 +120,7 @@ def _span(job: Sequence[Event]) -> Span:
     # Next to stamps with a year those without one tell no moment.
     stamped = [event for event in stamped if times.has_year(event.context.time or 0.0)] or stamped
     moments = [event.context.time or 0.0 for event in stamped]
+    begun = [(event.context.time or 0.0) - waited(event) for event in stamped]
     failures = [event for event in job if event.is_failure]
     failed = min((event.context.time or 0.0 for event in stamped if event.is_failure), default=None)
     advanced = [
@@ -100,7 +129,7 @@ def _span(job: Sequence[Event]) -> Span:
         if event.role == "progress" and (failed is None or (event.context.time or 0.0) <= failed)
     ]
     return Span(
-        begin=min(moments, default=None),
+        begin=min(begun, default=None),
         end=max(moments, default=None),
         stopped=max(advanced, default=None),
         failed=failed,
@@ -136,25 +165,40 @@ def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
     return strange
 
 
-def _reason(event: Event, span: Span, known: Devices, beside: bool) -> str | None:
-    """Return why a line of the kernel cannot concern the job, or None; ``beside``: it stands in a log of the job."""
+def waited(event: Event) -> float:
+    """Return for how many seconds the process had waited when it gave up, as its line tells; 0 for other lines."""
+    if event.kind not in ("collective.timeout", "rendezvous.failed", "call.timeout"):
+        return 0.0
+    for name, unit in (("elapsed_ms", 1e-3), ("ran_ms", 1e-3), ("timeout_ms", 1e-3), ("seconds", 1.0)):
+        number = event.number(name)
+        if number is not None and 0 <= number * unit <= LONGEST_WAIT:
+            return number * unit
+    return 0.0
+
+
+def _reason(event: Event, span: Span, known: Devices, order: _Order) -> str | None:
+    """Return why a line of the kernel cannot concern the job, or None."""
     place = known.place(event)
     if event.signature == XID and place.address is not None and place.rank is None and known.knows_all_of(place.host):
         return "other-gpu"
-    timed = _of_time(event, span)
+    around = order.around(event)
+    timed = _of_time(event, span, around)
     if timed is not None:
         return timed
-    if place.how == "pid" or beside or span.is_failed:
+    if place.how == "pid" or around is not None or span.is_failed:
         return None
     if span.is_finished:
         return "finished"
     return "no-clock" if event.context.time is None else None
 
 
-def _of_time(event: Event, span: Span) -> str | None:
+def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None] | None) -> str | None:
     """Return "before" or "after" for a line that stands outside of the job's time."""
     moment = event.context.time
     if moment is None or span.begin is None or span.end is None:
+        return None
+    before, after = around or (None, None)
+    if before is not None and after is not None:
         return None
     moment = _in_year_of(moment, span.end)
     end = span.end
@@ -163,7 +207,10 @@ def _of_time(event: Event, span: Span) -> str | None:
     slack = SKEW if span.is_finished or span.is_failed else SILENCE
     if span.begin - BEFORE <= moment <= end + slack or _of_other_zone(moment, span):
         return None
-    return "before" if moment < span.begin else "after"
+    found = "before" if moment < span.begin else "after"
+    # A clock that contradicts the order of one source is another clock.
+    contradicted = before if found == "before" else after
+    return None if contradicted is not None else found
 
 
 def _in_year_of(moment: float, reference: float) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import exp, log
 
 from nccl_triage.classifier.vote import ABSTAIN_BELOW, FLOOR, Vote
+from nccl_triage.diagnosis.aside_notes import reason_in_words
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.engine.names import stands_for
@@ -43,6 +44,8 @@ UNREAD = "application-exception"
 UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: Id of the evidence that is the classifier's vote.
 VOTE_ID = "classifier-vote"
+#: Id of the evidence against that is a line of the kernel which cannot concern the job.
+SET_ASIDE_ID = "set-aside"
 
 #: Causes of a rank that others wait for. One that raised first is waited for because it raised: no words tell of these.
 _WAITED = ("rank-divergence", "straggler", "timeout-too-short")
@@ -101,11 +104,42 @@ def gather(case: Case) -> list[Weighed]:
                 if events is not None:
                     sign = -1 if against else 1
                     weighed.contributions.append(Contribution(item, events, sign * item.log_odds, against))
+        set_aside = _set_aside(case, weighed, conditions)
+        if set_aside is not None:
+            weighed.contributions.append(set_aside)
         weighed.contributions.sort(key=lambda item: _precedence(case, item))
         # What is remembered of earlier jobs supports what the logs of this one show, and shows nothing by itself.
         if any(not item.is_remembered for item in weighed.for_items):
             found.append(weighed)
     return found
+
+
+def _set_aside(case: Case, weighed: Weighed, conditions: Conditions) -> Contribution | None:
+    """Return what speaks against a cause: lines that would speak for it, had they to do with the job.
+
+    They weigh where nothing of the job's own shows where it began.
+    """
+    told = [
+        (event, reason)
+        for event, reason in case.aside
+        if event.is_failure and any(_would_support(item, event, conditions) for item in weighed.cause.evidence)
+    ]
+    if not told:
+        return None
+    why = reason_in_words(told[0][1])
+    says = {
+        "en": f"A line that would speak for this cause does not count: {why['en']}.",
+        "zh": f"有一行本可支持该原因，但不计入：{why['zh']}。",
+    }
+    evidence = Evidence(SET_ASIDE_ID, "weak", says, weighed.cause.where)
+    own = any(event.role == "root" for item in weighed.for_items for event in item.events)
+    return Contribution(evidence, [event for event, _ in told][:4], 0.0 if own else -evidence.log_odds, against=True)
+
+
+def _would_support(item: Evidence, event: Event, conditions: Conditions) -> bool:
+    if not any(stands_for(name, event.signature, event.kind) for name in item.signatures):
+        return False
+    return item.where is None or conditions.selects(item.where, event)
 
 
 def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:
