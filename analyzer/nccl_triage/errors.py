@@ -5,10 +5,12 @@ TriageError
 │   ├── InputError      2   nothing readable among the inputs
 │   ├── OutputError     2   the result cannot be written
 │   └── HistoryError    2   the history cannot be read or written
-└── RuleError           2   a rule file is wrong (carries file:line)
+└── RuleError           2   a rule file is wrong (carries file:line); RuleErrors: several of them
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from nccl_triage import messages
 
@@ -92,3 +94,19 @@ class RuleError(TriageError):
         """Return message (after its ``path:line``), cause and remedy."""
         message, cause, remedy = super().in_language(lang)
         return (f"{self.where}: {message}" if self.where else message), cause, remedy
+
+
+class RuleErrors(RuleError):
+    """All that is wrong with some rule files: what it says of the first of them, and ``others``."""
+
+    def __init__(self, errors: Sequence[RuleError]) -> None:
+        self.errors: list[RuleError] = []
+        for error in errors:
+            self.errors += error.errors if isinstance(error, RuleErrors) else [error]
+        first = self.errors[0]
+        message, cause, remedy = first.texts
+        super().__init__(message, where=first.where, cause=cause, remedy=remedy, **first.values)
+
+    def lines(self, lang: str = "en") -> list[str]:
+        """Return the lines of every error."""
+        return [line for error in self.errors for line in (RuleError.lines(error, lang))]

@@ -253,7 +253,7 @@ def test_user_rules_are_added_and_checked(tmp_path: Path) -> None:
     rule.write_text(rule.read_text().replace("lost power'\n    meaning", "lost (power'\n    meaning"))
     bad = run("rules", "test", str(tmp_path / "mine"))
     assert bad.returncode == 1
-    assert f"{rule}:5" in bad.stdout.decode()
+    assert f"{rule}:6" in bad.stdout.decode()
 
 
 def test_terminal_escapes_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:

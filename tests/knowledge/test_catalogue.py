@@ -99,7 +99,7 @@ def test_the_symptom_table_tells_victims_from_causes() -> None:
     [
         ("_advice", "id: Bad Id\nverdict: wrong\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 1, "is no id"),
         ("_advice", "id: x\nverdict: sure\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 2, "none of right"),
-        ("_symptom", "id: x\nsees: x", 1, "'signatures' is missing"),
+        ("_symptom", "id: x\nsees: x", 1, "keys 'signatures', 'means', 'tells', 'urgency', 'look' are missing"),
         ("_step", "id: x\nwhat: {en: a}", 2, "'zh' is missing"),
         ("_owner", "milliseconds: soon\nprogram: torch\nwho: {en: a, zh: 啊}", 1, "positive whole number"),
         ("_knob", "id: x\nprogram: x\ntitle: x\nwrite: x\nunit: days\ndefault: {en: a, zh: 啊}", 5, "none of seconds"),

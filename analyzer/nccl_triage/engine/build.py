@@ -8,7 +8,7 @@ from nccl_triage.engine import expression, stages
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
-from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.nodes import Complaints, Node
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.schema import (
     FAMILIES,
@@ -26,12 +26,12 @@ from nccl_triage.engine.schema import (
     NextCheck,
     Premise,
     Signature,
+    Support,
     Text,
     Treatment,
     Witness,
     Words,
 )
-from nccl_triage.engine.supports import Support
 from nccl_triage.errors import RuleError
 from nccl_triage.kinds import KINDS
 from nccl_triage.patterns import lazily
@@ -284,19 +284,29 @@ def _experiment(node: Node, user: bool) -> Experiment:
     )
 
 
+_CAUSE = ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment")
+_CAUSE_MAY = ("for", "against", "explains", "aliases", "stages")
+
+
 def cause(root: Node, user: bool) -> Cause:
-    """Return the cause that a file describes."""
-    part = root.keys(
-        ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment"),
-        ("for", "against", "explains", "aliases", "stages"),
-    )
-    evidence = tuple(_evidence(item, user) for item in part["for"].items()) if "for" in part else ()
-    against = tuple(_evidence(item, user) for item in part["against"].items()) if "against" in part else ()
-    seen: set[str] = set()
-    for item in (*evidence, *against):
-        if item.id in seen:
-            raise RuleError("the evidence id {id!r} stands twice", where=item.where_defined, id=item.id)
-        seen.add(item.id)
+    """Return the cause that a file describes; raises all that is wrong with it at once."""
+    complaints = Complaints()
+    part = root.mapping()
+    with complaints.noted():
+        part = root.keys(_CAUSE, _CAUSE_MAY)
+
+    def rows(key: str) -> tuple[Evidence, ...]:
+        return complaints.each(part[key].items() if key in part else (), lambda node: _evidence(node, user))
+
+    evidence, against = rows("for"), rows("against")
+    fixes = complaints.each(part["fixes"].items() if "fixes" in part else (), lambda node: _fix(node, user))
+    with complaints.noted():
+        _unique(evidence + against)
+    for key, read in (("next_check", _next_check), ("experiment", _experiment)):
+        with complaints.noted():
+            if key in part:
+                read(part[key], user)
+    complaints.tell()
     return Cause(
         id=_identifier(part["id"]),
         family=part["family"].choice(FAMILIES),
@@ -307,13 +317,21 @@ def cause(root: Node, user: bool) -> Cause:
         against=against,
         explains=_texts(part, "explains"),
         culprit=tuple(part["culprit"].texts()),
-        fixes=tuple(_fix(item, user) for item in part["fixes"].items()),
+        fixes=fixes,
         next_check=_next_check(part["next_check"], user),
         experiment=_experiment(part["experiment"], user),
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )
+
+
+def _unique(items: tuple[Evidence, ...]) -> None:
+    seen: set[str] = set()
+    for item in items:
+        if item.id in seen:
+            raise RuleError("the evidence id {id!r} stands twice", where=item.where_defined, id=item.id)
+        seen.add(item.id)
 
 
 def witness(node: Node, user: bool) -> Witness:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from nccl_triage import resources
 from nccl_triage.engine import build, nodes, producers, series_load, snapshot
 from nccl_triage.engine.derived import AnchorTable
-from nccl_triage.engine.schema import RuleSet
-from nccl_triage.engine.supports import Support, attach
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import Row, RuleSet, Support
+from nccl_triage.engine.supports import attach
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -53,44 +54,79 @@ def _add(part: dict[str, Any], item: Any) -> None:
     part[item.id] = item
 
 
+class _Reading:
+    """What a folder of rules holds, file by file; all that is wrong with them is told together."""
+
+    def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
+        self._into, self._user, self._table = into, user, table
+        self._supports: list[Support] = []
+        self._spoken: list[Row] = []
+        self._complaints = nodes.Complaints()
+
+    def file(self, kind: str, path: str, text: str) -> None:
+        """Take over the rules of a file."""
+        with self._complaints.noted():
+            root = nodes.parse(text, path)
+            getattr(self, f"_{kind}")(root, path)
+
+    def finish(self) -> None:
+        """Raise what was wrong, else add to causes what messages and producers say for them."""
+        self._complaints.tell()
+        attach(self._into.causes, self._supports, self._spoken)
+
+    def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
+        for item in root.mapping()[key].items():
+            with self._complaints.noted():
+                _add(part, make(item))
+
+    def _causes(self, root: Node, path: str) -> None:
+        cause = build.cause(root, self._user)
+        if Path(path).stem != cause.id:
+            raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
+        _add(self._into.causes, cause)
+
+    def _witnesses(self, root: Node, path: str) -> None:
+        root.keys(("witnesses",))
+        self._each(root, "witnesses", lambda item: build.witness(item, self._user), self._into.witnesses)
+
+    def _stacks(self, root: Node, path: str) -> None:
+        root.keys(("activities",))
+        self._each(root, "activities", lambda item: build.activity(item, self._user), self._into.activities)
+
+    def _producers(self, root: Node, path: str) -> None:
+        for item in root.keys(("producers",))["producers"].items():
+            with self._complaints.noted():
+                self._spoken += producers.rows(item, self._user)
+
+    def _terms(self, root: Node, path: str) -> None:
+        part = root.keys((), ("premises", "words"))
+        if "premises" in part:
+            self._each(root, "premises", build.premise, self._into.premises)
+        if "words" in part:
+            self._each(root, "words", build.words, self._into.words)
+
+    def _series(self, root: Node, path: str) -> None:
+        series_load.read(root, self._user, self._into.series)
+
+    def _signatures(self, root: Node, path: str) -> None:
+        part = root.keys(("program", "signatures"), ("title",))
+        program = part["program"].text()
+        for item in part["signatures"].items():
+            with self._complaints.noted():
+                found = build.signature(item, program, self._user, self._table)
+                _add(self._into.signatures, found)
+                self._supports += build.supports(item, found.id, self._user)
+
+
 def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> list[str]:
-    """Read a folder of rules into a set; returns the texts of its files."""
+    """Read a folder of rules into a set; returns the texts of its files, raises all that is wrong with them."""
     files = _read_texts(folder, label)
     texts = [text for _, _, text in files]
     table = AnchorTable(_digest(texts))
-    supports: list[Support] = []
-    spoken: list[producers.Row] = []
+    reading = _Reading(into, user, table)
     for kind, path, text in files:
-        root = nodes.parse(text, path)
-        if kind == "causes":
-            cause = build.cause(root, user)
-            if Path(path).stem != cause.id:
-                raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
-            _add(into.causes, cause)
-        elif kind == "witnesses":
-            for item in root.keys(("witnesses",))["witnesses"].items():
-                _add(into.witnesses, build.witness(item, user))
-        elif kind == "stacks":
-            for item in root.keys(("activities",))["activities"].items():
-                _add(into.activities, build.activity(item, user))
-        elif kind == "producers":
-            for item in root.keys(("producers",))["producers"].items():
-                spoken += producers.rows(item, user)
-        elif kind == "terms":
-            part = root.keys((), ("premises", "words"))
-            for item in part["premises"].items() if "premises" in part else ():
-                _add(into.premises, build.premise(item))
-            for item in part["words"].items() if "words" in part else ():
-                _add(into.words, build.words(item))
-        elif kind == "series":
-            series_load.read(root, user, into.series)
-        else:
-            part = root.keys(("program", "signatures"), ("title",))
-            for item in part["signatures"].items():
-                found = build.signature(item, part["program"].text(), user, table)
-                _add(into.signatures, found)
-                supports += build.supports(item, found.id, user)
-    attach(into.causes, supports, spoken)
+        reading.file(kind, path, text)
+    reading.finish()
     table.save()
     return texts
 

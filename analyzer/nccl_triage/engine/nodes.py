@@ -6,15 +6,17 @@ can run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nccl_triage.errors import RuleError
+from nccl_triage.errors import RuleError, RuleErrors
 
 if TYPE_CHECKING:
     import yaml
 
+T = TypeVar("T")
 #: Rule files larger than this are refused, and those with more values: aliases make few lines stand for billions.
 MAX_FILE, MAX_VALUES = 4 << 20, 200_000
 
@@ -88,10 +90,40 @@ class Node:
                 raise node.fail(
                     "unknown key {name!r}", "known keys: {names}", name=name, names=", ".join([*needed, *extra])
                 )
-        for name in needed:
-            if name not in found:
-                raise self.fail("the key {name!r} is missing", name=name)
+        missing = [name for name in needed if name not in found]
+        if len(missing) == 1:
+            raise self.fail("the key {name!r} is missing", name=missing[0])
+        if missing:
+            raise self.fail("the keys {names} are missing", names=", ".join(map(repr, missing)))
         return found
+
+
+class Complaints:
+    """Errors of the parts of a file, so that all of them are told at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[RuleError] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note an error of what is done within, and go on after it."""
+        try:
+            yield
+        except RuleError as error:
+            self._errors.append(error)
+
+    def each(self, items: Iterable[Node], make: Callable[[Node], T]) -> tuple[T, ...]:
+        """Return what is made of the items that are right; the errors of the others are noted."""
+        made: list[T] = []
+        for item in items:
+            with self.noted():
+                made.append(make(item))
+        return tuple(made)
+
+    def tell(self) -> None:
+        """Raise what was noted, if anything was."""
+        if self._errors:
+            raise RuleErrors(self._errors) if len(self._errors) > 1 else self._errors[0]
 
 
 def _kind(value: object) -> dict[str, str]:

@@ -6,20 +6,11 @@ Each producer has its rows in one place, with the words that they share; a row i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nccl_triage.engine import build, expression
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.schema import WEIGHTS, Evidence, Text
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of evidence and the cause that it speaks for."""
-
-    cause: str
-    evidence: Evidence
+from nccl_triage.engine.schema import WEIGHTS, Evidence, Row, Text
 
 
 def rows(node: Node, user: bool) -> Iterator[Row]:

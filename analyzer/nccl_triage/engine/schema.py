@@ -104,6 +104,28 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Support:
+    """One entry: the row ``id`` of a cause; without ``weight`` it joins the row that another signature describes."""
+
+    signature: str
+    cause: str
+    id: str
+    where: str
+    weight: str | None = None
+    says: Text | None = None
+    unless_explained: bool = False
+    fix: Fix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of evidence and the cause that it speaks for."""
+
+    cause: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
 class NextCheck:
     """The cheapest check that separates this cause from its rivals."""
 

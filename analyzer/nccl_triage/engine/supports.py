@@ -8,27 +8,12 @@ another program that says what a known one says needs one line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 
 from nccl_triage.engine import expression
-from nccl_triage.engine.producers import Row
-from nccl_triage.engine.schema import Cause, Evidence, Fix, Text
+from nccl_triage.engine.schema import Cause, Evidence, Fix, Row, Support
 from nccl_triage.errors import RuleError
-
-
-@dataclass(frozen=True, slots=True)
-class Support:
-    """One entry: the row ``id`` of a cause; without ``weight`` it joins the row that another signature describes."""
-
-    signature: str
-    cause: str
-    id: str
-    where: str
-    weight: str | None = None
-    says: Text | None = None
-    unless_explained: bool = False
-    fix: Fix | None = None
 
 
 def _row(entries: list[Support]) -> Evidence:
@@ -36,13 +21,13 @@ def _row(entries: list[Support]) -> Evidence:
     described = [entry for entry in entries if entry.weight is not None]
     if len(described) != 1:
         raise RuleError(
-            "the row {id!r} of {cause} has no weight and no words"
+            "the row {id!r} of {of} has no weight and no words"
             if not described
-            else "the row {id!r} of {cause} is described twice ({place})",
+            else "the row {id!r} of {of} is described twice ({place})",
             where=entries[0].where if not described else described[1].where,
             remedy="give 'weight' and 'says' once; further signatures name the row alone",
             id=entries[0].id,
-            cause=entries[0].cause,
+            of=entries[0].cause,
             place=described[0].where if described else "",
         )
     whole = described[0]
@@ -65,10 +50,10 @@ def _known(causes: Mapping[str, Cause], name: str, where: str) -> Cause:
     if name not in causes:
         near = get_close_matches(name, causes, 1)
         raise RuleError(
-            "supports the unknown cause {cause!r}",
+            "supports the unknown cause {name!r}",
             where=where,
             remedy="did you mean {near!r}?" if near else None,
-            cause=name,
+            name=name,
             near=near[0] if near else "",
         )
     return causes[name]
