@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -9,9 +10,10 @@ from typing import NamedTuple
 from nccl_triage.checks.finding import Finding
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
-from nccl_triage.engine.schema import Cause, RuleSet
+from nccl_triage.engine.schema import Cause, RuleSet, Signature
 from nccl_triage.kinds import KINDS, Produced
 
+_GROUP = re.compile(r"\(\?P<(\w+)>")
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
 
 
@@ -19,6 +21,7 @@ class Known(NamedTuple):
     """What there is to speak of: the kind of every signature, and the names of everything else."""
 
     kinds: Mapping[str, str]
+    fields: Mapping[str, set[str]]
     facts: frozenset[str]
     premises: frozenset[str]
     words: frozenset[str]
@@ -38,7 +41,14 @@ def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]
 
 
 def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> Known:
-    return Known(kinds_of(rules, produced), frozenset(facts), frozenset(rules.premises), frozenset(rules.words))
+    fields = {name: _fields(signature) for name, signature in rules.signatures.items()}
+    return Known(kinds_of(rules, produced), fields, frozenset(facts), frozenset(rules.premises), frozenset(rules.words))
+
+
+def _fields(signature: Signature) -> set[str]:
+    """Return the fields that lines of a signature may have; ``peer2`` and ``peer_old`` stand for ``peer``."""
+    groups = _GROUP.findall(signature.pattern.source)
+    return {*groups, *(name.removesuffix("_old").rstrip("23") for name in groups), *signature.sets}
 
 
 def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> Finding:
@@ -55,6 +65,16 @@ def _in_signatures(where: str, rule: str, names: Iterable[str], known: Known) ->
 
 def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[Finding]:
     yield from _in_signatures(expression.where, rule, _signatures(expression), known)
+    for function in ("values", "numbers", "value", "number"):
+        texts = expression.literals(function)
+        for name, field in zip(texts[::2], texts[1::2], strict=False):
+            have = set().union(*(known.fields.get(one, ()) for one in expand(name, known.kinds)))
+            if have and field not in have:
+                near = get_close_matches(field, have, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(have))}"
+                yield Finding(
+                    "error", expression.where, rule, f"asks {name} for the field {field!r} that it never has{hint}"
+                )
     for function, what, names in (
         ("fact", "fact", known.facts),
         ("premise", "premise", known.premises),
