@@ -54,6 +54,20 @@ def test_few_signatures_are_named_in_code(rules: RuleSet) -> None:
     assert 0 < len(literals) <= MOST_LITERALS, literals
 
 
+def test_no_cause_is_named_in_code(rules: RuleSet) -> None:
+    named = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in ROOT.rglob("*.py")
+        for text in _strings(path)
+        if text in rules.causes
+    ]
+    assert named == []
+
+
+def test_one_cause_takes_every_exception(rules: RuleSet) -> None:
+    assert [cause.id for cause in rules.causes.values() if cause.catch_all] == ["application-exception"]
+
+
 def _conditions(rules: RuleSet) -> Iterator[Expression]:
     for cause in rules.causes.values():
         for item in (*cause.evidence, *cause.against):

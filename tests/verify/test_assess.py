@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nccl_triage.engine import load
 from nccl_triage.verify.assess import POOR
 from nccl_triage.verify.model import Finding, Slot
 from nccl_triage.verify.own_logs import OwnDiagnosis
@@ -125,7 +126,8 @@ def test_a_poor_path_counts_although_the_run_passed(kind: str) -> None:
 
 
 def own(cause: str, status: str = "established", ranks: tuple[int, ...] = (1,)) -> OwnDiagnosis:
-    return OwnDiagnosis(cause, status, ranks, (), "the line")
+    told_by_stages = load.load().causes[cause].experiment.told_by_stages
+    return OwnDiagnosis(cause, status, ranks, (), "the line", told_by_stages)
 
 
 def test_what_the_ranks_own_log_establishes() -> None:

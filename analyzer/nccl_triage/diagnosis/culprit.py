@@ -20,10 +20,6 @@ from nccl_triage.history.signatures import WHY
 
 __all__ = ["METHODS", "Culprit", "find"]
 
-#: A cause that lies between hosts, and no line tells on which side: whoever prints one may be the victim.
-_BETWEEN_HOSTS = "network-link-fault"
-#: Causes of which the lines are printed by those that wait for the culprit.
-_VICTIMS_SPEAK = ("rank-divergence", "straggler", "timeout-too-short")
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
 
@@ -90,9 +86,9 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host (not the rank) that printed the strongest evidence; nobody where hosts complain of each other alike."""
     told = [event for item in weighed.rule_items for event in item.events if event.is_failure]
     hosts = {info.host for rank in case.ranks(told) if (info := case.identity.ranks.get(rank)) is not None}
-    if weighed.cause.id == _BETWEEN_HOSTS and len(hosts) > 2:
+    if weighed.cause.between_hosts and len(hosts) > 2:
         return []
-    if weighed.cause.id in _VICTIMS_SPEAK and len(case.identity.hosts) > 1:
+    if weighed.cause.victims_speak and len(case.identity.hosts) > 1:
         return []
     for event in strongest(weighed):
         host = case.host(event)

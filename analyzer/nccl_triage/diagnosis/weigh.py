@@ -38,17 +38,12 @@ VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
 SURE_LEAD = 0.8
 #: A cause that rests on its vote alone stays below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
-#: The cause of a program's exceptions whose words no rule knows.
-UNREAD = "application-exception"
-#: By how much more a cause must be likely than ``UNREAD`` to take its place, and how much of that counts at most.
+#: By how much more a cause must be likely than the catch-all to take its place, and how much of that counts at most.
 UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: Id of the evidence that is the classifier's vote.
 VOTE_ID = "classifier-vote"
 #: Id of the evidence against that is a line of the kernel which cannot concern the job.
 SET_ASIDE_ID = "set-aside"
-
-#: Causes of a rank that others wait for. One that raised first is waited for because it raised: no words tell of these.
-_WAITED = ("rank-divergence", "straggler", "timeout-too-short")
 
 
 @dataclass(slots=True)
@@ -227,7 +222,7 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
     kinds = _kinds_of_exception(case, everything, votes)
     for vote in votes:
         cause = case.rules.causes.get(vote.cause)
-        if cause is None or (kinds and vote.cause == UNREAD):  # how likely that is went into the scores of the others
+        if cause is None or (kinds and cause.catch_all):  # how likely that is went into the scores of the others
             continue
         weighed = by_id.get(vote.cause)
         if weighed is None:
@@ -246,19 +241,26 @@ def _kinds_of_exception(case: Case, everything: Sequence[Weighed], votes: Sequen
     """Return the causes that an exception of unknown words may have more likely, with the scores that this gives them.
 
     That the program raised something speaks for each cause of which the words may tell. The rules know none of the words,
-    the classifier has learnt from them: where it finds one cause far likelier, that one comes before ``UNREAD``.
+    the classifier has learnt from them: where it finds one cause far likelier, that one comes before the catch-all.
     """
     first = max(everything, key=lambda w: w.score, default=None)
-    if first is None or first.cause.id != UNREAD or not _unread(first):
+    if first is None or not first.cause.catch_all or not _unread(first):
         return {}
     alone = case.value("exception.one_rank") and case.value("exception.before_cascade")
-    likely = {vote.cause: vote.probability for vote in votes if not (alone and vote.cause in _WAITED)}
-    usual = max(FLOOR, likely.get(UNREAD, 0.0))
+    likely = {vote.cause: vote.probability for vote in votes if not (alone and _victims_speak(case, vote.cause))}
+    unread = first.cause.id
+    usual = max(FLOOR, likely.get(unread, 0.0))
     return {
         cause: first.score + TEMPERATURE * log(min(UNREAD_RATIO_MOST, probability / usual))
         for cause, probability in likely.items()
-        if cause != UNREAD and probability >= max(ABSTAIN_BELOW, UNREAD_RATIO * usual)
+        if cause != unread and probability >= max(ABSTAIN_BELOW, UNREAD_RATIO * usual)
     }
+
+
+def _victims_speak(case: Case, name: str) -> bool:
+    """Tell whether a cause is that of a rank that others wait for: one that raised first is waited for because it raised."""
+    cause = case.rules.causes.get(name)
+    return cause is not None and cause.victims_speak
 
 
 def _unread(weighed: Weighed) -> bool:

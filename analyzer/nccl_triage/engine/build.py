@@ -38,6 +38,8 @@ from nccl_triage.patterns import lazily
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
+#: What settles a cause without a collective: versions of NCCL, ranks and GPUs of a host, whether a port is free.
+CHECKS = ("nccl-versions", "gpus", "port")
 #: Which ranks a control takes: all of the job, those of one host, at least two hosts, each rank alone.
 SCOPES = ("all", "host", "hosts", "rank")
 BACKENDS = ("any", "nccl")
@@ -76,6 +78,10 @@ def _texts(part: Part, key: str) -> tuple[str, ...]:
 
 def _mapping(part: Part, key: str) -> dict[str, str]:
     return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
+
+
+def _flag(part: Part, key: str) -> bool:
+    return key in part and part[key].flag()
 
 
 def bilingual(node: Node, user: bool) -> Text:
@@ -262,7 +268,7 @@ def _experiment(node: Node, user: bool) -> Experiment:
         ("kind",),
         (
             *("control", "scope", "backend", "iterations", "vary", "predicts", "passing"),
-            *("confirmed_if", "refuted_if", "needs", "why_not"),
+            *("confirmed_if", "refuted_if", "needs", "why_not", "check", "told_by_stages"),
         ),
     )
     kind = part["kind"].choice(EXPERIMENTS)
@@ -281,11 +287,13 @@ def _experiment(node: Node, user: bool) -> Experiment:
         refuted_if=_text(part, "refuted_if"),
         needs=_text(part, "needs"),
         why_not=bilingual(part["why_not"], user) if "why_not" in part else None,
+        check=part["check"].choice(CHECKS) if "check" in part else None,
+        told_by_stages=_flag(part, "told_by_stages"),
     )
 
 
 _CAUSE = ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment")
-_CAUSE_MAY = ("for", "against", "explains", "aliases", "stages")
+_CAUSE_MAY = ("for", "against", "explains", "aliases", "stages", "victims_speak", "between_hosts", "catch_all")
 
 
 def cause(root: Node, user: bool) -> Cause:
@@ -322,6 +330,9 @@ def cause(root: Node, user: bool) -> Cause:
         experiment=_experiment(part["experiment"], user),
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
+        victims_speak=_flag(part, "victims_speak"),
+        between_hosts=_flag(part, "between_hosts"),
+        catch_all=_flag(part, "catch_all"),
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )
 

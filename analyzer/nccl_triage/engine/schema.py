@@ -152,7 +152,8 @@ class Experiment:
     ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` say it in words. The planner reads the rest: ``scope``
     (which ranks the control takes), ``backend`` (nccl when Gloo cannot stand in), ``iterations``, ``vary`` (each a
     control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as diagnosed";
-    empty: the cause itself) and ``passing`` (what a control that passes says of the cause).
+    empty: the cause itself), ``passing`` (what a control that passes says of the cause), ``check`` (what settles it without a
+    collective) and ``told_by_stages`` (the stages of a run tell it better than what its ranks print).
     """
 
     kind: str
@@ -167,6 +168,8 @@ class Experiment:
     refuted_if: str | None = None
     needs: str | None = None
     why_not: Text | None = None
+    check: str | None = None
+    told_by_stages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage."""
+    """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
+
+    ``victims_speak``: the lines of its evidence are those of ranks that wait for the culprit. ``between_hosts``: no line
+    tells on which side of a path it lies. ``catch_all``: it takes every exception whose words no rule knows.
+    """
 
     id: str
     family: str
@@ -200,6 +207,9 @@ class Cause:
     experiment: Experiment
     aliases: tuple[str, ...] = ()
     stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    victims_speak: bool = False
+    between_hosts: bool = False
+    catch_all: bool = False
     places: dict[str, str] = field(default_factory=dict)
 
     def place(self, key: str) -> str:

@@ -29,7 +29,6 @@ def never_joined(view: View) -> Finding | None:
     ):
         return None
     return view.finding(
-        "rendezvous-failed",
         "never-joined",
         absent,
         "rank {ranks} never joined the store; the others waited for it",
@@ -43,7 +42,6 @@ def store_unreachable(view: View) -> Finding | None:
     if not failed or view.result.stage != "store":
         return None
     found = view.finding(
-        "rendezvous-failed",
         "store-unreachable",
         failed,
         "rank {ranks} could not join the store on the host of rank 0",
@@ -62,7 +60,6 @@ def never_entered(view: View) -> Finding | None:
     left = [trace for trace in silent if trace.exit_code == 0]
     if stopped:
         return view.finding(
-            "rank-divergence",
             "stopped",
             stopped,
             "rank {ranks} is stopped (state T) before the collective in which the others wait",
@@ -70,14 +67,12 @@ def never_entered(view: View) -> Finding | None:
         )
     if left:
         return view.finding(
-            "rank-divergence",
             "left",
             left,
             "rank {ranks} exited with code 0 before the collective in which the others wait",
             "rank {ranks} 在集合操作之前以退出码 0 离开",
         )
     return view.finding(
-        "rank-divergence",
         "absent",
         silent,
         "rank {ranks} never entered the collective in which the others wait",
@@ -96,7 +91,6 @@ def late(view: View) -> Finding | None:
         return None
     gap = max(times.values()) - usual
     return view.finding(
-        "straggler",
         "late",
         behind,
         f"rank {{ranks}} entered the collective {gap:.1f} s after the others",
@@ -115,7 +109,6 @@ def slow(view: View) -> Finding | None:
         return None
     culprit = [trace for trace in view.traces if trace.rank == ordered[0]]
     return view.finding(
-        "straggler",
         "slow",
         culprit,
         f"the others wait {next_one:.2f} s an iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from nccl_triage.verify.arrivals import late, never_entered, never_joined, slow, store_unreachable
+from nccl_triage.verify.findings import OTHERWISE
 from nccl_triage.verify.model import Finding, RankTrace
 from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.ops import operation
@@ -40,7 +41,6 @@ def different_call(view: View) -> Finding | None:
     odd = [trace for (trace, _), shape in zip(first, shapes, strict=True) if shape != common]
     other = next(shape for shape in shapes if shape != common)
     return view.finding(
-        "collective-mismatch",
         "different-call",
         odd,
         f"rank {{ranks}} calls {other[0]} {other[1]} where the others call {common[0]} {common[1]}",
@@ -50,11 +50,11 @@ def different_call(view: View) -> Finding | None:
 
 #: Signatures of a watchdog that takes its process down.
 _WATCHDOG = ("torch.watchdog", "torch.nccl2", "torch.comm_aborted", "torch.timeout_at_work")
-_SIGNALS: dict[int, tuple[str, str]] = {
-    signal.SIGKILL: ("process-crashed", "killed"),
-    signal.SIGTERM: ("job-preempted", "terminated"),
-    signal.SIGHUP: ("terminal-hangup", "terminated"),
-    signal.SIGINT: ("job-preempted", "terminated"),
+_SIGNALS = {
+    signal.SIGKILL: "killed",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "terminated",
+    signal.SIGINT: "terminated",
 }
 
 
@@ -74,15 +74,15 @@ def died_of_signal(view: View) -> Finding | None:
         return None
     first = min(dead, key=lambda trace: trace.exited_at or 0.0)
     number = -(first.exit_code or 0)
-    cause, kind = _SIGNALS.get(number, ("process-crashed", "crashed"))
+    kind = {int(known): word for known, word in _SIGNALS.items()}.get(number, "crashed")
     # Real-time signals have no name.
     name = next((known.name for known in signal.Signals if known == number), f"signal {number}")
     return view.finding(
-        cause,
         kind,
         [first],
         f"rank {{ranks}} ended by {name} at the stage after {first.stage!r}",
         f"rank {{ranks}} 在阶段 {first.stage!r} 之后被 {name} 终止",
+        "by-hangup" if number == signal.SIGHUP else OTHERWISE,
     )
 
 
@@ -93,7 +93,7 @@ def own_root_error(view: View) -> Finding | None:
         return None
     if own.cause.startswith("network-") and view.paths:
         return None  # the probe names the pair
-    if own.cause in ("rendezvous-failed", "rank-divergence", "straggler", "timeout-too-short", "process-crashed"):
+    if own.told_by_stages:
         return None  # the stages tell these better than the texts of the ranks that waited
     ranks = [trace for trace in view.traces if trace.rank in own.ranks]
     says = f"the ranks' own log speaks of {own.cause}: {own.line}"
@@ -132,7 +132,6 @@ def wrong_data(view: View) -> Finding | None:
         return None
     count = sum(trace.details.get("done", trace.details.get("warm", {})).get("wrong", 0) for trace in wrong)
     return view.finding(
-        "gpu-p2p-broken",
         "wrong-data",
         wrong,
         f"{count} elements differ from the exact result on rank {{ranks}}",
@@ -142,7 +141,7 @@ def wrong_data(view: View) -> Finding | None:
 
 def _nobody(view: View, kind: str, en: str, zh: str) -> Finding:
     """Return a failure in which no rank stands out: between hosts it speaks for the network."""
-    return view.finding("network-link-fault" if len(view.result.run.places) > 1 else "", kind, [], en, zh)
+    return view.finding(kind, [], en, zh, "between-hosts" if len(view.result.run.places) > 1 else OTHERWISE)
 
 
 def all_waited(view: View) -> Finding | None:

@@ -147,11 +147,11 @@ class _Test:
 
     def _fact(self) -> Fact:
         session, planned, control = self.session, self.planned, self.control
-        if planned.suspect.cause == "nccl-version-conflict":
+        if planned.experiment.check == "nccl-versions":
             return fact_of_versions(session.report.trials, control)
-        if planned.experiment.kind == "store" and planned.suspect.cause == "port-in-use" and control.port:
+        if planned.experiment.kind == "store" and planned.experiment.check == "port" and control.port:
             return self._port_taken(control.slots[0].place, control.port)
-        if planned.suspect.cause == "duplicate-gpu":
+        if planned.experiment.check == "gpus":
             return self._crowded()
         if planned.experiment.kind == "single":
             return "shows" if session.plan.means.gpu_faults else "clean"

@@ -16,13 +16,14 @@ _KEPT = 12
 
 @dataclass(frozen=True, slots=True)
 class OwnDiagnosis:
-    """The cause that the analyzer names for an experiment's own logs."""
+    """The cause that the analyzer names for an experiment's own logs; ``told_by_stages``: its stages tell it better."""
 
     cause: str
     status: str
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
     line: str
+    told_by_stages: bool = False
 
 
 def read(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
@@ -35,7 +36,7 @@ def read(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
         document = diagnose([result.folder], rules=rules, model=None).to_dict()
         result.symptoms = [_symptom(entry, result.folder) for entry in document["symptoms"][:_KEPT]]
         if document["verdict"] == "diagnosed":
-            return _own(document["diagnoses"][0])
+            return _own(document["diagnoses"][0], rules)
     return None
 
 
@@ -44,7 +45,7 @@ def _symptom(entry: dict[str, Any], folder: str) -> dict[str, Any]:
     return {**kept, "path": str(entry["first"]["path"]).removeprefix(f"{folder}/"), "line": entry["first"]["line"]}
 
 
-def _own(best: dict[str, Any]) -> OwnDiagnosis:
+def _own(best: dict[str, Any], rules: RuleSet) -> OwnDiagnosis:
     culprits = best["culprits"]
     return OwnDiagnosis(
         cause=best["cause"],
@@ -52,4 +53,5 @@ def _own(best: dict[str, Any]) -> OwnDiagnosis:
         ranks=tuple(sorted({c["rank"] for c in culprits if c["rank"] is not None})),
         hosts=tuple(dict.fromkeys(c["host"] for c in culprits if c["host"])),
         line=best["evidence"][0]["text"][:300] if best["evidence"] else "",
+        told_by_stages=rules.causes[best["cause"]].experiment.told_by_stages,
     )

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nccl_triage.verify.findings import OTHERWISE, cause_of
 from nccl_triage.verify.interfaces import chosen, same_network
 from nccl_triage.verify.model import Finding
 from nccl_triage.verify.reachability import BROKEN, DEGRADED, Matrix
@@ -45,7 +46,7 @@ def interface_findings(
 
 
 def _wrong_interface(kind: str, en: str, zh: str, *hosts: str) -> Finding:
-    return Finding("network-wrong-interface", kind, {"en": en, "zh": zh}, hosts=hosts)
+    return Finding(cause_of(kind), kind, {"en": en, "zh": zh}, hosts=hosts)
 
 
 def path_findings(
@@ -68,28 +69,24 @@ def path_findings(
             worst = bad[0]
             # Some ports of the same address answer: what is missing is no route.
             some_open = any(path.usable and path.origin == worst.origin for path in paths)
-            cause = _cause(worst.state, str(worst.numbers.get("error")), together or some_open)
-            broken.append(_finding(cause, worst.state, one, two, worst))
+            situation = _situation(str(worst.numbers.get("error")), together or some_open)
+            broken.append(_finding(worst.state, one, two, worst, situation))
         elif poor:
-            degraded.append(_finding("network-link-fault", poor[0].state, one, two, poor[0]))
+            degraded.append(_finding(poor[0].state, one, two, poor[0]))
     return broken + degraded
 
 
-def _cause(state: str, error: str, together: bool) -> str:
-    if state == "no-route":
-        # Within one network a host that answers "prohibited" filters; between networks a route is missing.
-        return "network-firewall-port" if together and error == "EHOSTUNREACH" else "network-unreachable-subnet"
-    if state in ("large-packets-lost", "no-data"):
-        return "network-link-fault"
-    if state == "silent":
-        return "network-firewall-port" if together else "network-unreachable-subnet"
-    return "network-firewall-port"
+def _situation(error: str, together: bool) -> str:
+    """Return what decides between a firewall and a missing route: whether both ends lie in one network, and the answer."""
+    if not together:
+        return OTHERWISE
+    return "filtered" if error == "EHOSTUNREACH" else "one-network"
 
 
-def _finding(cause: str, state: str, one: str, two: str, path: Any) -> Finding:
+def _finding(state: str, one: str, two: str, path: Any, situation: str = OTHERWISE) -> Finding:
     where = f"{path.address}:{path.port} ({path.interface} of {path.target})"
     return Finding(
-        cause,
+        cause_of(f"path-{state}", situation),
         f"path-{state}",
         {
             "en": f"from {path.origin} to {where}: {state} {path.numbers.get('error', '')}".rstrip(),

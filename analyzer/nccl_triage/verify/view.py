@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nccl_triage.verify.findings import OTHERWISE, cause_of
 from nccl_triage.verify.model import Finding, RankTrace, RunResult
 from nccl_triage.verify.own_logs import OwnDiagnosis
 
@@ -31,8 +32,8 @@ class View:
         """Return the hosts of ranks, each once."""
         return tuple(dict.fromkeys(self.names[trace.slot.place] for trace in traces))
 
-    def finding(self, cause: str, kind: str, traces: Sequence[RankTrace], en: str, zh: str) -> Finding:
+    def finding(self, kind: str, traces: Sequence[RankTrace], en: str, zh: str, situation: str = OTHERWISE) -> Finding:
         """Return a finding about some ranks; ``{ranks}`` in the texts stands for their numbers."""
         numbers = ", ".join(str(number) for number in self.slots(traces))
         says = {"en": en.replace("{ranks}", numbers), "zh": zh.replace("{ranks}", numbers)}
-        return Finding(cause, kind, says, self.slots(traces), self.hosts(traces))
+        return Finding(cause_of(kind, situation), kind, says, self.slots(traces), self.hosts(traces))

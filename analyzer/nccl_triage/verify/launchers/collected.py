@@ -91,9 +91,9 @@ def _outcome(planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts:
 
 
 def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
-    if planned.suspect.cause == "nccl-version-conflict":
+    if planned.experiment.check == "nccl-versions":
         return fact_of_versions(trials.values(), control.result.run)
-    if planned.suspect.cause == "duplicate-gpu":
+    if planned.experiment.check == "gpus":
         gpus = gpus_of(control)
         return ("shows" if len(set(gpus)) < len(gpus) else "clean") if gpus else "none"
     return fact_of_findings(planned, hosts.findings(control.result.run), probed=False)
