@@ -78,7 +78,7 @@ def test_a_rule_with_an_error_stops_the_commit(repository: Repository) -> None:
     repository.commands.run("git", "add", "--all", cwd=repository.folder)
     code, said = repository.run()
     assert code == 1
-    assert f"{SIGNATURES}:8: unknown key 'meening'" in said
+    assert f"{SIGNATURES}:9: unknown key 'meening'" in said
 
 
 def test_other_files_do_not_start_the_hook(repository: Repository) -> None:

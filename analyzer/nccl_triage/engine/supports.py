@@ -68,9 +68,8 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
         if present is None:
             evidence.append(_row(entries))
         elif any(entry.weight is not None for entry in entries) or present.when or present.where:
-            raise RuleError(
-                "the evidence id {id!r} stands twice", where=entries[0].where, id=name, remedy=present.where_defined
-            )
+            where, place = entries[0].where, present.where_defined
+            raise RuleError("{id!r} exists already ({place})", where=where, id=name, place=place)
         else:  # messages of a user join a row of the shipped rules
             joined = dict.fromkeys((*present.signatures, *(entry.signature for entry in entries)))
             evidence[evidence.index(present)] = replace(present, signatures=tuple(joined))
