@@ -97,6 +97,21 @@ def test_no_list_of_signatures_is_written_twice(rules: RuleSet) -> None:
     assert [names for names, times in written.items() if times > 1] == []
 
 
+def test_no_list_of_evidence_is_written_twice(rules: RuleSet) -> None:
+    rows = [
+        (item.where_signatures or item.where_defined, tuple(sorted(item.signatures)))
+        for cause in rules.causes.values()
+        for item in (*cause.evidence, *cause.against)
+        if sum(name not in KINDS for name in item.signatures) > 2 and item.where_signatures
+    ]
+    written = Counter(names for _, names in dict(rows).items())
+    assert [names for names, times in written.items() if times > 1] == []
+
+
+def test_a_cause_explains_what_another_one_explains(rules: RuleSet) -> None:
+    assert rules.causes["straggler"].explains == rules.causes["rank-divergence"].explains != ()
+
+
 def test_no_list_of_words_is_written_twice(rules: RuleSet) -> None:
     written = Counter(tuple(sorted(item.texts)) for item in rules.words.values())
     assert [texts for texts, times in written.items() if times > 1] == []

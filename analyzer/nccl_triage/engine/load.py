@@ -13,7 +13,7 @@ from nccl_triage.engine import build, nodes, producers, series_load, snapshot
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import Row, RuleSet, Support
-from nccl_triage.engine.supports import attach
+from nccl_triage.engine.supports import attach, share_consequences
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class _Reading:
         """Raise what was wrong, else add to causes what messages and producers say for them."""
         self._complaints.tell()
         attach(self._into.causes, self._supports, self._spoken)
+        share_consequences(self._into.causes)
 
     def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
         for item in root.mapping()[key].items():

@@ -90,3 +90,18 @@ def attach(causes: dict[str, Cause], supports: Iterable[Support], spoken: Iterab
         if any(item.id == row.evidence.id for item in (*cause.evidence, *cause.against)):
             raise RuleError("the evidence id {id!r} stands twice", where=row.evidence.where_defined, id=row.evidence.id)
         causes[row.cause] = replace(cause, evidence=(*cause.evidence, row.evidence))
+
+
+def share_consequences(causes: dict[str, Cause]) -> None:
+    """Let a cause that names another one under ``explains`` explain the same lines as that one."""
+    for name, cause in causes.items():
+        if not any(one in causes for one in cause.explains):
+            continue
+        listed: list[str] = []
+        for one in cause.explains:
+            listed += causes[one].explains if one in causes and one != name else [one]
+        if any(one in causes for one in listed):
+            raise RuleError(
+                "explains what a cause explains that itself names another one", where=cause.place("explains")
+            )
+        causes[name] = replace(cause, explains=tuple(dict.fromkeys(listed)))

@@ -124,6 +124,7 @@ def _signature(data: Data, lang: Lang) -> list[Block]:
     blocks += [Block("head", say("meaning", lang)), Block("para", data["meaning"])]
     if lang == "zh":
         blocks.append(Block("para", say("english_only", lang)))
+    blocks.append(Block("field", f"{data['event_kind']} ({data['event_kind_meaning']})", say("event_kind", lang)))
     blocks.append(Block("field", say(f"role_{data['role']}", lang), say("role", lang)))
     if data["source"]:
         versions = _versions(data, lang)
