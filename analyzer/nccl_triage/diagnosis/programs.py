@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case
 
+#: A launcher is told by its own program's lines, whatever they say: DeepSpeed's by those of its launcher alone.
 _LAUNCHERS = (
     ("torchrun", ("torchelastic.*",)),
     ("ray", ("ray.*",)),

@@ -28,6 +28,7 @@ default = Default = 默认值
 diagnosis-only = for diagnosis only: a test, not a fix; it must not stay in scripts = 仅用于诊断：是测试而不是修复，不应留在脚本里
 env = environment variable = 环境变量
 english_only = (the meanings of signatures exist in English only) = （特征的含义只有英文）
+event_kind = Kind = 类别
 evidence = Speaks for it = 支持的证据
 evidence_against = Evidence against = 反驳以下根因
 evidence_for = Evidence for = 支持以下根因

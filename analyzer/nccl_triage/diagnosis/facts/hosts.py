@@ -13,7 +13,7 @@ from nccl_triage.events import Event
 
 
 def _by_fact(case: Case) -> dict[str, dict[str, Event]]:
-    """Return fact -> host -> the event with its value."""
+    """Return fact -> host -> the event with its value: the one signature that doctor's values have."""
     found: dict[str, dict[str, Event]] = defaultdict(dict)
     for event in case.of("host.value"):
         found[event.fields["fact"]][event.fields["host"]] = event
