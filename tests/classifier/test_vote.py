@@ -9,9 +9,12 @@ from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import CAP, cast
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
-from nccl_triage.diagnosis.weigh import UNREAD, UNREAD_RATIO_MOST, VOTE_ID, VOTE_SHARE
+from nccl_triage.diagnosis.weigh import UNREAD_RATIO_MOST, VOTE_ID, VOTE_SHARE
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import scan_text
+
+#: The cause that takes every exception whose words no rule knows.
+UNREAD = "application-exception"
 
 UNSEEN = "step 3 loss 2.1\nfrobnicator: the flux capacitor of this board is not supported\n"
 

@@ -159,3 +159,25 @@ def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.Monkey
         path.read_text(encoding="utf-8").replace("nccl.no_iface_same_subnet", "nccl.renamed_subnet"), "utf-8"
     )
     assert set(load.load().signatures) - set(first.signatures) == {"nccl.renamed_subnet"}
+
+
+TERMS = """premises:
+  - id: one
+    meaning: The first.
+    when: premise('two')
+  - id: two
+    meaning: The second.
+    when: premise('three') or has('step')
+  - id: three
+    meaning: The third.
+    when: not premise('one')
+"""
+
+
+def test_a_premise_that_asks_for_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "terms").mkdir()
+    (tmp_path / "terms" / "own.yaml").write_text(TERMS, encoding="utf-8")
+    with pytest.raises(RuleError, match="'one' asks for itself"):
+        load.load((tmp_path,))
+    (tmp_path / "terms" / "own.yaml").write_text(TERMS.replace("not premise('one')", "has('step')"), encoding="utf-8")
+    assert {"one", "two", "three"} <= set(load.load((tmp_path,)).premises)

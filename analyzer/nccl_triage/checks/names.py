@@ -119,14 +119,9 @@ def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str,
 
 
 def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
-    """Check that premises speak of what exists and never of themselves, and that some condition asks for each term."""
+    """Check that premises speak of what exists, and that some condition asks for each term."""
     known = _known(rules, facts, produced)
     findings = [finding for item in rules.premises.values() for finding in _in_condition(item.id, item.when, known)]
-    findings += [
-        Finding("error", item.where, item.id, "asks for itself")
-        for item in rules.premises.values()
-        if item.id in _asked_for(rules, item.when)
-    ]
     conditions = [expression for cause in rules.causes.values() for expression in _conditions(cause)]
     conditions += [witness.when for witness in rules.witnesses.values()]
     conditions += [premise.when for premise in rules.premises.values()]
@@ -138,15 +133,3 @@ def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Pro
             if item.id not in used
         ]
     return findings
-
-
-def _asked_for(rules: RuleSet, expression: Expression) -> set[str]:
-    """Return the premises that a condition asks for, by way of others too."""
-    found: set[str] = set()
-    pending = expression.literals("premise")
-    while pending:
-        name = pending.pop()
-        if name not in found and name in rules.premises:
-            found.add(name)
-            pending += rules.premises[name].when.literals("premise")
-    return found

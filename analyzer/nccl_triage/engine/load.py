@@ -14,6 +14,7 @@ from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import Row, RuleSet, Support
 from nccl_triage.engine.supports import attach, share_consequences
+from nccl_triage.engine.terms import refuse_circles
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class _Reading:
         self._complaints.tell()
         attach(self._into.causes, self._supports, self._spoken)
         share_consequences(self._into.causes)
+        refuse_circles(self._into.premises)
 
     def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
         for item in root.mapping()[key].items():
