@@ -182,6 +182,14 @@ def test_order_within_one_source_is_certain(tmp_path: Path) -> None:
     assert first_cause(found) == "gpu-hardware-fault"
 
 
+def test_a_log_of_the_kernel_that_was_printed_into_the_jobs_is_history(tmp_path: Path) -> None:
+    """``dmesg -T`` at the end of a job's log tells of the days before, though it stands after the failure."""
+    steps = [f"{hosts.stamp(10.0 * n)} INFO step {n} | loss 2.5 | 10.0 s/step" for n in range(4)]
+    end = f"{hosts.stamp(1842.0)} INFO collecting logs"
+    log = [*steps, *_time_outs(1841.0), end, hosts.xid(-7 * 86400 - 600, "3b"), hosts.xid(-9.2 * 3600, "3b"), end]
+    aside(hosts.verdict(tmp_path, "\n".join(log) + "\n", {}), "before the job began")
+
+
 def test_what_is_set_aside_is_evidence_against(tmp_path: Path) -> None:
     own = "[rank5]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
     found = hosts.verdict(tmp_path, FAILED + own, {"dmesg.gpu-a2.log": [hosts.xid(-9 * 3600 - 1800, "3b")]})

@@ -252,3 +252,96 @@ def test_unknown_names_are_told_with_their_line_and_the_nearest(tmp_path: Path) 
         (16, "did you mean 'straggler'?"),
     ]
     assert any("did you mean 'collective.timeout'?" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "message"),
+    [
+        (
+            "terms",
+            "premises:\n  - {id: a, meaning: A., when: \"premise('a' if true else 'b')\"}\n",
+            "takes one text in quotes",
+        ),
+        (
+            "producers",
+            "producers:\n  - signature: []\n    rows: [{cause: straggler, id: x, weight: weak, says: X.}]\n",
+            "an empty list names nothing",
+        ),
+        (
+            "producers",
+            "producers:\n  - signature: [host.check]\n    rows: [{cause: straggler, id: A B, weight: weak, says: X.}]\n",
+            "is no id",
+        ),
+        (
+            "producers",
+            "producers:\n  - signature: [host.check]\n    rows: [{cause: strangler, id: x, weight: weak, says: X.}]\n",
+            "did you mean 'straggler'?",
+        ),
+        (
+            "producers",
+            "producers:\n  - signature: [host.check]\n    rows: [{id: x, weight: weak, says: X.}]\n",
+            "a row names its 'cause'",
+        ),
+    ],
+)
+def test_errors_of_terms_and_producers(tmp_path: Path, folder: str, text: str, message: str) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "own.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(RuleError) as caught:
+        load.load((tmp_path,))
+    told = "\n".join(caught.value.lines())
+    assert message in told and "own.yaml:" in told
+
+
+def test_premises_that_double_at_each_step_are_refused(tmp_path: Path) -> None:
+    rows = [
+        f"  - {{id: a{n}, meaning: A., when: \"premise('a{n + 1}') and premise('a{n + 1}')\"}}\n" for n in range(60)
+    ]
+    (tmp_path / "terms").mkdir()
+    (tmp_path / "terms" / "own.yaml").write_text("premises:\n" + "".join(rows), encoding="utf-8")
+    with pytest.raises(RuleError, match="asks for too many others"):
+        load.load((tmp_path,))
+
+
+def test_conditions_of_a_producer_and_of_its_row_are_joined_whole(tmp_path: Path) -> None:
+    text = """producers:
+  - signature: [host.check]
+    when: has('step') or has('waiting')
+    says: X.
+    rows: [{cause: straggler, id: own-row, weight: weak, when: has('retry')}]
+"""
+    (tmp_path / "producers").mkdir()
+    (tmp_path / "producers" / "own.yaml").write_text(text, encoding="utf-8")
+    (row,) = [item for item in load.load((tmp_path,)).causes["straggler"].evidence if item.id == "own-row"]
+    assert row.when is not None and row.when.source == "(has('step') or has('waiting')) and (has('retry'))"
+
+
+def test_a_message_beside_the_evidence_names_nobody(tmp_path: Path) -> None:
+    from nccl_triage import diagnose
+
+    log = tmp_path / "train.log"
+    log.write_text(
+        "[rank3]: WARNING vocabulary of rank 3 differs from that of rank 0\n"
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/a/train.py", line 7, in <module>\n'
+        "[rank1]: KeyError: 'weights'\n",
+        encoding="utf-8",
+    )
+    document = diagnose(log).to_dict()
+    assert [culprit["rank"] for culprit in document["diagnoses"][0]["culprits"]] == [1]
+
+
+def test_saving_on_rank_0_alone_is_no_early_end(tmp_path: Path) -> None:
+    from nccl_triage import diagnose
+
+    log = tmp_path / "train.log"
+    lines = [f"[rank{rank}]: Starting evaluation of 100 batches" for rank in range(4)]
+    lines.append("[rank0]: checkpoint saved to /ckpt/step_5.pt")
+    lines += [
+        f"[rank{rank}]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600031 "
+        "milliseconds before timing out."
+        for rank in (1, 2, 3)
+    ]
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert diagnose(log).case.value("progress.finished_early_ranks") is None

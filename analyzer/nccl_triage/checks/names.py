@@ -68,8 +68,10 @@ def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[F
     for function in ("values", "numbers", "value", "number"):
         texts = expression.literals(function)
         for name, field in zip(texts[::2], texts[1::2], strict=False):
-            have = set().union(*(known.fields.get(one, ()) for one in expand(name, known.kinds)))
-            if have and field not in have:
+            ids = expand(name, known.kinds)
+            have = set().union(*(known.fields.get(one, ()) for one in ids))
+            # What parsers make has fields that nobody declares.
+            if have and field not in have and all(one in known.fields for one in ids):
                 near = get_close_matches(field, have, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(have))}"
                 yield Finding(

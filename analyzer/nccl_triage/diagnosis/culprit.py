@@ -13,6 +13,7 @@ from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
+from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.exceptions import tracebacks
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
@@ -28,7 +29,9 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
     hosts = case.identity.hosts
     last = () if "none" in weighed.cause.culprit else ("evidence-host", "remembered-host")
-    for name in (*weighed.cause.culprit, *last):
+    methods = weighed.cause.culprit
+    first = () if {"none", BY_MESSAGE} & set(methods) else (BY_MESSAGE,)
+    for name in (*first, *weighed.cause.culprit, *last):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
             # A host of which only the address is known goes by its address; the only host of a job is everybody's.

@@ -57,13 +57,24 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
-@method("named-by-message")
+#: The method that every cause has, whether it lists it or not.
+BY_MESSAGE = "named-by-message"
+
+
+@method(BY_MESSAGE)
 def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
-    """Whom a message names that is made to name somebody (``culprit`` of its signature); nobody where several are named."""
+    """The one that a message of the evidence, or beside it, names, if its signature has ``culprit``."""
     found: dict[tuple[object, ...], Culprit] = {}
+    told: dict[str, list[int]] = {}
+    for event in (event for item in weighed.rule_items for event in item.events):
+        told.setdefault(event.source, []).append(event.line)
     for event in case.events:
         signature = case.rules.signatures.get(event.signature)
         if signature is None or signature.culprit is None:
+            continue
+        # A cause that does not ask for it takes the word of its own evidence alone.
+        within = signature.culprit.within if BY_MESSAGE in weighed.cause.culprit else 0
+        if not any(abs(line - event.line) <= within for line in told.get(event.source, ())):
             continue
         rank, host, gpu = (event.fields.get(signature.culprit.fields.get(name, "")) for name in NAMED)
         if (rank is not None and whole(rank) is None) or not (rank or host):

@@ -197,9 +197,6 @@ def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None]
     moment = event.context.time
     if moment is None or span.begin is None or span.end is None:
         return None
-    before, after = around or (None, None)
-    if before is not None and after is not None:
-        return None
     moment = _in_year_of(moment, span.end)
     end = span.end
     if not times.has_year(end) and times.has_year(moment):
@@ -207,10 +204,21 @@ def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None]
     slack = SKEW if span.is_finished or span.is_failed else SILENCE
     if span.begin - BEFORE <= moment <= end + slack or _of_other_zone(moment, span):
         return None
-    found = "before" if moment < span.begin else "after"
-    # A clock that contradicts the order of one source is another clock.
-    contradicted = before if found == "before" else after
-    return None if contradicted is not None else found
+    if around is not None and _in_its_place(moment, around, end + slack):
+        return None
+    return "before" if moment < span.begin else "after"
+
+
+def _in_its_place(moment: float, around: tuple[Event | None, Event | None], end: float) -> bool:
+    """Tell whether a line stands where it belongs in its source, if its clock differs by whole hours.
+
+    What differs otherwise is a log of the kernel that somebody printed into the job's: it tells of earlier days.
+    """
+    before, after = ((event.context.time if event is not None else None) for event in around)
+    if before is None:
+        return False
+    until = after if after is not None else end
+    return any(before - SKEW <= moment - hours * _HOUR <= until + SKEW for hours in range(-_ZONES, _ZONES + 1) if hours)
 
 
 def _in_year_of(moment: float, reference: float) -> float:

@@ -134,7 +134,8 @@ def _set_aside(case: Case, weighed: Weighed, conditions: Conditions) -> Contribu
 def _would_support(item: Evidence, event: Event, conditions: Conditions) -> bool:
     if not any(stands_for(name, event.signature, event.kind) for name in item.signatures):
         return False
-    return item.where is None or conditions.selects(item.where, event)
+    holds = item.when is None or conditions.holds(item.when)[0]
+    return holds and (item.where is None or conditions.selects(item.where, event))
 
 
 def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:

@@ -61,7 +61,8 @@ VARIABLES = {
 Part = dict[str, Node]
 
 
-def _identifier(node: Node) -> str:
+def identifier(node: Node) -> str:
+    """Return an id: lower case words joined by ".", "_" or "-"."""
     text = node.text()
     if not _ID.match(text):
         raise node.fail("{text!r} is no id", "use lower case words joined by '.', '_' or '-'", text=text)
@@ -148,7 +149,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
             raise part["sets"].fail("{name!r} is a named group of the pattern already", name=name)
     role = part["role"].choice(ROLES)
     return Signature(
-        id=_identifier(part["id"]),
+        id=identifier(part["id"]),
         kind=part["kind"].choice(KINDS),
         program=program,
         pattern=pattern,
@@ -172,14 +173,14 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
 
 
 def _accusation(node: Node, pattern: Pattern, user: bool) -> Accusation:
-    part = node.keys(("why",), NAMED)
+    part = node.keys(("why",), (*NAMED, "within"))
     found = {name: part[name].text() for name in NAMED if name in part}
-    if not found:
-        raise node.fail("a culprit needs one of {names}", names=", ".join(NAMED))
+    if not {"rank", "host"} & set(found):
+        raise node.fail("a culprit needs one of {names}", names="rank, host")
     for name, group in found.items():
         if f"(?P<{group}>" not in pattern.source:
             raise part[name].fail("{name!r} is no named group of the pattern", name=group)
-    return Accusation(found, bilingual(part["why"], user))
+    return Accusation(found, bilingual(part["why"], user), part["within"].integer() if "within" in part else 0)
 
 
 def supports(node: Node, signature: str, user: bool) -> list[Support]:
@@ -193,10 +194,12 @@ def _support(node: Node, signature: str, user: bool) -> Support:
     for one, other in (("weight", "says"), ("says", "weight")):
         if one in part and other not in part:
             raise node.fail("the key {name!r} is missing", name=other)
+    if "unless_explained" in part and "weight" not in part:
+        raise part["unless_explained"].fail("the key {name!r} is missing", name="weight")
     return Support(
         signature=signature,
         cause=part["cause"].text(),
-        id=_identifier(part["id"]) if "id" in part else signature.partition(".")[2].replace("_", "-"),
+        id=identifier(part["id"]) if "id" in part else signature.partition(".")[2].replace("_", "-"),
         where=node.where,
         weight=part["weight"].choice(WEIGHTS) if "weight" in part else None,
         says=bilingual(part["says"], user) if "says" in part else None,
@@ -211,12 +214,14 @@ def _condition(part: Part, key: str) -> expression.Expression | None:
 
 def _evidence(node: Node, user: bool) -> Evidence:
     part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained"))
+    if "signature" in part and not part["signature"].items():
+        raise part["signature"].fail("an empty list names nothing")
     if "signature" not in part and "when" not in part:
         raise node.fail("evidence needs 'signature' or 'when'")
     if "where" in part and "signature" not in part:
         raise part["where"].fail("'where' filters events and needs 'signature'")
     return Evidence(
-        id=_identifier(part["id"]),
+        id=identifier(part["id"]),
         weight=part["weight"].choice(WEIGHTS),
         says=bilingual(part["says"], user),
         where_defined=node.where,
@@ -316,7 +321,7 @@ def cause(root: Node, user: bool) -> Cause:
                 read(part[key], user)
     complaints.tell()
     return Cause(
-        id=_identifier(part["id"]),
+        id=identifier(part["id"]),
         family=part["family"].choice(FAMILIES),
         title=bilingual(part["title"], user),
         explanation=bilingual(part["explanation"], user),
@@ -350,7 +355,7 @@ def witness(node: Node, user: bool) -> Witness:
     part = node.keys(("id", "when", "what", "why"), ("families", "env", "commands"))
     families = part["families"].items() if "families" in part else []
     return Witness(
-        id=_identifier(part["id"]),
+        id=identifier(part["id"]),
         when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
         what=bilingual(part["what"], user),
         why=bilingual(part["why"], user),
@@ -365,20 +370,20 @@ def premise(node: Node) -> Premise:
     """Return the named condition that a node describes."""
     part = node.keys(("id", "meaning", "when"))
     when = expression.parse(part["when"].text(), part["when"].where, FUNCTIONS)
-    return Premise(_identifier(part["id"]), part["meaning"].text(), when, node.where)
+    return Premise(identifier(part["id"]), part["meaning"].text(), when, node.where)
 
 
 def words(node: Node) -> Words:
     """Return the list of words that a node describes."""
     part = node.keys(("id", "meaning", "texts"))
-    return Words(_identifier(part["id"]), part["meaning"].text(), tuple(part["texts"].texts()), node.where)
+    return Words(identifier(part["id"]), part["meaning"].text(), tuple(part["texts"].texts()), node.where)
 
 
 def activity(node: Node, user: bool) -> Activity:
     """Return the activity that a node describes."""
     part = node.keys(("id", "stands", "frame", "meaning", "match", "not"))
     return Activity(
-        id=_identifier(part["id"]),
+        id=identifier(part["id"]),
         stands=part["stands"].choice(STANDS),
         frame=_pattern(part["frame"], user),
         meaning=part["meaning"].text(),

@@ -36,6 +36,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _CONSTANTS = {"none": None, "true": True, "false": False}
 _MAX_SOURCE = 2000
+#: Functions that name a term of rules/terms: which one must be plain to see.
+_NAMED_TERMS = ("premise", "words")
+
+
+def _is_one_text(arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and isinstance(arguments[0].value, str)
 
 
 class Missing(Exception):
@@ -89,6 +95,8 @@ def _check(node: ast.AST, where: str) -> None:
     if isinstance(node, ast.Call):
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise RuleError("only the listed functions can be called, with plain arguments", where=where)
+        if node.func.id in _NAMED_TERMS and not _is_one_text(node.args):
+            raise RuleError("{name} takes one text in quotes", where=where, name=node.func.id)
         children: list[ast.AST] = list(node.args)
     elif isinstance(node, (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.List, ast.Tuple)):
         children = list(ast.iter_child_nodes(node))

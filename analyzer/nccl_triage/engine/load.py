@@ -56,7 +56,7 @@ def _add(part: dict[str, Any], item: Any) -> None:
 
 
 class _Reading:
-    """What a folder of rules holds, file by file; all that is wrong with them is told together."""
+    """What a folder of rules holds, file by file; all that is wrong within the files is told together."""
 
     def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
         self._into, self._user, self._table = into, user, table

@@ -63,7 +63,7 @@ class Node:
     def integer(self) -> int:
         """Return the value as a positive whole number."""
         text = self.text()
-        if not text.isdigit() or int(text) < 1:
+        if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) < 1:
             raise self.fail("expected a positive whole number, found {text!r}", text=text)
         return int(text)
 

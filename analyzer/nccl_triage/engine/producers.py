@@ -34,12 +34,15 @@ def _rows(
         raise node.fail("the key {name!r} is missing", name="says")
     when = _joined(base, part["when"].text() if "when" in part else None)
     where = part["where"].text() if "where" in part else None
-    for cause in part["cause" if "cause" in part else "causes"].texts():
+    causes = [part["cause"].text()] if "cause" in part else part["causes"].texts()
+    if not causes or not (signatures or "signature" in part):
+        raise node.fail("an empty list names nothing")
+    for cause in causes:
         own = where if "cause" in part else _joined(f"f.cause == {cause!r}", where)
         yield Row(
             cause,
             Evidence(
-                id=part["id"].text(),
+                id=build.identifier(part["id"]),
                 weight=part["weight"].choice(WEIGHTS),
                 says=says,
                 where_defined=node.where,
@@ -54,7 +57,7 @@ def _rows(
 def _joined(one: str | None, two: str | None) -> str | None:
     if one is None or two is None:
         return one or two
-    return f"{one} and {f'({two})' if ' or ' in two else two}"
+    return f"({one}) and ({two})"
 
 
 def _parsed(text: str | None, at: Node) -> expression.Expression | None:

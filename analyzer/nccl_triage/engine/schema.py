@@ -25,10 +25,14 @@ Text = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """Which fields of a message name who did it, and why that is so."""
+    """Which fields of a message name who did it, and why that is so.
+
+    It counts where the message is evidence, or stands within so many lines of it.
+    """
 
     fields: dict[str, str]
     why: Text
+    within: int = 0
 
 
 @dataclass(frozen=True, slots=True)

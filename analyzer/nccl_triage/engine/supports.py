@@ -42,8 +42,10 @@ def _row(entries: list[Support]) -> Evidence:
 
 
 def _shown(fix: Fix, signature: str, where: str) -> Fix:
-    """Return a fix of a message: it is shown where the message was seen."""
-    return replace(fix, when=expression.parse(f"has({signature!r})", where))
+    """Return a fix of a message: it is shown where the message was seen, and its own condition holds."""
+    seen = f"has({signature!r})"
+    when = seen if fix.when is None else f"{seen} and ({fix.when.source})"
+    return replace(fix, when=expression.parse(when, where))
 
 
 def _known(causes: Mapping[str, Cause], name: str, where: str) -> Cause:
@@ -94,14 +96,20 @@ def attach(causes: dict[str, Cause], supports: Iterable[Support], spoken: Iterab
 
 def share_consequences(causes: dict[str, Cause]) -> None:
     """Let a cause that names another one under ``explains`` explain the same lines as that one."""
-    for name, cause in causes.items():
-        if not any(one in causes for one in cause.explains):
-            continue
-        listed: list[str] = []
-        for one in cause.explains:
-            listed += causes[one].explains if one in causes and one != name else [one]
-        if any(one in causes for one in listed):
-            raise RuleError(
-                "explains what a cause explains that itself names another one", where=cause.place("explains")
-            )
-        causes[name] = replace(cause, explains=tuple(dict.fromkeys(listed)))
+    for name, cause in list(causes.items()):
+        if any(one in causes for one in cause.explains):
+            causes[name] = replace(cause, explains=tuple(_consequences(causes, cause)))
+
+
+def _consequences(causes: Mapping[str, Cause], cause: Cause) -> dict[str, None]:
+    """Return the signatures that a cause explains, by way of the causes that it names."""
+    found: dict[str, None] = {}
+    seen, pending = {cause.id}, list(cause.explains)
+    while pending:
+        one = pending.pop(0)
+        if one not in causes:
+            found[one] = None
+        elif one not in seen:
+            seen.add(one)
+            pending = [*causes[one].explains, *pending]
+    return found

@@ -10,14 +10,15 @@ from nccl_triage.errors import RuleError
 
 #: The situation where none of the named ones holds.
 OTHERWISE = "otherwise"
+#: The table's name in errors.
+FILE = "rules/verification/findings.yaml"
 
 
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Return kind -> situation -> cause ("" for none); raises RuleError with the place of what is wrong."""
     path = resources.rules_dir() / "verification" / "findings.yaml"
-    label = "rules/verification/findings.yaml"
-    return read(path.read_text(encoding="utf-8"), label)
+    return read(path.read_text(encoding="utf-8"), FILE)
 
 
 def read(text: str, label: str) -> dict[str, dict[str, str]]:
@@ -38,5 +39,5 @@ def cause_of(kind: str, situation: str = OTHERWISE) -> str:
     """Return the cause that a kind of finding speaks for in a situation; "" where it blames nobody."""
     situations = table().get(kind)
     if situations is None:
-        raise RuleError("no cause is known for findings of the kind {kind!r}", kind=kind)
+        raise RuleError("no cause is known for findings of the kind {kind!r}", where=FILE, kind=kind)
     return situations.get(situation, situations[OTHERWISE])

@@ -184,7 +184,7 @@ def _thread_ranks(case: Case) -> Fact | None:
 
 @fact("exception.checkpoint_ranks", "the ranks in which reading or writing a distributed checkpoint failed, if not all")
 def _checkpoint_ranks(case: Case) -> Fact | None:
-    found = case.having("exception", "ranks")
+    found = case.having("exception", "ranks", about="checkpoint")
     ranks = sorted({int(number) for event in found for number in _NUMBER.findall(event.fields["ranks"])})
     return Fact(ranks, found[:2]) if ranks and set(case.identity.ranks) - set(ranks) else None
 

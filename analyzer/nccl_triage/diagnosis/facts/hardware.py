@@ -85,7 +85,9 @@ def _bad_memory(case: Case) -> Fact | None:
 def _pairs(case: Case, matrix: str) -> Iterator[tuple[int, int, str, Event]]:
     """Yield (GPU, other GPU, word, line) of the rows of a matrix whose columns begin with the GPUs."""
     rows = [
-        event for event in case.having("measurement", "row", matrix=matrix) if event.fields["device"].startswith("GPU")
+        event
+        for event in case.having("measurement", "row", "device", matrix=matrix)
+        if event.fields["device"].startswith("GPU")
     ]
     by_source: dict[str, dict[int, Event]] = {}
     for event in rows:

@@ -45,14 +45,18 @@ def _entered_late(case: Case) -> Fact | None:
     return Fact(ranks, [gave_up[0], *late.values()][:3]) if ranks and early else None
 
 
+def _of_nccl(case: Case, kind: str) -> list[Event]:
+    return [event for event in case.of(kind) if event.context.program == "nccl"]
+
+
 @fact(
     "progress.vanished_ranks",
     "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it",
 )
 def _vanished(case: Case) -> Fact | None:
-    up = set(case.ranks(case.of("communicator.ready")))
-    ended = set(case.ranks(case.of("communicator.closed")))
-    closed = [event for event in case.having("connection.lost", "peer") if event.context.program == "nccl"]
+    up = set(case.ranks(_of_nccl(case, "communicator.ready")))
+    ended = set(case.ranks(_of_nccl(case, "communicator.closed")))
+    closed = [event for event in _of_nccl(case, "connection.lost") if "peer" in event.fields]
     ranks = sorted(up - ended)
     if not closed or not ended or not ranks or len(ranks) >= len(ended):
         return None

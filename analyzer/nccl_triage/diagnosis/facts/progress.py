@@ -7,6 +7,7 @@ from itertools import pairwise
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.exceptions import is_communication
 from nccl_triage.events import Event
+from nccl_triage.numbers import whole
 
 #: Lines of processes that end at slightly different times, after the work: consequences of that, no failures.
 _FAREWELLS = (
@@ -168,7 +169,8 @@ def _ended_well(case: Case) -> Fact | None:
 @fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")
 def _exhausted(case: Case) -> Fact | None:
     found = case.having("loop.left", "rank")
-    return Fact(sorted({int(event.fields["rank"]) for event in found}), found[:2]) if found else None
+    ranks = {rank for event in found if (rank := whole(event.fields["rank"])) is not None}
+    return Fact(sorted(ranks), found[:2]) if ranks else None
 
 
 @fact(
@@ -181,10 +183,10 @@ def _early(case: Case) -> Fact | None:
     known = set(case.identity.ranks)
     # A line that names the rank which left is no word of that rank's own.
     left = [event for event in case.of("job.finished", "loop.left") if "rank" not in event.fields]
-    for found in (left, case.of("task.finished")):
+    for found in (left, case.having("task.finished", work="phase")):
         if found is not left:
             # Only a phase that the others began too and did not end.
-            began = set(case.ranks(case.of("task.started")))
+            began = set(case.ranks(case.having("task.started", work="phase")))
             found = [e for e in found if began >= known and (r := case.rank(e)) is not None and r in began]
         ranks = set(case.ranks(found))
         if ranks and failed - ranks and not ranks >= known:
