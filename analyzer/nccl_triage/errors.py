@@ -109,4 +109,4 @@ class RuleErrors(RuleError):
 
     def lines(self, lang: str = "en") -> list[str]:
         """Return the lines of every error."""
-        return [line for error in self.errors for line in (RuleError.lines(error, lang))]
+        return [line for error in self.errors for line in error.lines(lang)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 from nccl_triage import steps
 from nccl_triage.baseline import model as baseline
 from nccl_triage.history import signatures as history
@@ -9,6 +12,7 @@ from nccl_triage.kinds import Produced
 from nccl_triage.parsers import produced_signatures as of_parsers
 
 
-def produced_signatures() -> dict[str, Produced]:
+@cache
+def produced_signatures() -> Mapping[str, Produced]:
     """Return the signature ids that no rule defines, with their kind and meaning."""
     return {**of_parsers(), **steps.PRODUCES, **baseline.PRODUCES, **history.PRODUCES}

@@ -68,17 +68,8 @@ def test_one_cause_takes_every_exception(rules: RuleSet) -> None:
     assert [cause.id for cause in rules.causes.values() if cause.catch_all] == ["application-exception"]
 
 
-def _conditions(rules: RuleSet) -> Iterator[Expression]:
-    for cause in rules.causes.values():
-        for item in (*cause.evidence, *cause.against):
-            yield from (condition for condition in (item.when, item.where) if condition is not None)
-        yield from (fix.when for fix in cause.fixes if fix.when is not None)
-    yield from (item.when for item in (*rules.witnesses.values(),))
-    yield from (item.when for item in (*rules.premises.values(),))
-
-
 def test_conditions_are_short(rules: RuleSet) -> None:
-    long = [one.where for one in _conditions(rules) if len(" ".join(one.source.split())) > LONGEST]
+    long = [one.where for one in rules.conditions() if len(" ".join(one.source.split())) > LONGEST]
     assert long == []
 
 
@@ -92,7 +83,7 @@ def _lists(condition: Expression) -> Iterator[tuple[str, ...]]:
 
 
 def test_no_list_of_signatures_is_written_twice(rules: RuleSet) -> None:
-    distinct = {(one.where, one.source): one for one in _conditions(rules)}
+    distinct = {(one.where, one.source): one for one in rules.conditions()}
     written = Counter(names for one in distinct.values() for names in _lists(one))
     assert [names for names, times in written.items() if times > 1] == []
 

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from nccl_triage.checks.finding import Finding
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
-from nccl_triage.engine.schema import Cause, RuleSet, Signature
+from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.kinds import KINDS, Produced
 
 _GROUP = re.compile(r"\(\?P<(\w+)>")
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
+#: Functions that take a signature and a field of it.
+_FUNCTIONS_ON_FIELDS = ("values", "numbers", "value", "number")
 
 
 class Known(NamedTuple):
@@ -31,7 +33,7 @@ def _signatures(expression: Expression) -> Iterator[str]:
     """Yield the signatures and kinds that a condition names."""
     for function in _FUNCTIONS_ON_SIGNATURES:
         yield from expression.literals(function)
-    for function in ("values", "numbers", "value", "number"):
+    for function in _FUNCTIONS_ON_FIELDS:
         yield from expression.literals(function)[::2]
 
 
@@ -52,9 +54,12 @@ def _fields(signature: Signature) -> set[str]:
 
 
 def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> Finding:
+    return Finding("error", where, rule, f"speaks of the unknown {what} {name!r}{_nearest(name, names)}")
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
     near = get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return Finding("error", where, rule, f"speaks of the unknown {what} {name!r}{hint}")
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _in_signatures(where: str, rule: str, names: Iterable[str], known: Known) -> Iterator[Finding]:
@@ -65,15 +70,14 @@ def _in_signatures(where: str, rule: str, names: Iterable[str], known: Known) ->
 
 def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[Finding]:
     yield from _in_signatures(expression.where, rule, _signatures(expression), known)
-    for function in ("values", "numbers", "value", "number"):
+    for function in _FUNCTIONS_ON_FIELDS:
         texts = expression.literals(function)
         for name, field in zip(texts[::2], texts[1::2], strict=False):
             ids = expand(name, known.kinds)
             have = set().union(*(known.fields.get(one, ()) for one in ids))
             # What parsers make has fields that nobody declares.
             if have and field not in have and all(one in known.fields for one in ids):
-                near = get_close_matches(field, have, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(have))}"
+                hint = _nearest(field, have) or f"; it has {', '.join(sorted(have))}"
                 yield Finding(
                     "error", expression.where, rule, f"asks {name} for the field {field!r} that it never has{hint}"
                 )
@@ -87,12 +91,6 @@ def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[F
                 yield _unknown(expression.where, rule, what, name, names)
 
 
-def _conditions(cause: Cause) -> Iterator[Expression]:
-    for item in (*cause.evidence, *cause.against):
-        yield from (expression for expression in (item.when, item.where) if expression is not None)
-    yield from (fix.when for fix in cause.fixes if fix.when is not None)
-
-
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[Finding]:
@@ -102,7 +100,7 @@ def check_causes(
     for cause in rules.causes.values():
         for item in (*cause.evidence, *cause.against):
             findings += _in_signatures(item.where_signatures or item.where_defined, cause.id, item.signatures, known)
-        for expression in _conditions(cause):
+        for expression in cause.conditions():
             findings += _in_condition(cause.id, expression, known)
         findings += _in_signatures(cause.place("explains"), cause.id, cause.explains, known)
         for name in cause.culprit:
@@ -124,9 +122,7 @@ def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Pro
     """Check that premises speak of what exists, and that some condition asks for each term."""
     known = _known(rules, facts, produced)
     findings = [finding for item in rules.premises.values() for finding in _in_condition(item.id, item.when, known)]
-    conditions = [expression for cause in rules.causes.values() for expression in _conditions(cause)]
-    conditions += [witness.when for witness in rules.witnesses.values()]
-    conditions += [premise.when for premise in rules.premises.values()]
+    conditions = list(rules.conditions())
     for function, terms in (("premise", rules.premises), ("words", rules.words)):
         used = {name for expression in conditions for name in expression.literals(function)}
         findings += [

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
 
 from nccl_triage.checks.finding import Finding, repeats_inside
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.parsers.wrappers import peel
+from nccl_triage.scan import prefilter
 
 
 def _allowed(one: Signature, two: Signature) -> bool:
@@ -34,41 +34,22 @@ def _progress_of(signature: Signature, sample: str) -> str:
     return "not even the beginning of the pattern matches"
 
 
-class _Anchored:
-    """Signatures by the literals that their matches hold: nothing else of a line needs a regular expression."""
-
-    def __init__(self, signatures: Iterable[Signature]) -> None:
-        self._free: list[Signature] = []
-        self._by_literal: dict[tuple[str, bool, bool], list[Signature]] = {}
-        for signature in signatures:
-            if signature.anchors is None:
-                self._free.append(signature)
-                continue
-            for text in signature.anchors.texts:
-                key = (text, signature.anchors.caseless, signature.raw_line)
-                self._by_literal.setdefault(key, []).append(signature)
-
-    def candidates(self, message: str, line: str) -> list[Signature]:
-        """Return the signatures that may match a line, each once."""
-        texts = {
-            (False, False): message,
-            (True, False): message.lower(),
-            (False, True): line,
-            (True, True): line.lower(),
-        }
-        found = {id(one): one for one in self._free}
-        for (literal, caseless, raw), signatures in self._by_literal.items():
-            if literal in texts[caseless, raw]:
-                found |= {id(one): one for one in signatures}
-        return list(found.values())
+def _candidates(rules: RuleSet) -> dict[str, dict[str, Signature]]:
+    """Return sample -> the signatures whose literals stand in it, as a line of a log or without what stands before."""
+    samples = [sample for signature in rules.signatures.values() for sample in signature.match_samples]
+    lines = [" ".join(text.splitlines()) for sample in samples for text in (sample, peel(sample).text)]
+    found = prefilter.candidates(prefilter.make_prefilter(rules.signatures.values()), lines)
+    return {
+        sample: {one.id: one for index in (2 * number, 2 * number + 1) for one in found.get(index, ())}
+        for number, sample in enumerate(samples)
+    }
 
 
 def check_samples(rules: RuleSet) -> list[Finding]:
     """Run every sample against every signature."""
     findings: list[Finding] = []
-    everything = list(rules.signatures.values())
-    anchored = _Anchored(everything)
-    for signature in everything:
+    candidates = _candidates(rules)
+    for signature in rules.signatures.values():
         if not signature.match_samples:
             findings.append(Finding("error", signature.where, signature.id, "has no sample under 'match'"))
         if not signature.not_samples:
@@ -76,7 +57,7 @@ def check_samples(rules: RuleSet) -> list[Finding]:
         for sample in signature.match_samples:
             message = peel(sample).text
             # Its own signature is tried whatever its anchors are: they are under test here, too.
-            tried = {one.id: one for one in (signature, *anchored.candidates(message, sample))}
+            tried = {signature.id: signature, **candidates[sample]}
             found = {other.id: other for other, _ in match.matches(tried.values(), message, sample)}
             if signature.id not in found:
                 findings.append(

@@ -7,18 +7,17 @@ used where all sources have them, and otherwise sources stand one after another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from nccl_triage.diagnosis import coded, host_facts, kernel_log
 from nccl_triage.diagnosis.devices import Devices
 from nccl_triage.diagnosis.identity import Identity
+from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
-from nccl_triage.kinds import KINDS
 from nccl_triage.parsers import times
 from nccl_triage.producers import produced_signatures
 
@@ -31,7 +30,6 @@ class Fact:
     events: list[Event] = field(default_factory=list)
 
 
-_PRODUCED = produced_signatures()
 FactFunction = Callable[["Case"], Fact | None]
 _REGISTRY: dict[str, tuple[FactFunction, str]] = {}
 
@@ -78,10 +76,8 @@ class Case:
         self._by_signature: dict[str, list[Event]] = {}
         for event in (*self.events, *remembered):
             self._by_signature.setdefault(event.signature, []).append(event)
+        self._kinds = {name: found[0].kind for name, found in self._by_signature.items()}
         self._names: dict[str, list[str]] = {}
-        self._of_kind: dict[str, list[str]] = {}
-        for name, found in self._by_signature.items():
-            self._of_kind.setdefault(found[0].kind, []).append(name)
         self._facts: dict[str, Fact | None] = {}
         self._ranks = [self.identity.rank_of(event) for event in self.events]
 
@@ -109,13 +105,7 @@ class Case:
         """Return the ids seen that a kind, an id or a glob of ids stands for."""
         found = self._names.get(pattern)
         if found is None:
-            if pattern in KINDS:
-                found = self._of_kind.get(pattern, [])
-            elif any(char in pattern for char in "*?["):
-                found = [name for name in self._by_signature if fnmatchcase(name, pattern)]
-            else:
-                found = [pattern] if pattern in self._by_signature else []
-            self._names[pattern] = found
+            found = self._names[pattern] = expand(pattern, self._kinds)
         return found
 
     def of(self, *patterns: str) -> list[Event]:
@@ -129,12 +119,11 @@ class Case:
 
     def having(self, kind: str, *names: str, **values: str) -> list[Event]:
         """Return the events of a kind that have all of these fields, and these values in them."""
-        return [
-            event
-            for event in self.of(kind)
-            if all(name in event.fields for name in names)
-            and all(event.fields.get(name) == value for name, value in values.items())
-        ]
+        return _with_fields(self.of(kind), names, values)
+
+    def telling(self, *names: str, **values: str) -> list[Event]:
+        """Return the events of any kind that have all of these fields, and these values in them."""
+        return _with_fields(self.events, names, values)
 
     def count(self, *patterns: str) -> int:
         """Return how often lines of the kinds (or signatures) were seen, kept or not."""
@@ -182,11 +171,21 @@ class Case:
         return default if found is None else found.value
 
 
+def _with_fields(events: Iterable[Event], names: Collection[str], values: Mapping[str, str]) -> list[Event]:
+    return [
+        event
+        for event in events
+        if all(name in event.fields for name in names)
+        and all(event.fields.get(name) == value for name, value in values.items())
+    ]
+
+
 def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:
     """Give the events their kinds that came without: those that are no pattern of a line."""
+    produced = produced_signatures()
     for event in events:
         if not event.kind:
-            known = rules.signatures.get(event.signature) or _PRODUCED.get(event.signature)
+            known = rules.signatures.get(event.signature) or produced.get(event.signature)
             if known is not None:
                 event.kind = known.kind
     return events

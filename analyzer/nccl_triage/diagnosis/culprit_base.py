@@ -41,7 +41,7 @@ def method(name: str) -> Callable[[Method], Method]:
 
 def _stated_host(case: Case, rank: int) -> str | None:
     """Return the host that a line about the rank names."""
-    stated = (e for e in case.events if e.fields.get("states") == "host" and whole(e.fields.get("rank")) == rank)
+    stated = (e for e in case.telling(states="host") if whole(e.fields.get("rank")) == rank)
     return next((host for event in stated if (host := event.fields.get("host"))), None)
 
 

@@ -252,7 +252,7 @@ def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
 
 def _dead_actors(case: Case) -> list[Event]:
     """Return the lines in which Ray names the process of an actor or task that died."""
-    return [event for event in case.events if event.fields.get("names") == "actor"]
+    return case.telling(names="actor")
 
 
 @method("dead-actor")
@@ -299,7 +299,7 @@ def _rank_in_name(case: Case, died: Event, pid: int) -> int | None:
 def _address_in_block(case: Case, died: Event) -> str | None:
     """Return the address in the block of lines that reports a dead actor."""
     for event in case.having("process.lost", key2="ip"):
-        if event.source == died.source and abs(died.line - event.line) <= _BLOCK and event.fields.get("key2") == "ip":
+        if event.source == died.source and abs(died.line - event.line) <= _BLOCK:
             return event.fields["value"]
     return None
 
@@ -309,8 +309,7 @@ def _dead_actor_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host of an actor that died with its node: the address in the block of lines that reports the actor."""
     for died in case.of("node.lost"):
         for event in reversed(case.having("process.lost", key2="ip")):
-            near = event.source == died.source and 0 < died.line - event.line <= _BLOCK
-            if near and event.fields.get("key2") == "ip":
+            if event.source == died.source and 0 < died.line - event.line <= _BLOCK:
                 address = event.fields["value"]
                 why = {"en": "the node of the actor that died with it", "zh": "actor 随之死亡的节点"}
                 return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]

@@ -35,6 +35,7 @@ from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
 from nccl_triage.events import Event
 from nccl_triage.knowledge import collective_advice, remarks, stages
 from nccl_triage.parsers import times
+from nccl_triage.producers import produced_signatures
 
 SCHEMA_VERSION = 1
 #: Lines of evidence per item, per cause, and timeline entries kept.
@@ -185,13 +186,8 @@ def _contribution(case: Case, item: Contribution) -> dict[str, Any]:
 
 
 def _meaning(case: Case, signature: str) -> str:
-    known = case.rules.signatures.get(signature)
-    if known is not None:
-        return known.meaning
-    from nccl_triage.producers import produced_signatures  # brings all producers along
-
-    made = produced_signatures().get(signature)
-    return made.meaning if made is not None else ""
+    known = case.rules.signatures.get(signature) or produced_signatures().get(signature)
+    return known.meaning if known is not None else ""
 
 
 def _symptoms(case: Case) -> list[dict[str, Any]]:

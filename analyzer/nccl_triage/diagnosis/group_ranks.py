@@ -16,9 +16,7 @@ _WITNESSES = ("fingerprint", "barrier")
 def _pairs(case: Case, witness: str) -> dict[int, int] | None:
     """Return number in the group -> rank of the job, as far as printed; None where several groups speak."""
     found: dict[int, int] = {}
-    for event in case.events:
-        if event.fields.get("counts") != witness:
-            continue
+    for event in case.telling(counts=witness):
         # Who did not arrive is told by the first rank of the group alone.
         number = 0.0 if event.kind == "collective.absent" else event.number("rank")
         rank = event.context.rank

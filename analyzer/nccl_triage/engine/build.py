@@ -81,7 +81,8 @@ def _mapping(part: Part, key: str) -> dict[str, str]:
     return {name: node.text() for name, node in part[key].mapping().items()} if key in part else {}
 
 
-def _flag(part: Part, key: str) -> bool:
+def flag(part: Part, key: str) -> bool:
+    """Return a value of yes or no; no where it is not given."""
     return key in part and part[key].flag()
 
 
@@ -203,13 +204,17 @@ def _support(node: Node, signature: str, user: bool) -> Support:
         where=node.where,
         weight=part["weight"].choice(WEIGHTS) if "weight" in part else None,
         says=bilingual(part["says"], user) if "says" in part else None,
-        unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+        unless_explained=flag(part, "unless_explained"),
         fix=_fix(part["fix"], user) if "fix" in part else None,
     )
 
 
-def _condition(part: Part, key: str) -> expression.Expression | None:
-    return expression.parse(part[key].text(), part[key].where, FUNCTIONS) if key in part else None
+def _condition(node: Node) -> expression.Expression:
+    return expression.parse(node.text(), node.where, FUNCTIONS)
+
+
+def _condition_at(part: Part, key: str) -> expression.Expression | None:
+    return _condition(part[key]) if key in part else None
 
 
 def _evidence(node: Node, user: bool) -> Evidence:
@@ -226,9 +231,9 @@ def _evidence(node: Node, user: bool) -> Evidence:
         says=bilingual(part["says"], user),
         where_defined=node.where,
         signatures=_texts(part, "signature"),
-        where=_condition(part, "where"),
-        when=_condition(part, "when"),
-        unless_explained="unless_explained" in part and part["unless_explained"].flag(),
+        where=_condition_at(part, "where"),
+        when=_condition_at(part, "when"),
+        unless_explained=flag(part, "unless_explained"),
         where_signatures=part["signature"].where if "signature" in part else "",
     )
 
@@ -241,7 +246,7 @@ def _fix(node: Node, user: bool) -> Fix:
         env=_mapping(part, "env"),
         caution=bilingual(part["caution"], user) if "caution" in part else None,
         applies_to=_text(part, "applies_to"),
-        when=_condition(part, "when"),
+        when=_condition_at(part, "when"),
         references=_texts(part, "references"),
     )
 
@@ -293,7 +298,7 @@ def _experiment(node: Node, user: bool) -> Experiment:
         needs=_text(part, "needs"),
         why_not=bilingual(part["why_not"], user) if "why_not" in part else None,
         check=part["check"].choice(CHECKS) if "check" in part else None,
-        told_by_stages=_flag(part, "told_by_stages"),
+        told_by_stages=flag(part, "told_by_stages"),
     )
 
 
@@ -315,10 +320,8 @@ def cause(root: Node, user: bool) -> Cause:
     fixes = complaints.each(part["fixes"].items() if "fixes" in part else (), lambda node: _fix(node, user))
     with complaints.noted():
         _unique(evidence + against)
-    for key, read in (("next_check", _next_check), ("experiment", _experiment)):
-        with complaints.noted():
-            if key in part:
-                read(part[key], user)
+    next_checks = complaints.each(_one(part, "next_check"), lambda node: _next_check(node, user))
+    experiments = complaints.each(_one(part, "experiment"), lambda node: _experiment(node, user))
     complaints.tell()
     return Cause(
         id=identifier(part["id"]),
@@ -331,15 +334,20 @@ def cause(root: Node, user: bool) -> Cause:
         explains=_texts(part, "explains"),
         culprit=tuple(part["culprit"].texts()),
         fixes=fixes,
-        next_check=_next_check(part["next_check"], user),
-        experiment=_experiment(part["experiment"], user),
+        next_check=next_checks[0],
+        experiment=experiments[0],
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
-        victims_speak=_flag(part, "victims_speak"),
-        between_hosts=_flag(part, "between_hosts"),
-        catch_all=_flag(part, "catch_all"),
+        victims_speak=flag(part, "victims_speak"),
+        between_hosts=flag(part, "between_hosts"),
+        catch_all=flag(part, "catch_all"),
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )
+
+
+def _one(part: Part, key: str) -> list[Node]:
+    """Return the node of a key, as a list that is empty where the key is missing."""
+    return [part[key]] if key in part else []
 
 
 def _unique(items: tuple[Evidence, ...]) -> None:
@@ -356,7 +364,7 @@ def witness(node: Node, user: bool) -> Witness:
     families = part["families"].items() if "families" in part else []
     return Witness(
         id=identifier(part["id"]),
-        when=expression.parse(part["when"].text(), part["when"].where, FUNCTIONS),
+        when=_condition(part["when"]),
         what=bilingual(part["what"], user),
         why=bilingual(part["why"], user),
         where=node.where,
@@ -369,8 +377,7 @@ def witness(node: Node, user: bool) -> Witness:
 def premise(node: Node) -> Premise:
     """Return the named condition that a node describes."""
     part = node.keys(("id", "meaning", "when"))
-    when = expression.parse(part["when"].text(), part["when"].where, FUNCTIONS)
-    return Premise(identifier(part["id"]), part["meaning"].text(), when, node.where)
+    return Premise(identifier(part["id"]), part["meaning"].text(), _condition(part["when"]), node.where)
 
 
 def words(node: Node) -> Words:

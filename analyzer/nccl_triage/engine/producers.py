@@ -17,7 +17,7 @@ def rows(node: Node, user: bool) -> Iterator[Row]:
     """Yield the rows of one producer's signature."""
     part = node.keys(("signature", "rows"), ("when", "says", "unless_explained"))
     shared = build.bilingual(part["says"], user) if "says" in part else None
-    explained = "unless_explained" in part and part["unless_explained"].flag()
+    explained = build.flag(part, "unless_explained")
     base = part["when"].text() if "when" in part else None
     for item in part["rows"].items():
         yield from _rows(item, part["signature"].texts(), base, shared, explained, user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
@@ -220,6 +221,12 @@ class Cause:
         """Return file and line of a key of the cause's file."""
         return self.places.get(key, self.where)
 
+    def conditions(self) -> Iterator[Expression]:
+        """Yield the conditions of its evidence and of its fixes."""
+        for item in (*self.evidence, *self.against):
+            yield from (condition for condition in (item.when, item.where) if condition is not None)
+        yield from (fix.when for fix in self.fixes if fix.when is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Witness:
@@ -292,3 +299,10 @@ class RuleSet:
     def kinds(self) -> dict[str, str]:
         """The kind of every signature."""
         return {name: signature.kind for name, signature in self.signatures.items()}
+
+    def conditions(self) -> Iterator[Expression]:
+        """Yield the conditions of all causes, witnesses and premises."""
+        for cause in self.causes.values():
+            yield from cause.conditions()
+        yield from (item.when for item in self.witnesses.values())
+        yield from (item.when for item in self.premises.values())

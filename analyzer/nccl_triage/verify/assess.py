@@ -50,7 +50,7 @@ def different_call(view: View) -> Finding | None:
 
 #: Signatures of a watchdog that takes its process down.
 _WATCHDOG = ("torch.watchdog", "torch.nccl2", "torch.comm_aborted", "torch.timeout_at_work")
-_SIGNALS = {
+_SIGNALS: dict[int, str] = {
     signal.SIGKILL: "killed",
     signal.SIGTERM: "terminated",
     signal.SIGHUP: "terminated",
@@ -74,7 +74,7 @@ def died_of_signal(view: View) -> Finding | None:
         return None
     first = min(dead, key=lambda trace: trace.exited_at or 0.0)
     number = -(first.exit_code or 0)
-    kind = {int(known): word for known, word in _SIGNALS.items()}.get(number, "crashed")
+    kind = _SIGNALS.get(number, "crashed")
     # Real-time signals have no name.
     name = next((known.name for known in signal.Signals if known == number), f"signal {number}")
     return view.finding(

@@ -84,10 +84,11 @@ def _situation(error: str, together: bool) -> str:
 
 
 def _finding(state: str, one: str, two: str, path: Any, situation: str = OTHERWISE) -> Finding:
+    kind = f"path-{state}"
     where = f"{path.address}:{path.port} ({path.interface} of {path.target})"
     return Finding(
-        cause_of(f"path-{state}", situation),
-        f"path-{state}",
+        cause_of(kind, situation),
+        kind,
         {
             "en": f"from {path.origin} to {where}: {state} {path.numbers.get('error', '')}".rstrip(),
             "zh": f"从 {path.origin} 到 {where}：{state} {path.numbers.get('error', '')}".rstrip(),

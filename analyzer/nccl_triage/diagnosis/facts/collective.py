@@ -282,7 +282,7 @@ def _behind(case: Case) -> Fact | None:
     "parameters are sharded (DeepSpeed ZeRO-3 or FSDP), by frames, gathers or DeepSpeed's own lines",
 )
 def _parameters_sharded(case: Case) -> Fact | None:
-    events = [e for e in case.events if "sharded" in e.fields]
+    events = case.telling("sharded")
     events += [e for e in case.of("exception.frame") if _SHARDED_FILES.search(e.fields.get("path", ""))]
     events += [
         e for e in case.of("setting")

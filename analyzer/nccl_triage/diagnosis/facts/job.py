@@ -33,7 +33,7 @@ def _clockless(case: Case) -> Fact | None:
 
 @fact("job.amd", "the GPUs are AMD's: ROCm, RCCL or HIP speaks in the log")
 def _amd(case: Case) -> Fact | None:
-    found = [e for e in case.events if e.fields.get("vendor") == "amd"] or [
+    found = case.telling(vendor="amd") or [
         e for e in case.events if e.is_failure and ("HIP " in e.text or "hipError" in e.text)
     ]
     return Fact(True, found[:1]) if found else None

@@ -203,7 +203,7 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
     """Return, for each announcement of an amount with numbers folded, what each rank said once."""
     told: dict[str, dict[int, tuple[str, Event]]] = {}
     again: set[str] = set()
-    for event in (e for e in case.events if "amount" in e.fields):
+    for event in case.telling("amount"):
         rank = case.rank(event)
         if rank is None or not re.search(r"\d", event.text):
             continue

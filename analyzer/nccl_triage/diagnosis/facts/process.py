@@ -99,7 +99,7 @@ def exits_of(case: Case) -> list[Exit]:
 
 def _reports(case: Case) -> list[Event]:
     """Return the entries of an agent's report, which lists every worker that failed or was stopped."""
-    return [event for event in case.of("process.exit") if event.signature == REPORT]
+    return case.of(REPORT)
 
 
 def _worker_of(event: Event, workers: set[str | None]) -> int | None:

@@ -254,7 +254,7 @@ def _p2p_off(case: Case) -> Fact | None:
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")
 def _stalled_engine(case: Case) -> Fact | None:
-    up = [event for event in case.events if event.fields.get("engine") == "up"]
+    up = case.telling(engine="up")
     if not up or case.failures:
         return None
     last = case.position(up[-1])

@@ -19,7 +19,7 @@ def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
     the other family.
     """
     found: dict[int | str, list[Event]] = {}
-    for event in (e for e in case.events if e.fields.get("store") == "unreached"):
+    for event in case.telling(store="unreached"):
         who = case.rank(event) if of_ranks else case.host(event)
         if who is not None:
             found.setdefault(who, []).append(event)
@@ -96,7 +96,7 @@ def _barrier(case: Case) -> Fact | None:
     "processes that the coordinator of a JAX or TensorFlow job lists as missing at a barrier or as silent",
 )
 def _named_tasks(case: Case) -> Fact | None:
-    headers = [event for event in case.events if event.fields.get("lists") == "tasks"]
+    headers = case.telling(lists="tasks")
     # Only lists that stand below a header of theirs: other programs print task names, too.
     named = [
         e
