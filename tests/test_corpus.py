@@ -79,7 +79,7 @@ def test_accuracy_healthy_logs_and_documents(name: str, part: int, rules: RuleSe
     scores = score(found)
     assert scores.top1 is not None
     assert scores.top1 >= 0.95
-    assert scores.healthy == 1.0
+    assert scores.healthy is not None and scores.healthy >= 0.95
     for baseline in baselines.values():
         assert scores.top1 > (score(baseline).top1 or 0)
     for case in chosen[::8]:

@@ -16,6 +16,8 @@ from tests.scan_helpers import scan_text
 #: The cause that takes every exception whose words no rule knows.
 UNREAD = "application-exception"
 
+#: The end of a process, which says nothing of its cause.
+FAILED = "[rank1]: Segment 7 of the wheel is bent\nworker-3 exited with code 1\n"
 UNSEEN = "step 3 loss 2.1\nfrobnicator: the flux capacitor of this board is not supported\n"
 
 
@@ -31,15 +33,17 @@ def model(strength: float, label: str = "gpu-hardware-fault") -> Model:
     )
 
 
-def test_unknown_trouble_alone_is_not_called_healthy_when_the_model_doubts_it(rules: RuleSet) -> None:
+def test_the_vote_is_silent_where_nothing_failed(rules: RuleSet) -> None:
     observed = scan_text(UNSEEN, rules)
-    assert diagnose_observations(observed, rules, None).verdict == "healthy"
-    assert diagnose_observations(observed, rules, model(8.0)).verdict == "diagnosed"
+    for voter in (None, model(8.0)):
+        found = diagnose_observations(observed, rules, voter)
+        assert (found.verdict, found.candidates) == ("healthy", [])
 
 
 def test_a_cause_that_rests_on_its_vote_alone_is_only_possible(rules: RuleSet) -> None:
-    diagnosis = diagnose_observations(scan_text(UNSEEN, rules), rules, model(8.0))
+    diagnosis = diagnose_observations(scan_text(UNSEEN + FAILED, rules), rules, model(8.0))
     first = diagnosis.candidates[0]
+    assert diagnosis.verdict == "unknown" and first.confidence < 0.5
     assert (first.id, first.status) == ("gpu-hardware-fault", "possible")
     item = first.weighed.contributions[0]
     assert item.evidence.id == VOTE_ID
@@ -57,7 +61,7 @@ def test_the_model_abstains_when_nothing_stands_out(rules: RuleSet) -> None:
     assert cast(model(0.0), features, failed=True).votes == ()
 
 
-def test_a_log_without_failures_that_looks_healthy_gets_no_vote(rules: RuleSet) -> None:
+def test_a_log_without_failures_gets_no_vote(rules: RuleSet) -> None:
     features = extract(Case(scan_text(UNSEEN, rules), rules))
     healthy = replace(model(2.0), intercepts=(0.0, 2.0, 0.0))
     assert cast(healthy, features, failed=False).abstained

@@ -153,7 +153,7 @@ def test_no_last_good_step(rules: RuleSet) -> None:
 
 def test_steps_of_other_files_count_by_their_time(rules: RuleSet) -> None:
     stamp = "2025-06-03 14:22:{:02d},000 - INFO - step {} loss 2.5"
-    steps = "\n".join(stamp.format(n, n) for n in range(1, 30))
+    steps = "\n".join(stamp.format(n, n) for n in range(1, 12))
     fault = f"2025-06-03 14:22:10,500 - ERROR - {OOM}"
     found = document(rules, fault, steps)["last_good_step"]
     assert (found["step"], found["path"]) == (10, "log1")

@@ -47,7 +47,7 @@ def verdict(folder: Path, line: str, number: int) -> dict[str, object]:
     return diagnose(folder, model=None).to_dict()
 
 
-@pytest.mark.parametrize(("first", "expected"), [("0x800001", "healthy"), ("0x800101", "diagnosed")])
+@pytest.mark.parametrize(("first", "expected"), [("0x800001", "unknown"), ("0x800101", "diagnosed")])
 def test_what_nvidia_calls_harmless_blames_nobody_unless_more_is_set(first: str, expected: str, tmp_path: Path) -> None:
     assert verdict(tmp_path, f"{LINK}({first}, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", 74)["verdict"] == expected
 

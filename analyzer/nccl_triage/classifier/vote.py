@@ -1,6 +1,6 @@
 """From probabilities to votes: evidence that is weighed beside the rules, explained, capped, and often withheld.
 
-The model abstains when it is not sure of anything, and when nothing failed and the log looks like a healthy one. A vote
+The model abstains when it is not sure of anything, and when nothing failed. A vote
 only ever speaks for a cause: that a log does not resemble known incidents of a cause says little against it.
 """
 
@@ -17,8 +17,6 @@ from nccl_triage.events import Event
 VERDICTS = ("healthy", "unknown")
 #: Below this highest probability the model abstains.
 ABSTAIN_BELOW = 0.4
-#: A log without any failure line is voted on only when the model gives ``healthy`` less than this.
-HEALTHY_BELOW = 0.05
 #: Log-odds of a vote at most, before ``weigh`` applies its share.
 CAP = 4.0
 #: Probability that is always granted to "none of these", so that odds stay finite.
@@ -44,18 +42,15 @@ class Ballot:
 
     votes: tuple[Vote, ...] = ()
     abstained: str | None = None
-    looks_healthy: bool | None = None
 
 
 def cast(model: Model, features: Features, failed: bool) -> Ballot:
-    """Return the votes on a case; ``failed`` tells whether any line speaks of a failure."""
+    """Return the votes on a case; ``failed`` tells whether the run came to a bad end."""
+    if not failed:
+        return Ballot(abstained="nothing failed")
     probabilities = model.probabilities(features.names)
-    healthy = probabilities.get("healthy", 0.0)
-    looks_healthy = healthy >= HEALTHY_BELOW
-    if not failed and looks_healthy:
-        return Ballot(abstained="the log resembles those of healthy jobs", looks_healthy=True)
     if max(probabilities.values()) < ABSTAIN_BELOW:
-        return Ballot(abstained="the log resembles no known kind of incident clearly", looks_healthy=looks_healthy)
+        return Ballot(abstained="the log resembles no known kind of incident clearly")
     base = log(probabilities.get("unknown", 0.0) + FLOOR)
     learnt_from = sum(model.incidents(label) for label in model.labels)
     votes = []
@@ -76,4 +71,4 @@ def cast(model: Model, features: Features, failed: bool) -> Ballot:
             )
         )
     votes.sort(key=lambda vote: (-vote.log_odds, vote.cause))
-    return Ballot(tuple(votes), looks_healthy=looks_healthy)
+    return Ballot(tuple(votes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nccl_triage.diagnosis.kernel_log import Aside
+from nccl_triage.story.kernel_log import Aside
 
 #: Reasons in words; the first line of each is named.
 _WHY = {
@@ -17,6 +17,11 @@ _WHY = {
         "the job finished, and no line of its own speaks of a failure",
         "作业已正常结束，自身没有任何失败信息",
     ),
+    "went-on": ("the job went on after it", "作业在其后继续运行"),
+    "again": ("the same was survived before, and no end follows", "同样的错误此前已被挺过，且其后没有进程结束"),
+    "recovered": ("a later line says that it works again", "后面的日志表明已恢复"),
+    "caught": ("the program caught and logged it, and went on", "程序捕获并记录了它，随后继续运行"),
+    "ignored": ("Python ignored it", "Python 已忽略它"),
     "no-clock": (
         "it has no clock (dmesg without -T), and no line of the job speaks of a failure",
         "它没有时钟（dmesg 未加 -T），且作业自身没有任何失败信息",

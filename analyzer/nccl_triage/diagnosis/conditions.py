@@ -12,11 +12,11 @@ from math import prod
 from typing import Any
 
 from nccl_triage.diagnosis import software
-from nccl_triage.diagnosis.addresses import parse as parse_address
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.events import Event
+from nccl_triage.story.addresses import parse as parse_address
 
 #: Events noted per evaluation at most.
 MAX_NOTED = 24

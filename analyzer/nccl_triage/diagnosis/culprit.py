@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim  # noqa: F401  (their methods register themselves)
-from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
-from nccl_triage.diagnosis.facts.exceptions import tracebacks
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.history.signatures import WHY
+from nccl_triage.story.addresses import parse
+from nccl_triage.story.exceptions import tracebacks
 
 __all__ = ["METHODS", "Culprit", "find"]
 

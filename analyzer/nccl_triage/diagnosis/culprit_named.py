@@ -7,7 +7,6 @@ import re
 from collections import Counter
 
 from nccl_triage.diagnosis import texts
-from nccl_triage.diagnosis.addresses import parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
@@ -15,6 +14,7 @@ from nccl_triage.engine.schema import NAMED
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
+from nccl_triage.story.addresses import parse
 
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
 _NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")

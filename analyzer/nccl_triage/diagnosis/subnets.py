@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.diagnosis.addresses import Address, network_of, parse
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import network
+from nccl_triage.story.addresses import Address, network_of, parse
 
 #: Networks, members of one network and failed connections listed at most.
 MAX_NETWORKS, MAX_MEMBERS, MAX_FAILED = 40, 64, 64

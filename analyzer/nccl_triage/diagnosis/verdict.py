@@ -14,20 +14,16 @@ from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
-from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.redaction.secrets import mask_secrets
 
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
 #: A cause below this confidence is not worth naming as the verdict.
-NAMED = 0.2
+NAMED = 0.5
 ESTABLISHED = 0.8
 SUPPORTED = 0.55
 #: Rivals within this share of the first keep it from being more than possible.
 MARGIN = 0.15
-
-#: Signatures that show no sign of life by themselves.
-_NO_LIFE = (SALIENT, "baseline.")
 
 
 class Diagnosis(Findings):
@@ -41,10 +37,10 @@ class Diagnosis(Findings):
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
     case = Case(observations.beside(steps.observe(observations)), rules)
-    ballot = cast(model, extract(case), bool(case.failures)) if model is not None else Ballot()
+    ballot = cast(model, extract(case), case.story.outcome.is_bad) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
-    verdict = _verdict(case, shown, ballot)
+    verdict = _verdict(case, shown)
     if verdict == "healthy" and interruption.partial(case):
         verdict = "unknown"
     candidates: list[Candidate] = []
@@ -59,52 +55,20 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
     return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
 
 
-def _verdict(case: Case, shown: list[Weighed], ballot: Ballot) -> Verdict:
+def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
+    """Return healthy where the story ends well; else a cause from even odds on."""
+    outcome = case.story.outcome
+    if outcome.is_well:
+        return "healthy"
     best = shown[0] if shown else None
-    bad = case.failures
-    resumed = bool(case.value("progress.resumed"))
-    strong = best is not None and best.confidence >= 0.5
-    # A job may run to its end and have learnt nothing since the loss was lost.
-    well = (not bad and case.value("progress.finished")) or case.value("progress.ended_well")
-    if well and not case.of("steps.loss_lost"):
-        return "healthy"
-    if not bad and not strong:
-        # Nothing went wrong; some sign of life is needed before a log is called healthy.
-        hangs = any(
-            case.value(f)
-            for f in (
-                "stacks.dumped",
-                "exception.without_end",
-                "progress.ends_waiting",
-                "progress.ends_warned",
-                "progress.ends_in_error",
-                "progress.ends_in_init",
-            )
-        )
-        life = any(not event.signature.startswith(_NO_LIFE) for event in case.events)
-        trouble = ballot.looks_healthy is False and bool(case.of(SALIENT))
-        suspected = best is not None and best.confidence >= NAMED and not _overtaken(case, best)
-        if life and not trouble and not hangs and not suspected:
-            return "healthy"
-    elif resumed and not _fatal(case, best):
-        return "healthy"
-    if best is not None and best.confidence >= NAMED:
-        return "diagnosed"
-    return "unknown"
+    if best is None or best.confidence < NAMED or not (outcome.is_bad or _strong(best)):
+        return "unknown"
+    return "diagnosed"
 
 
-def _overtaken(case: Case, best: Weighed) -> bool:
-    """Tell whether the job advanced after every line that speaks for a cause, none of which is a failure."""
-    lines = [event for item in best.rule_items for event in item.events]
-    last = max((case.position(e) for e in case.events if e.role == "progress"), default=-1)
-    return bool(lines) and case.order_known and all(case.position(event) < last for event in lines)
-
-
-def _fatal(case: Case, best: Weighed | None) -> bool:
-    """Tell whether a process is reported dead, or decisive evidence stands, although the job seemed to go on."""
-    if case.value("process.exits"):
-        return True
-    return best is not None and _decisive(best)
+def _strong(item: Weighed) -> bool:
+    """Tell whether a strong row of the rules stands: of a run without a bad end nothing less is said."""
+    return any(c.evidence.weight in ("decisive", "strong") and c.explained_by is None for c in item.rule_items)
 
 
 def _decisive(item: Weighed) -> bool:

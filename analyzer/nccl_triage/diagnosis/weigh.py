@@ -21,7 +21,7 @@ from nccl_triage.engine.schema import Cause, Evidence
 from nccl_triage.events import Event
 
 #: Score of "none of the known causes": what evidence has to beat.
-UNKNOWN_SCORE = 1.8
+UNKNOWN_SCORE = 1.5
 #: Softmax temperature, fitted on labelled cases (``make evaluate`` prints the calibration error).
 TEMPERATURE = 0.55
 #: How much the n-th strongest item of a cause counts.

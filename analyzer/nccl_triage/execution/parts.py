@@ -33,6 +33,8 @@ _CHUNK = 1 << 20
 MAX_UNASKED, PAYS = 4, 256 << 20
 #: Bytes at the ends of a log that are read line by line, and how many times as long as the rest of it they take.
 ENDS, SLOWER = 1 << 20, 16
+#: The end of the last part: as far as the file goes when it is read.
+_OPEN = 1 << 62
 _OPENERS = tuple(sorted({opener.encode() for parser in STATEFUL for opener in parser.OPENERS}))
 
 
@@ -52,6 +54,11 @@ class Part:
         raw.seek(self.start)
         limited = cast(BinaryIO, _Limited(raw, self.end - self.start))
         return watched.listen(limited, watch)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the end of the source is in it."""
+        return self.end is None or self.end >= _OPEN
 
     def lines_before(self) -> int:
         """Return how many lines end before the part."""
@@ -124,7 +131,7 @@ def _cut(source: Source, count: int) -> list[Part]:
     # A file that still grows is read to its end by the last part.
     last = len(ends) - 2
     return [
-        Part(replace(source, info=source.info.unread()), start, end if number < last else 1 << 62)
+        Part(replace(source, info=source.info.unread()), start, end if number < last else _OPEN)
         for number, (start, end) in enumerate(pairwise(ends))
     ]
 

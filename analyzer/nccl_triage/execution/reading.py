@@ -100,9 +100,9 @@ def _scan(part: Part, stream: BinaryIO, scanner: Scanner, foresight: Foresight |
     info = part.source.info
     rooms = None if foresight is None else foresight.rooms()
     if not part.start:
-        return scanner.scan_blocks(LineReader(stream, info), info, rooms=rooms)
+        return scanner.scan_blocks(LineReader(stream, info), info, rooms=rooms, at_end=part.at_end)
     reader = LineReader(stream, info, first_line=part.lines_before() + 1)
-    return scanner.scan_blocks(reader, info, part.first_lines(), rooms)
+    return scanner.scan_blocks(reader, info, part.first_lines(), rooms, part.at_end)
 
 
 def _nothing(info: SourceInfo) -> Observations:

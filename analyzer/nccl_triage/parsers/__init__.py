@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from nccl_triage.kinds import Produced
-from nccl_triage.parsers import salient
+from nccl_triage.parsers import counters, salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser
 from nccl_triage.parsers.stacks import StackParser
@@ -20,4 +20,4 @@ STATEFUL: tuple[type[StatefulParser], ...] = (TracebackParser, ElasticReportPars
 def produced_signatures() -> dict[str, Produced]:
     """Return the signature ids that are no pattern of a line, with kind and meaning: parsers make them."""
     made = {name: produced for parser in STATEFUL for name, produced in parser.PRODUCES.items()}
-    return {**made, **salient.PRODUCES, **lines.PRODUCES}
+    return {**made, **salient.PRODUCES, **counters.PRODUCES, **lines.PRODUCES}

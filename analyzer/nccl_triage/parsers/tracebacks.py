@@ -47,6 +47,21 @@ _NEAR = 2
 _REMOTE = lazily(r"(?:\w{1,80}: )?On WorkerInfo\(id=(\d{1,7}), name=")
 _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
+#: What the interpreter prints above a traceback that it ignores: in destructors, weak references, callbacks at exit
+#: (CPython ``_PyErr_WriteUnraisableMsg``; ``atexit._run_exitfuncs`` before 3.12).
+_IGNORED = lazily(r"(?:^|: )(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs:)")
+#: Hydra prints this above the traceback of the program that it ran, without the frame of the module.
+_EXECUTING = "Error executing job with overrides:"
+#: Lines between a header and the traceback; Hydra lists the overrides there.
+_BELOW, _OVERRIDES = 3, 500
+#: A logger's record, which may stand in front of the traceback's own header.
+_RECORD = lazily(
+    r"^(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|[IWEF]\d{4} |\[?\d{4}-\d{2}-\d{2}[T ]\d|\d{2}:\d{2}:\d{2}\b"
+    r"|srun: |slurmstepd: |\+ \S|Set the environment variable HYDRA_FULL_ERROR)"
+)
+#: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.
+_OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
+
 #: Lines of an exception's message kept.
 MAX_MESSAGE_LINES = 12
 #: Lines after which an unfinished block is given up.
@@ -87,6 +102,12 @@ class _Block:
     collective: str | None = None
     #: The last line of its stream.
     heard: int = 0
+    #: Function of the first frame below the first header.
+    outermost: str | None = None
+    #: What the line above says: ignored, uncaught (by a launcher that prints it), logged.
+    fate: str | None = None
+    #: Another process than the one that raised prints it.
+    relayed: bool = False
 
     def over(self, number: int) -> bool:
         """Tell whether nothing more belongs to the block at a line, since its stream has said nothing for long."""
@@ -111,13 +132,18 @@ class TracebackParser:
             "exception", "A Python traceback, assembled; type and message are those of its first exception."
         )
     }
-    OPENERS: ClassVar[tuple[str, ...]] = ("(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:")
+    OPENERS: ClassVar[tuple[str, ...]] = (
+        "(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:", "Exception ignored ", "Error in atexit.",
+        _EXECUTING,
+    )  # fmt: skip
     KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
 
     def __init__(self) -> None:
         self._open: dict[StreamKey, _Block] = {}
         #: The rank that the last header named, and its line.
         self._named: dict[StreamKey, tuple[int, int]] = {}
+        #: What the last header above a traceback says of it, and its line.
+        self._headed: dict[StreamKey, tuple[str, int]] = {}
 
     def is_open(self) -> bool:
         """See ``StatefulParser``."""
@@ -137,8 +163,13 @@ class TracebackParser:
             if len(self._named) >= MAX_OPEN:
                 self._named.clear()
             self._named[key] = (int(snippet[1]), line.number)
+        if (head := _head(line.text)) is not None:
+            if len(self._headed) >= MAX_OPEN:
+                self._headed.clear()
+            self._headed[key] = (head, line.number)
+            return [*events, *self._close(key)]
         if self._starts(line):
-            child = None
+            child, outer = None, block if block is not None and block.frames and not block.chain else None
             if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
                 child = _spawned_child(block)
                 events.extend(self._close(key))
@@ -147,6 +178,9 @@ class TracebackParser:
                 block = self._begin(line, key, events)
                 if child is not None and block.context.rank is None:
                     block.context.local_rank = child
+                if outer is not None:
+                    # Ray raises in the driver what a task raised: below the driver's own frames.
+                    block.start, block.outermost, block.fate = outer.start, outer.outermost, outer.fate
             block.in_frames, block.chained = True, False
             block.frames = []
             return events
@@ -184,10 +218,15 @@ class TracebackParser:
         block = _Block(source=line.source, start=line.number, context=line.context.copy(), heard=line.number)
         self._open[key] = block
         if (gathered := _GATHERED.search(line.text)) is not None:
-            block.context.rank, block.context.pid = int(gathered[1]), None
+            block.context.rank, block.context.pid, block.relayed = int(gathered[1]), None, True
+        head, above = self._headed.pop(key, ("", 0))
+        if above and line.number - above <= (_OVERRIDES if head == "uncaught" else _BELOW):
+            block.fate = head
+        elif line.context.level is not None or _RECORD.match(line.text):
+            block.fate = "logged"
         rank, named = self._named.pop(key, (0, 0))
         if named and line.number - named <= _NEAR:
-            block.context.rank, block.context.pid = rank, None
+            block.context.rank, block.context.pid, block.relayed = rank, None, True
         header = _RAY_HEADER.search(line.text)
         if header is not None:
             block.of_ray_task(header)
@@ -213,6 +252,8 @@ class TracebackParser:
                 if block.chain and not block.chained and block.task is None:
                     return False
                 block.in_frames, block.frames = True, []
+            if block.outermost is None:
+                block.outermost = frame["function"] or "<module>"
             block.frames.append(frame)
             if not _LIBRARY.search(frame["file"]):
                 block.user_frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
@@ -280,7 +321,7 @@ class TracebackParser:
             return []
         first, last = block.chain[0], block.chain[-1]
         if (remote := _REMOTE.match(first.message)) is not None:
-            block.context.rank, block.context.pid = int(remote[1]), None
+            block.context.rank, block.context.pid, block.relayed = int(remote[1]), None, True
         fields = {
             "type": first.type.rsplit(".", 1)[-1],
             "qualified_type": first.type,
@@ -300,6 +341,12 @@ class TracebackParser:
             fields["collective"] = block.collective
         if block.task:
             fields["task"] = block.task
+        fields["block"] = f"{block.start}-{last.end_line}"
+        fate = block.fate or ("uncaught" if block.outermost in _OUTERMOST else None)
+        if fate:
+            fields["fate"] = fate
+        if block.relayed:
+            fields["relayed"] = "yes"
         text = f"{first.type}: {first.message}" if first.message else first.type
         return [
             Event(
@@ -313,6 +360,18 @@ class TracebackParser:
                 fields=fields,
             )
         ]
+
+
+def is_record(text: str) -> bool:
+    """Tell whether a line is a record of a logger, with its level or time in front."""
+    return _RECORD.match(text) is not None
+
+
+def _head(text: str) -> str | None:
+    """Return what a line says of the traceback below it, None for most lines."""
+    if _EXECUTING in text:
+        return "uncaught"
+    return "ignored" if _IGNORED.search(text) else None
 
 
 def _once(kind: str, message: str) -> tuple[str, str]:
@@ -349,6 +408,6 @@ def _continues(message: str, stripped: str, raw: str) -> bool:
     last = message.splitlines()[-1].rstrip()
     if last.endswith("Last error:"):
         return True
-    if _EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD):
+    if _EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD) or _RECORD.match(stripped):
         return False
     return last.endswith((":", ",", "(", "-", "\\")) or len(message.splitlines()) < 3

@@ -9,7 +9,7 @@ from typing import Protocol
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.events import KEEP_LAST, MAX_TEXT, Event, Observations, SourceInfo
-from nccl_triage.parsers import STATEFUL, headers, salient, templates, times
+from nccl_triage.parsers import STATEFUL, counters, headers, salient, templates, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
@@ -311,6 +311,20 @@ class LineScan:
             event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
             self.result.add(event, ("template",))
             self.gains += 1
+
+    def take_counts(self, lines: Sequence[TextLine]) -> None:
+        """Keep the lines of the counter that advanced last among the last lines of the source."""
+        for count in counters.advancing([line.text for line in lines]):
+            line = lines[count.index]
+            peeled = self._peeled(line.text)
+            fields = {"name": count.name, "step": str(count.value)}
+            if count.total is not None:
+                fields["total"] = str(count.total)
+            text = peeled.text[:MAX_TEXT]
+            event = Event(
+                counters.COUNTER, self._info.path, line.number, text, peeled.context, "progress", fields, kind="step"
+            )
+            self.result.add(event, ())
 
     def _feed(self, line: PeeledLine) -> None:
         if line.number >= self._patience:

@@ -44,10 +44,11 @@ class Scanner:
         info: SourceInfo,
         first: Sequence[str] | None = None,
         rooms: Mapping[str, Room] | None = None,
+        at_end: bool = True,
     ) -> Observations:
         """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
 
-        ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
+        ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
         signatures little will be kept in the end (``events.Foresight``).
         """
         scan = self.begin(reader, info, rooms)
@@ -55,7 +56,7 @@ class Scanner:
             scan.run.resume(first)
         for block in reader.raw_blocks():
             scan.take(block)
-        return scan.finish()
+        return scan.finish(at_end)
 
     def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
@@ -83,15 +84,15 @@ class BlockScan:
         while self._waiting:
             self._read()
 
-    def finish(self) -> Observations:
-        """Read what is left and return what was seen."""
+    def finish(self, at_end: bool = True) -> Observations:
+        """Read what is left and return what was seen; ``at_end``: nothing of the source comes behind."""
         # Whoever pasted a log pasted a short one: its lines are read together.
         while self._swept and len(self._waiting) > 1:
             self._next(Share.WHOLE)
         self.catch_up()
         self.run.read(self._reader.rest())
         self._reader.finish()
-        return self.run.finish()
+        return self.run.finish(at_end)
 
     def _next(self, share: Share) -> None:
         """Scan the next block; the first one is read line by line to learn what the source is."""

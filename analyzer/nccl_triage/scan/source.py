@@ -6,7 +6,7 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.events import Observations, Room, SourceInfo
@@ -14,6 +14,7 @@ from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.octets import Newlines
+from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import records, sweeping
@@ -59,6 +60,7 @@ class SourceScan:
         self._batch: list[TextLine] = []
         self._size = 0
         self._begun = False
+        self._last: deque[TextLine] = deque(maxlen=counters.LINES)
 
     def read(self, lines: Iterable[TextLine]) -> None:
         """Scan lines, in batches that may go on with the next ones."""
@@ -115,10 +117,19 @@ class SourceScan:
         self._lines.begin()
         known = self._lines.faults
         self._lines.brief = share is not Share.WHOLE
+        if share is Share.WHOLE:
+            self._keep_last(block, reader)
         if not self._crowded(block, reader, share):
             self._search(block, reader, share)
         self._lines.brief = False
         self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+
+    def _keep_last(self, block: Block, reader: LineReader) -> None:
+        """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
+        rows = block.data.split(b"\n")[:-1]
+        first = max(0, len(rows) - counters.LINES)
+        for number, raw in enumerate(rows[first:], block.first_line + first):
+            self._last.extend(reader.pieces(number, block.offset, raw))
 
     def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
         """Scan a block of a storm; False where it is none."""
@@ -230,6 +241,7 @@ class SourceScan:
 
     def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
+        self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
         self.hear(batch)
         self._drop()
@@ -259,10 +271,12 @@ class SourceScan:
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
 
-    def finish(self) -> Observations:
-        """Close the parsers and return what was seen."""
+    def finish(self, at_end: bool = True) -> Observations:
+        """Close the parsers and return what was seen; ``at_end``: nothing of the source comes behind."""
         self._flush(end=True)
         self._lines.finish()
+        if at_end:
+            self._lines.take_counts(self._last)
         self._lines.result.add_source(self._info)
         return self._lines.result
 

@@ -32,7 +32,8 @@ class Mark:
         """Return the event; its text names the numbers, the line itself was not kept."""
         row, value, usual = self.row, self.word or _short(self.value), _short(self.usual)
         step = f"step {int(row.step)}: " if row.step >= 0 else ""
-        fields = {"metric": self.metric, "value": value, "over": str(self.over)}
+        # Producers mark only what lasts until the failure, or to the end of the log.
+        fields = {"metric": self.metric, "value": value, "over": str(self.over), "lasts": "yes"}
         if not self.word:
             fields |= {"usual": usual, "ratio": _short(self.ratio)}
         if row.step >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.exceptions import tracebacks
+from nccl_triage.story.exceptions import tracebacks
 
 #: Functions of torch.distributed -> OpType as ProcessGroupNCCL logs it (torch/distributed/distributed_c10d.py).
 OP_OF_CALL = {

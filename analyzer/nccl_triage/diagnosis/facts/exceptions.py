@@ -6,115 +6,22 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.patterns import lazily
+from nccl_triage.story.exceptions import (
+    LONE,
+    application_exceptions,
+    exceptions_of,
+    is_communication,
+    is_launcher,
+    kind_of,
+    message_of,
+)
 
-#: The general pattern of a line that names an exception: others of the kind know its words.
-LONE = "python.exception_line"
-
-_COMMUNICATION_TYPES = {
-    "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
-    "ConnectionRefusedError", "ConnectionAbortedError", "ActorDiedError", "RayActorError", "ActorUnavailableError",
-    "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OwnerDiedError", "LocalRayletDiedError",
-    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousStateError",
-    "ProcessExitedException", "AioRpcError", "_InactiveRpcError", "_MultiThreadedRendezvous",
-}  # fmt: skip
-_LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", "SystemExit", "KeyboardInterrupt",
-                   "ProcessRaisedException", "EngineDeadError", "AsyncEngineDeadError", "EngineGenerateError",
-                   "WorkerGroupError", "TrainingFailedError"}  # fmt: skip
-_COMMUNICATION = lazily(
-    r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bNPU function error: [^\n]{0,200}\berror code is 50704[678]\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR(?:\b|_(?:INTERNAL|SYSTEM|REMOTE|UNHANDLED_CUDA))|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
-    r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
-    r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
-    r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
-    r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
-    r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"
-)
-#: A call that was refused for its arguments speaks of process groups, too.
-_REFUSED = lazily(
-    r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
-)
-#: Exceptions of Python itself about the program's own values and names, whatever words they quote.
-_PROGRAM_TYPES = {
-    "KeyError", "IndexError", "AttributeError", "NameError", "UnboundLocalError", "ZeroDivisionError", "RecursionError",
-    "ModuleNotFoundError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
-}  # fmt: skip
-#: A server outside the job that did not answer (its name has a domain): no rank of the job.
-_OUTSIDE = lazily(
-    r"\bHTTPS?ConnectionPool\(host='(?!localhost|127\.|10\.|172\.|192\.168\.|0\.0|\[|[\w-]{1,63}')|\bendpoint URL: "
-)
-#: What a child of multiprocessing raises whose parent ends before it has told the child what to do.
-_ORPHANS = ("UnpicklingError", "EOFError")
-#: A group that was used before it was made, or made twice, is the program's own mistake.
-_MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _NUMBER = lazily(r"\d{1,7}")
-_ENGINE = lazily(r"Engine core initialization failed|See (?:root cause above|(?:the )?stack trace for (?:the )?root cause)|Failed to start GCS\b|Background loop (?:has errored|is stopped)"
-                     r"|process \d{1,6} terminated with\b|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
-
-
-def kind_of(event: Event) -> str:
-    """Return the exception's class name without its module."""
-    name = event.fields.get("type") or event.fields.get("name") or event.text.split(":", 1)[0]
-    return name.rsplit(".", 1)[-1]
-
-
-def message_of(event: Event) -> str:
-    """Return the exception's message."""
-    return event.fields.get("message") or event.fields.get("why") or event.text
-
-
-def _own_pipe(event: Event) -> bool:
-    """Tell whether a broken pipe was written to by the user's own code (its console, a child), not by a library."""
-    innermost = event.fields.get("raised_in", "").rpartition(" ")[0]
-    own = event.fields.get("user_frames", "").rpartition("\n")[2]
-    return bool(innermost) and own.startswith(f"{innermost}:")
-
-
-def is_communication(event: Event) -> bool:
-    """Tell whether an exception only reports that communication with others failed."""
-    kind, message = kind_of(event), message_of(event)
-    if kind in _PROGRAM_TYPES or _OUTSIDE.search(message[:600]):
-        return False
-    if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
-        return False
-    return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
-
-
-def is_launcher(event: Event) -> bool:
-    """Tell whether an exception only reports that a child process or engine failed."""
-    return kind_of(event) in _LAUNCHER_TYPES or bool(_ENGINE.search(message_of(event)))
-
-
-def tracebacks(case: Case) -> list[Event]:
-    """Return the tracebacks that were assembled from their lines."""
-    return case.of(TRACEBACK)
 
 
 def _heads(case: Case) -> list[Event]:
     """Return the heads of exceptions in threads: they stand before these and say no more than they do."""
     return case.having("exception.frame", stands="in-thread")
-
-
-def exceptions_of(case: Case) -> list[Event]:
-    """Return assembled tracebacks, and exception lines that belong to none of them."""
-    assembled = tracebacks(case)
-    covered = {(event.source, line) for event in assembled for line in range(event.line, event.last_line + 1)}
-    lone = [e for e in case.of(LONE) if (e.source, e.line) not in covered]
-    ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
-    lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
-    return sorted([*assembled, *lone], key=case.position)
-
-
-def application_exceptions(case: Case) -> list[Event]:
-    """Return exceptions that are neither about communication nor about a child's failure, in order."""
-    found = [e for e in exceptions_of(case) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
-    return (
-        [e for e in found if kind_of(e) not in _ORPHANS]
-        if case.having("exception.frame", stands="before-start")
-        else found
-    )
-
-
-def _harmless(event: Event) -> bool:
-    return kind_of(event).endswith(("Warning", "StopIteration")) or event.context.level in ("W", "WARNING", "INFO")
 
 
 @fact("exception.application", "the type of the first exception that is an application's own, not a victim's")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.kernel_log import XID, job_sources
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
+from nccl_triage.story.kernel_log import XID, job_sources
 
 #: Facts that name the ranks where a failure began.
 _SUSPECTS = (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 
-from nccl_triage.diagnosis import addresses
-from nccl_triage.diagnosis.addresses import network_of, parse
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
+from nccl_triage.story import addresses
+from nccl_triage.story.addresses import network_of, parse
 
 _VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 

@@ -5,20 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.exceptions import is_communication
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
-
-#: Lines of processes that end at slightly different times, after the work: consequences of that, no failures.
-_FAREWELLS = (
-    "rendezvous.failed",
-    "connection.lost",
-    "connection.refused",
-    "process.lost",
-    "process.stopped",
-    "process.signalled",
-    "teardown",
-)
 
 
 def progress_of(case: Case) -> list[Event]:
@@ -78,92 +66,10 @@ def _resumed(case: Case) -> Fact | None:
     return Fact(len(after) >= 2 or finished or over, after[:2])
 
 
-@fact(
-    "progress.ends_waiting",
-    "after all progress processes say again and again that they wait for others or for resources",
-)
-def _ends_waiting(case: Case) -> Fact | None:
-    found = case.of("waiting")
-    if case.count("waiting") < 3 or not case.order_known:
-        return None
-    last = max((case.position(event) for event in progress_of(case)), default=-1)
-    after = [event for event in found if case.position(event) > last]
-    return Fact(True, after[-2:]) if len(after) >= 2 else None
-
-
 @fact("progress.finished", "the job says that it finished")
 def _finished(case: Case) -> Fact | None:
     found = case.of("job.finished")
     return Fact(True, found[-2:]) if found else None
-
-
-def _unknown_end(case: Case, event: Event) -> bool:
-    """Tell whether a line may be the end of a process that the log does not name: an uncaught exception or a root cause."""
-    if case.rank(event) is not None or event.context.level in ("I", "INFO"):
-        return False
-    return event.role == "root" or (event.kind == "exception" and not is_communication(event))
-
-
-def _each_file_ended(case: Case, found: list[Event]) -> Fact | None:
-    """Return whether each file with a failure says after it that its rank finished, where no clock joins the files."""
-    finished = {event.source: event.line for event in found}
-    if not found or not set(case.identity.ranks) <= set(case.ranks(found)) or case.value("process.exits"):
-        return None
-    after = all(event.line < finished.get(event.source, 0) for event in case.failures)
-    return Fact(True, found[-2:]) if after else None
-
-
-def _engine_left(case: Case) -> Fact | None:
-    """Return whether the only trouble is vLLM's monitor, which missed its engine while a finished script ended.
-
-    A program that still needed the engine would raise an exception.
-    """
-    done, died = case.having("task.finished", "step", "total"), case.failures
-    if not done or not died:
-        return None
-    monitor = all(
-        event.kind == "process.lost"
-        and str(event.fields.get("name") or "").startswith("EngineCore")
-        and not event.fields.get("exitcode")
-        for event in died
-    )
-    last = max(done, key=case.position)
-    later = [event for event in progress_of(case) if case.position(event) > case.position(last)]
-    went_on = any((event.source, event.line) != (last.source, last.line) for event in later)
-    first = min(case.position(event) for event in died)
-    return Fact(True, [last]) if monitor and not went_on and case.position(last) < first else None
-
-
-@fact(
-    "progress.ended_well",
-    "every rank says that it finished, after its last failure or with nothing but farewells after it",
-)
-def _ended_well(case: Case) -> Fact | None:
-    found, ended = case.of("job.finished"), case.of("process.finished")
-    if not case.order_known:
-        return _each_file_ended(case, found)
-    if (left := _engine_left(case)) is not None:
-        return left
-    if ended and len(case.identity.ranks) <= case.count("process.finished") > 1 and not case.count("process.exit"):
-        return Fact(case.position(ended[-1]) > case.position(case.failures[-1]) if case.failures else True, ended[-2:])
-    if not found:
-        return None
-    if any(ended.code not in (0, None) for ended in case.value("process.exits") or []):
-        return Fact(False)
-    finished: dict[int | None, int] = {}
-    for event in found:
-        finished[case.rank(event)] = case.position(event)
-    if not set(case.identity.ranks) <= set(finished):
-        return Fact(False)
-    last = max(finished.values())
-    if None not in finished and any(_unknown_end(case, event) for event in case.failures):
-        return Fact(False)  # a process that nobody knows failed; it did not say that it finished
-    for event in case.failures:
-        end = finished.get(case.rank(event), last)
-        farewell = event.kind in _FAREWELLS or (event.kind == "exception" and is_communication(event))
-        if case.position(event) > end and not farewell:
-            return Fact(False)
-    return Fact(True, found[-2:])
 
 
 @fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")

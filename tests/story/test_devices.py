@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.diagnosis import pci
-from nccl_triage.diagnosis.devices import host_key, job_like
+from nccl_triage.story import pci
+from nccl_triage.story.devices import host_key, job_like
 from tests.diagnosis import hosts
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nccl_triage.diagnosis import addresses
 from nccl_triage.events import Event, Observations
 from nccl_triage.numbers import whole
 from nccl_triage.patterns import lazily
+from nccl_triage.story import addresses
 
 _WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})
 #: DeepSpeed ends its sentence with the name: "... * world_size 10 != 4 * 1 * 2", where 10 is the batch.

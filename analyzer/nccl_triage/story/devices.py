@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 
-from nccl_triage.diagnosis import pci
-from nccl_triage.diagnosis.identity import Identity
-from nccl_triage.diagnosis.pci import Address
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.story import pci
+from nccl_triage.story.identity import Identity
+from nccl_triage.story.pci import Address
 
 #: Lines of the kernel's own log: what they tell happened at their time, on their host.
 KERNEL = ("kernel.*", "nvidia-driver.xid_*", "nvidia-driver.sxid_*", "nvidia-driver.nvrm_*")

@@ -10,10 +10,10 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nccl_triage.diagnosis import devices
-from nccl_triage.diagnosis.devices import Devices
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
+from nccl_triage.story import devices
+from nccl_triage.story.devices import Devices
 
 #: Seconds that clocks of hosts may differ, and that a fault may stand before the first line that tells a time.
 SKEW, BEFORE = 120.0, 600.0

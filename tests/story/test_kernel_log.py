@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.diagnosis import kernel_log
-from nccl_triage.diagnosis.devices import Devices, is_kernel
-from nccl_triage.diagnosis.identity import Identity
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.events import Event, Observations
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.scan.scanner import Scanner
+from nccl_triage.story import kernel_log
+from nccl_triage.story.devices import Devices, is_kernel
+from nccl_triage.story.identity import Identity
 from tests.diagnosis import hosts
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,94 @@
+"""How processes ended, as launchers report it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nccl_triage.events import Event
+from nccl_triage.numbers import whole
+from nccl_triage.parsers.elastic_report import REPORT
+from nccl_triage.story.view import View
+
+_NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+          9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
+_BY_NAME = {name: number for number, name in _NAMES.items()}
+#: The words of strsignal(3), as shells and Slurm print them.
+_BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
+            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
+            "terminated": 15, "bad system call": 31}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Exit:
+    """How one process ended."""
+
+    rank: int | None
+    code: int
+    event: Event
+    first: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        """The signal's number, or None for an ordinary exit code."""
+        if self.code < 0:
+            return -self.code
+        return self.code - 128 if 128 < self.code <= 160 else None
+
+
+def signal_number(text: str | None) -> int | None:
+    """Return the number of a signal given by name or number."""
+    if not text:
+        return None
+    if (stated := whole(text)) is not None:
+        return stated
+    for words, number in _BY_TEXT.items():
+        if text.lower().startswith(words):
+            return number
+    upper = text.upper()
+    return _BY_NAME.get(upper if upper.startswith("SIG") else f"SIG{upper}")
+
+
+def exits_of(view: View) -> list[Exit]:
+    """Return every exit that launchers report, one per process."""
+    found: dict[object, Exit] = {}
+    workers = {event.fields.get("worker") for event in view.having("process.exit", names="worker")}
+    for event in view.of("process.exit"):
+        names = event.fields.get("names")
+        signal = event.fields.get("signal") or event.fields.get("signo")
+        if names == "worker" and not {"rank", "worker"}.intersection(event.fields):
+            continue
+        if names == "task" and not signal:
+            continue  # a scheduler names a task, not a rank: what its code says of ranks is not known
+        code = event.number("exitcode")
+        if code is None and (number := signal_number(signal)) is not None:
+            code = float(-number)
+        if code is None:
+            continue
+        rank = view.rank(event)
+        if event.signature != REPORT:
+            local, pid = event.number("local_rank"), event.number("pid")
+            if pid is not None and (by_pid := view.identity.rank_of_pid(int(pid))) is not None:
+                rank = by_pid
+            elif local is not None:
+                rank = view.identity.rank_of_local(int(local), event.context.host)
+            elif names == "task":
+                # The line is the launcher's, whichever task's label stands before it.
+                task = whole(event.fields.get("rank"))
+                rank = view.identity.rank_of_task(task) if task is not None else None
+            elif rank is None and names is not None:
+                rank = whole(event.fields.get("rank")) if "rank" in event.fields else _worker_of(event, workers)
+        key: object = event.fields.get("pid") or (rank, event.line)
+        if key in found:
+            if event.signature == REPORT:
+                found[key].rank = rank if rank is not None else found[key].rank
+                found[key].first = found[key].first or event.fields.get("root") == "1"
+            continue
+        # Where a launcher (Composer's or Paddle's) names the rank, it is the first that it saw end.
+        first = event.fields.get("root") == "1" or (names == "worker" and "rank" in event.fields)
+        found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
+    return list(found.values())
+
+
+def _worker_of(event: Event, workers: set[str | None]) -> int | None:
+    """Return the number of a launcher's worker as a rank, where the launcher counts from 0."""
+    return whole(event.fields.get("worker")) if "0" in workers else None

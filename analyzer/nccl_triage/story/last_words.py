@@ -1,0 +1,50 @@
+"""How a log ends: with a warning of NCCL or an error that no signature knows, and nothing after it."""
+
+from __future__ import annotations
+
+from nccl_triage.events import Event
+from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.patterns import lazily
+from nccl_triage.story.view import View
+
+#: So many lines may stand below the warning: what NCCL says of itself on its way out.
+_BELOW = 3
+_WARNING = "NCCL WARN "
+_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
+_ERROR = lazily(
+    r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
+)
+
+
+def trouble(view: View) -> list[Event]:
+    """Return the lines of trouble that nobody knows with which a log ends."""
+    found = _last_words(view)
+    # Of several logs one may end early, and in whatever, while the job goes on.
+    alone = len(view.observations.sources) == 1
+    return [e for e in found if _WARNING in e.text or (alone and (e.context.level in _LEVELS or _ERROR.search(e.text)))]
+
+
+def _last_words(view: View) -> list[Event]:
+    """Return the lines that sound like trouble at the end of a log, behind its last step."""
+    last_step: dict[str, int] = {}
+    for event in view.events:
+        if event.role != "progress":
+            continue
+        last_step[event.source] = max(event.line, last_step.get(event.source, 0))
+    found = []
+    for event in view.of(SALIENT):
+        info = view.observations.sources.get(event.source)
+        if (
+            info is not None
+            and info.lines - event.line - _trace_below(view, event) <= _BELOW
+            and event.line > last_step.get(event.source, 0)
+        ):
+            found.append(event)
+    return found
+
+
+def _trace_below(view: View, event: Event) -> int:
+    """Return how many lines of NCCL's own trace of an error stand below a line."""
+    return sum(
+        e.source == event.source and e.line > event.line for e in view.having("exception.frame", "func", "result")
+    )

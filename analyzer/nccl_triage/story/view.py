@@ -1,0 +1,117 @@
+"""A view of events in order: who printed them, where they stand, which are of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+
+from nccl_triage.engine.names import expand
+from nccl_triage.events import Event, Observations
+from nccl_triage.story.identity import Identity
+
+
+class View:
+    """Events in order, with the questions that everybody asks of them.
+
+    ``order_known`` tells whether the order is certain across sources. ``beside`` are events without a place in it.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        events: Sequence[Event],
+        identity: Identity,
+        order_known: bool,
+        beside: Sequence[Event] = (),
+    ) -> None:
+        self.observations = observations
+        self.events = list(events)
+        self.identity = identity
+        self.order_known = order_known
+        self._position = {id(event): index for index, event in enumerate(self.events)}
+        self._by_signature: dict[str, list[Event]] = {}
+        for event in (*self.events, *beside):
+            self._by_signature.setdefault(event.signature, []).append(event)
+        self._kinds = {name: found[0].kind for name, found in self._by_signature.items()}
+        self._names: dict[str, list[str]] = {}
+        self._ranks = [identity.rank_of(event) for event in self.events]
+
+    @cached_property
+    def failures(self) -> list[Event]:
+        """The events that speak of a failure, in order."""
+        return [event for event in self.events if event.is_failure]
+
+    @cached_property
+    def first_complaints(self) -> dict[int | None, int]:
+        """Where each rank's own first error line stands; under None the first of all."""
+        first: dict[int | None, int] = {}
+        for event in self.failures:
+            position = self._position[id(event)]
+            first.setdefault(None, position)
+            first.setdefault(self._ranks[position], position)
+        return first
+
+    def signatures(self, pattern: str) -> list[str]:
+        """Return the ids seen that a kind, an id or a glob of ids stands for."""
+        found = self._names.get(pattern)
+        if found is None:
+            found = self._names[pattern] = expand(pattern, self._kinds)
+        return found
+
+    def of(self, *patterns: str) -> list[Event]:
+        """Return the kept events of kinds (or of signatures: ids or globs), in order."""
+        names = {name for pattern in patterns for name in self.signatures(pattern)}
+        if len(names) == 1:
+            return self._by_signature[names.pop()]
+        found = [event for name in names for event in self._by_signature[name]]
+        found.sort(key=self.position)
+        return found
+
+    def having(self, kind: str, *names: str, **values: str) -> list[Event]:
+        """Return the events of a kind that have all of these fields, and these values in them."""
+        return _with_fields(self.of(kind), names, values)
+
+    def telling(self, *names: str, **values: str) -> list[Event]:
+        """Return the events of any kind that have all of these fields, and these values in them."""
+        return _with_fields(self.events, names, values)
+
+    def count(self, *patterns: str) -> int:
+        """Return how often lines of the kinds (or signatures) were seen, kept or not."""
+        names = {name for pattern in patterns for name in self.signatures(pattern)}
+        return sum(self.observations.count(name) for name in names)
+
+    def position(self, event: Event) -> int:
+        """Return the place of an event in the order."""
+        return self._position.get(id(event), len(self.events))
+
+    def scopes(self) -> list[list[Event]]:
+        """Return the events in groups whose order is certain: all together, or source by source."""
+        if self.order_known:
+            return [self.events]
+        by_source: dict[str, list[Event]] = {}
+        for event in self.events:
+            by_source.setdefault(event.source, []).append(event)
+        return [sorted(events, key=lambda e: e.line) for events in by_source.values()]
+
+    def rank(self, event: Event) -> int | None:
+        """Return the global rank of an event, or None."""
+        position = self._position.get(id(event))
+        # An event that was made of others has no position.
+        return self.identity.rank_of(event) if position is None else self._ranks[position]
+
+    def host(self, event: Event) -> str | None:
+        """Return the host of an event, or None."""
+        return self.identity.host_of(event)
+
+    def ranks(self, events: Iterable[Event]) -> list[int]:
+        """Return the distinct known ranks of events, sorted."""
+        return sorted({rank for event in events if (rank := self.rank(event)) is not None})
+
+
+def _with_fields(events: Iterable[Event], names: Collection[str], values: Mapping[str, str]) -> list[Event]:
+    return [
+        event
+        for event in events
+        if all(name in event.fields for name in names)
+        and all(event.fields.get(name) == value for name, value in values.items())
+    ]

@@ -1,0 +1,57 @@
+"""Counters of loops that no signature knows: what rises line by line near the end of a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.parsers.counters import LINES, advancing
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("work INFO r0 iter {}", "iter"),
+        ("INFO:root:iter = {}, fwd: 0.0017, bwd: 0.0021", "iter"),
+        ("[2026-11-02 10:00:{:02d}] round {} of 100 done", "round"),
+        ("| Episode {} | reward -3.1 |", "episode"),
+        ("Global_Step: {} :: score 0.1", "global_step"),
+        ('{{"batch": {}, "items": 32}}', "batch"),
+    ],
+)
+def test_a_number_behind_a_word_that_rises_is_a_step(form: str, name: str) -> None:
+    lines = [form.format(n, n) for n in range(5, 12)]
+    found = advancing(["something else", *lines, "the end"])
+    assert found[-1].name == name and found[-1].value == 11 and found[-1].index == 7
+    assert [count.value for count in found] == [5, 6, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["step 1: install the driver", "step 2: reboot"],
+        [f'  File "train.py", line {n}, in step' for n in range(9)],
+        [f"2026-11-02 10:00:0{n} INFO waiting" for n in range(9)],
+        ["iter 7"] * 9,
+        ["epoch 3", "epoch 900000", "epoch 12", "epoch 5000000"],
+        [f"sshd[{n}]: session opened" for n in range(1700, 1709)],
+        [],
+    ],
+    ids=["instructions", "frames", "times", "the same", "at random", "processes", "nothing"],
+)
+def test_what_does_not_count_is_no_counter(lines: list[str]) -> None:
+    assert advancing(lines) == []
+
+
+def test_inner_loops_begin_anew() -> None:
+    lines = [f"epoch {n // 10} batch {n % 10} of 10" for n in range(30)]
+    found = advancing(lines)
+    assert (found[-1].name, found[-1].value, found[-1].total) == ("batch", 9, 10)
+
+
+def test_several_ranks_count_alike() -> None:
+    lines = [f"{rank}: round {n}" for n in range(6) for rank in range(4)]
+    assert advancing(lines)[-1].value == 5
+
+
+def test_long_lines_cost_little() -> None:
+    assert advancing(["step " + "9" * 100_000] * LINES) == []

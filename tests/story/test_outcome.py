@@ -1,0 +1,54 @@
+"""How a run ended, told from its last lines, whatever program printed them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+STEPS = "".join(f"step {n}/10 loss 2.{n}\n" for n in range(1, 10))
+LAST = "step 10/10 loss 2.0\n"
+INIT = "gpu-a:18:18 [0] NCCL INFO Bootstrap : Using eth0:10.6.3.32<0>\n"
+LEAVES = "[rank0]:[W1206 18:44:12.715298746 ProcessGroupNCCL.cpp:1250] Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.\n"  # fmt: skip
+BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:24001\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        (STEPS, "running"),
+        (STEPS + "Training completed.\n", "finished"),
+        (STEPS + "Job 'raysubmit_8Zk2pW' succeeded\n", "finished"),
+        (STEPS + "Benchmark run finished successfully in 512 s\n", "finished"),
+        (STEPS + "INFO:     Application shutdown complete.\n", "finished"),
+        (STEPS + LAST + BROKEN, "finished"),
+        (STEPS + LEAVES + BROKEN, "finished"),
+        (STEPS + BROKEN + LEAVES, "failed"),
+        (STEPS + BROKEN, "failed"),
+        (STEPS + "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n", "stopped"),
+        (STEPS + "INFO 11-02 08:12:00 [shm_broadcast.py:466] No available shared memory broadcast block found\n" * 4, "hung"),
+        (STEPS + 'Traceback (most recent call last):\n  File "/app/train.py", line 90, in <module>\n', "failed"),
+        (STEPS + "2026-10-09 12:00:00 ERROR trainer: the upload failed\n", "failed"),
+        (INIT, "cut"),
+        ("#       size         count      type   redop    root     time   algbw   busbw #wrong\n", "hung"),
+        ("some text of somebody\n" * 9, "none"),
+    ],
+)  # fmt: skip
+def test_the_outcome(text: str, state: str, rules: RuleSet) -> None:
+    found = diagnose_text(text, rules)
+    assert found.case.story.outcome.state == state
+    assert (found.verdict == "healthy") is (state in ("finished", "running"))
+
+
+def test_what_ends_before_an_end_accuses_nobody(rules: RuleSet) -> None:
+    assert diagnose_text(INIT, rules).verdict == "unknown"
+    assert diagnose_text("", rules).verdict == "unknown"
+
+
+def test_a_finished_rank_is_not_a_finished_job(rules: RuleSet) -> None:
+    ranks = "".join(f"[rank{rank}]: step 1/9 loss 2.1\n" for rank in range(3))
+    one = ranks + "[rank0]: training finished\n" + BROKEN
+    assert diagnose_text(one, rules).verdict != "healthy"
+    every = ranks + "".join(f"[rank{rank}]: training finished\n" for rank in range(3)) + BROKEN
+    assert diagnose_text(every, rules).verdict == "healthy"
