@@ -56,7 +56,14 @@ class Case(View):
         self.rules = rules
         self.story = tell(observations, rules)
         told = self.story.told
-        super().__init__(observations, told.events, told.identity, self.story.order_known, self.story.remembered)
+        super().__init__(
+            observations,
+            told.events,
+            told.identity,
+            self.story.order_known,
+            self.story.remembered,
+            len(self.story.runs) == 1,
+        )
         #: Lines that do not count, with the reason.
         self.aside = told.aside
         self._facts: dict[str, Fact | None] = {}

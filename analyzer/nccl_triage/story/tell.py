@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.producers import produced_signatures
-from nccl_triage.story import coded, fates, kernel_log, order, outcome
+from nccl_triage.story import coded, fates, kernel_log, order, outcome, runs
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.model import Run, Story
@@ -18,12 +18,24 @@ def tell(observations: Observations, rules: RuleSet) -> Story:
     remembered = [event for event in everything if event.is_remembered]
     events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
     events = coded.settle(events, rules)
-    run = _run(observations, events, known)
-    return Story([run], run, known, remembered)
+    identity = Identity(observations, events)
+    parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
+    if len(parts) == 1:
+        told = [_run(observations, events, known, identity)]
+    else:
+        told = [_run(observations, p.events, known, Identity(observations, p.events), p.opened_by) for p in parts]
+    return Story(told, _last(told), known, remembered)
 
 
-def _run(observations: Observations, printed: list[Event], known: bool, opened_by: Event | None = None) -> Run:
-    identity = Identity(observations, printed)
+def _last(told: list[Run]) -> Run:
+    """Return the run that the verdict is about: the last one of which more is known than that it began."""
+    known = [run for run in told if run.outcome.is_well or run.outcome.is_bad]
+    return known[-1] if known else max(told, key=lambda run: len(run.events))
+
+
+def _run(
+    observations: Observations, printed: list[Event], known: bool, identity: Identity, opened_by: Event | None = None
+) -> Run:
     events, aside = kernel_log.sort_out(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
     survived = [item for scope in whole.scopes() for item in fates.survived(scope, whole.rank)]

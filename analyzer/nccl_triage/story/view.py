@@ -13,7 +13,8 @@ from nccl_triage.story.identity import Identity
 class View:
     """Events in order, with the questions that everybody asks of them.
 
-    ``order_known`` tells whether the order is certain across sources. ``beside`` are events without a place in it.
+    ``order_known`` tells whether the order is certain across sources. ``beside`` are events without a place in it. Where
+    the events are not the ``whole`` of what was observed, only those that were kept are counted.
     """
 
     def __init__(
@@ -23,11 +24,13 @@ class View:
         identity: Identity,
         order_known: bool,
         beside: Sequence[Event] = (),
+        whole: bool = True,
     ) -> None:
         self.observations = observations
         self.events = list(events)
         self.identity = identity
         self.order_known = order_known
+        self._whole = whole
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
         for event in (*self.events, *beside):
@@ -78,6 +81,8 @@ class View:
     def count(self, *patterns: str) -> int:
         """Return how often lines of the kinds (or signatures) were seen, kept or not."""
         names = {name for pattern in patterns for name in self.signatures(pattern)}
+        if not self._whole:
+            return sum(event.count for name in names for event in self._by_signature[name])
         return sum(self.observations.count(name) for name in names)
 
     def position(self, event: Event) -> int:

@@ -147,15 +147,19 @@ def _gap(case: Case) -> Fact | None:
     "a run whose GPUs talked over P2P failed or was stopped, and a later one with NCCL_P2P_DISABLE=1 did not",
 )
 def _p2p_off(case: Case) -> Fact | None:
-    off = case.having("variable", name="NCCL_P2P_DISABLE", value="1")
-    over = case.having("transport.chosen", transport="P2P")
-    if not off or not over or not case.order_known or case.position(over[0]) > case.position(off[0]):
-        return None
-    bad = [case.position(e) for e in case.failures]
-    failed = [place for place in bad if case.position(over[0]) < place < case.position(off[0])]
-    if not failed or max(bad) > case.position(off[0]):
-        return None
-    return Fact(True, [over[0], off[0]])
+    over: Event | None = None
+    for run in case.story.runs:
+        off = [
+            e
+            for e in run.printed
+            if e.kind == "variable" and e.fields.get("name") == "NCCL_P2P_DISABLE" and e.fields.get("value") == "1"
+        ]
+        if off and over is not None and not run.outcome.is_bad:
+            return Fact(True, [over, off[0]])
+        talked = [e for e in run.printed if e.kind == "transport.chosen" and e.fields.get("transport") == "P2P"]
+        if talked and not off and run.outcome.is_bad:
+            over = talked[0]
+    return None
 
 
 @fact("progress.stalled_after_engine", "an inference engine came up, no error and no training step follows")

@@ -1,0 +1,101 @@
+"""Split events into the runs of a job: what one file or folder holds of several.
+
+A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
+before it had worked or ended, or with a process that nobody had seen before, coming up behind the end of a job. What is
+no boundary for certain joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from nccl_triage.events import Event
+from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
+
+#: Kinds of lines with which a run begins.
+OPENS = ("job.launched", "job.restarted")
+#: Kinds of lines that a process prints while it comes up.
+BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen")
+#: Kinds of lines that end a whole job, not only a process of it.
+ENDS = ("job.failed", "job.cancelled")
+
+
+@dataclass(slots=True)
+class Part:
+    """The events of one run in order, and the line that opened it."""
+
+    events: list[Event] = field(default_factory=list)
+    opened_by: Event | None = None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the run so far has shown."""
+
+    worked: bool = False
+    ended: bool = False
+    processes: set[Hashable] = field(default_factory=set)
+    #: Hosts on which launchers spoke; None stands for one that is not known.
+    launched: set[str | None] = field(default_factory=set)
+    highest: dict[str, float] = field(default_factory=dict)
+
+    def note(self, event: Event, process: Hashable | None) -> None:
+        """Take the next event of the run."""
+        if event.kind in ADVANCES or event.is_failure:
+            self.worked = True
+        self.ended = self.ended or (event.kind in ENDS and event.is_failure)
+        if event.kind in OPENS:
+            self.launched.add(event.context.host)
+        if process is not None:
+            self.processes.add(process)
+        if event.kind == "step" and (number := step_number(event)) is not None:
+            self.highest[event.signature] = max(number, self.highest.get(event.signature, number))
+
+    def begins(self, event: Event, process: Hashable | None) -> bool:
+        """Tell whether an event opens the next run."""
+        if event.kind in OPENS:
+            # Launchers of other hosts may come later, as long as nothing ended.
+            other = event.context.host is not None and event.context.host not in self.launched
+            return self.ended or (self.worked and not other)
+        if not self.ended or event.is_failure:
+            return False
+        if event.kind in BEGINS:
+            return process is None or process not in self.processes
+        number = step_number(event) if event.kind == "step" and event.role == "progress" else None
+        highest = self.highest.get(event.signature)
+        return number is not None and highest is not None and number < highest and number <= 1
+
+
+def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
+    """Return the runs that events in their certain order tell of, each with at least one event."""
+    parts = [Part()]
+    seen = _Seen()
+    # A line that tells how a command failed names the command, too.
+    failed = {(event.source, event.line) for event in events if event.is_failure}
+    for event in events:
+        process = _process(event, rank_of)
+        if parts[-1].events and (event.source, event.line) not in failed and seen.begins(event, process):
+            parts.append(Part(_of_line(parts[-1].events, event), event))
+            if not parts[-2].events:
+                del parts[-2]
+            seen = _Seen()
+        parts[-1].events.append(event)
+        seen.note(event, process)
+    return parts
+
+
+def _of_line(events: list[Event], event: Event) -> list[Event]:
+    """Take the last events off that tell of the same line."""
+    taken: list[Event] = []
+    while events and (events[-1].source, events[-1].line) == (event.source, event.line):
+        taken.insert(0, events.pop())
+    return taken
+
+
+def _process(event: Event, rank_of: RankOf) -> Hashable | None:
+    """Return the process of an event: ranks are the same in every run, so its pid tells where it is known."""
+    context = event.context
+    if context.pid is not None:
+        return "pid", context.host or context.address, context.pid
+    return process_of(event, rank_of(event))
