@@ -55,6 +55,8 @@ class Context:
     actor: str | None = None
     level: str | None = None
     stream: str | None = None
+    #: The daemon or unit that a syslog names as the writer.
+    service: str | None = None
     repeated: int = 0
 
     def copy(self) -> Context:

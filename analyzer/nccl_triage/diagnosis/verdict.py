@@ -115,12 +115,4 @@ def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
                 "zh": "输入看起来经过 grep 过滤：缺少 Python 异常、退出码和内核消息，无法看到 NCCL 之外的原因。请提供未过滤的日志。",
             }
         )
-    cut = [path for path, info in case.observations.sources.items() if info.tail_cut]
-    if cut and case.failures:
-        notes.append(
-            {
-                "en": f"The last line of {cut[0]} has no end: the writer may have died there.",
-                "zh": f"{cut[0]} 的最后一行不完整：写入进程可能就在那里终止。",
-            }
-        )
     return notes

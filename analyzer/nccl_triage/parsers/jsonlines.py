@@ -110,6 +110,8 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     program = _first(record, ("SYSLOG_IDENTIFIER", "logger", "name"))
     if isinstance(program, str):
         context.program = program
+        if isinstance(record.get("SYSLOG_IDENTIFIER"), str):
+            context.service = program
     lines = message.rstrip("\n").split("\n")
     trace = _first(record, _EXCEPTION)
     if isinstance(trace, str) and trace and trace != message:

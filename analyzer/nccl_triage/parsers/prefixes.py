@@ -141,7 +141,7 @@ def _log(match: re.Match[str], context: Context) -> None:
 def _syslog(match: re.Match[str], context: Context) -> None:
     _set_time(context, times.from_stamp(match["ts"]))
     set_host(context, match["host"])
-    context.program = match["prog"]
+    context.program = context.service = match["prog"]
     if match["pid"]:
         context.pid = int(match["pid"])
 

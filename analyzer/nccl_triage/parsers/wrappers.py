@@ -24,6 +24,8 @@ from nccl_triage.patterns import lazily
 
 #: Lines at which is looked more closely.
 SOME = 100
+#: Lines of samples that are tried where a larger one shows no prefix: behind a short run others may speak.
+FEW = (100, 30)
 #: Prefixes peeled from one line at most; real lines carry six or seven.
 MAX_LAYERS = 16
 
@@ -102,12 +104,20 @@ class WrapperProfile:
 
     @classmethod
     def sniff(cls, lines: Iterable[str]) -> WrapperProfile:
-        """Look at the first lines of a source and decide."""
+        """Look at the first lines of a source and decide; where most of many tell nothing, the first few may."""
         sample = [_strip_ansi(line) for line in lines]
         sample = [line for line in sample if line.strip()]
-        if not sample:
-            return cls()
+        profile = cls._of(sample)
+        for few in FEW:
+            if profile == cls() and len(sample) > few:
+                profile = cls._of(sample[:few])
+        return profile
+
+    @classmethod
+    def _of(cls, sample: list[str]) -> WrapperProfile:
         profile = cls()
+        if not sample:
+            return profile
         profile.look(sample)
         if profile == cls():
             profile.outer = learn(sample[:SOME], _recognised)
@@ -133,7 +143,8 @@ class WrapperProfile:
         nodes = Counter(m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"]))
         repeated = {name: n for name, n in nodes.items() if n > 1}
         if repeated and sum(repeated.values()) > len(sample) * 0.4:
-            self.node, self.nodes = True, frozenset(nodes)
+            # A word that stands once before a colon is no host, unless it is numbered as hosts are.
+            self.node, self.nodes = True, frozenset(n for n in nodes if n in repeated or _NUMBERED.search(n))
         numbers = [int(m["rank"]) for line in sample if (m := _MPICH.match(line))]
         if len(numbers) > half:
             rising = all(a < b for a, b in itertools.pairwise(numbers))

@@ -7,7 +7,7 @@ terminal is matched again joined. The result is bounded (``events.Observations``
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
@@ -33,6 +33,9 @@ BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
 #: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
 SPEAKER_LINES = 40
+#: How a line begins with which another run of the job begins.
+BEGINS = ("nohup: ", "+ torchrun ", "+ srun ", "+ mpirun ", "+ mpiexec ", "+ deepspeed ", "+ accelerate ", "+ python", "+ bash ",
+          "Sender: LSF ", "$ ")  # fmt: skip
 #: Stands for the literals of which no line may be missed.
 _URGENT = -1
 
@@ -187,6 +190,20 @@ class SourceScan:
             if index not in kinds and not records.hides(raws[index]):
                 self._lines.take(block.first_line + index, text, None, speaks=True)
 
+    def _who_spoke(
+        self, batch: Sequence[TextLine], alarms: Iterable[int], kinds: Container[int], heard: set[int]
+    ) -> None:
+        """Learn who spoke around the lines at which faults of a new kind stand: who was there says nothing of itself."""
+        around = {
+            index
+            for alarm in alarms
+            for index in range(max(0, alarm - SPEAKER_LINES), min(len(batch), alarm + SPEAKER_LINES + 1))
+        }
+        for index in sorted(around - heard):
+            line = batch[index]
+            if index not in kinds and not self._lines.open and not line.text.startswith(records.STARTS):
+                self._lines.take(line.number, line.text, None, speaks=True)
+
     def _walk(self, block: Block, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
         """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
         data, lines = block.data, self._lines
@@ -254,6 +271,7 @@ class SourceScan:
         wrapped = [index for index, text in enumerate(texts) if text.startswith(records.STARTS)]
         following = iter(sorted({*kinds, *speakers, *wrapped}))
         index, wanted = -1, next(following, None)
+        alarms: list[int] = []
         while True:
             # A line inside of a block matters whatever it holds.
             index += 1
@@ -265,8 +283,14 @@ class SourceScan:
                 index = wanted
             elif index >= len(batch):
                 break
-            line = batch[index]
+            if batch[index].text.startswith(BEGINS):
+                # Another launcher may put other prefixes before the lines of its processes.
+                self._lines.profile = WrapperProfile.sniff(texts[index + 1 : index + 1 + SNIFF_LINES])
+            line, known = batch[index], self._lines.faults
             self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
+            if self._lines.faults > known:
+                alarms.append(index)
+        self._who_spoke(batch, alarms, kinds, speakers)
         pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)

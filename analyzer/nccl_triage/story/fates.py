@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Event
+from nccl_triage.parsers import times
 from nccl_triage.parsers.tracebacks import is_record
 
 #: Kinds of lines by which a job is seen to advance. What workers set up or load says nothing about what failed before.
@@ -29,6 +30,10 @@ LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
 STEPS, SEVERAL = 2, 4
 #: The same for what the program itself calls a warning, by its level.
 _MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}
+#: Lines of a crash's report below its first.
+CRASH = 3
+#: Lines behind a failure at which a step stands that was not held back in a buffer (8 KiB in C, as in Python).
+FAR = 300
 #: Kept lines of new steps behind a failure that show the job at work, whatever was held back: the last ones of many.
 MANY = 5
 EXCEPTIONS = ("exception", "exception.ignored")
@@ -53,6 +58,8 @@ class _After:
     printed: set[str] = field(default_factory=set)
     #: When the last step was made, by a clock that lines show.
     latest: float | None = None
+    #: Where the last step stands.
+    last_step: tuple[str, int] | None = None
     recovered: bool = False
     #: Whether numbers were bad to the end.
     spoilt: bool = False
@@ -75,6 +82,8 @@ class _After:
             self.stepped.add(process)
             if self.latest is None:
                 self.latest = event.context.time
+            if self.last_step is None:
+                self.last_step = event.source, event.line
         if event.kind in EXCEPTIONS and process is not None:
             self.raised[process, _words(event)] = _place(event, block)
 
@@ -97,6 +106,8 @@ def process_of(event: Event, rank: int | None) -> Hashable | None:
         return "rank", rank
     if context.pid is not None:
         return "pid", context.host or context.address, context.pid
+    if context.local_rank is not None:
+        return "local", context.host or context.address, context.local_rank
     return None
 
 
@@ -132,10 +143,15 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
+    about = _about(events)
     telling = {process for event, process in zip(events, processes, strict=True) if event.kind in ADVANCES}
     reasons: dict[int, str] = {}
     waiting: list[Event] = []
     after = _After()
+    crashed: dict[Hashable | None, int] = {}
+    for place, (event, process) in enumerate(zip(events, processes, strict=True)):
+        if event.kind == "process.crash" and process is not None:
+            crashed.setdefault(process, place)
     first = {event.signature: place for place, event in reversed(list(enumerate(events)))}
     place = len(events)
     for event, process, new in zip(reversed(events), reversed(processes), reversed(new_steps(events)), strict=True):
@@ -143,7 +159,10 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
         place -= 1
         if event.is_failure or event.kind in EXCEPTIONS or event.kind == NUMBERS:
             fate = _fate(block, logged)
-            reason = _reason(event, process, after, block, fate, process is not None and process in telling)
+            tells = process is not None and process in telling
+            reason = None
+            if crashed.get(process, place) >= place:  # what a process prints of its crash is not survived
+                reason = _reason(event, process, after, block, fate, tells, _later(event, about[id(event)], after))
             if reason is None and fate == "logged" and not after.ended_beside(event, block):
                 # It goes on as before: what it printed before it prints again.
                 reason = "caught" if any(first[name] < place for name in after.printed) else None
@@ -176,12 +195,16 @@ def _place(event: Event, block: Event | None) -> tuple[str, int]:
 
 
 def _blocks(events: Iterable[Event]) -> dict[tuple[str, int], Event]:
-    """Return the traceback to which a line belongs, by source and line."""
+    """Return the traceback or report of a crash to which a line belongs, by source and line."""
     found: dict[tuple[str, int], Event] = {}
     for event in events:
         lines = _lines_of(event)
         if lines is not None:
             found.update(((event.source, line), event) for line in range(lines[0], lines[1] + 1))
+        elif event.kind == "process.crash":
+            # What it died of stands below: "what():  ..", the assertion, the message of the library.
+            for line in range(event.line + 1, event.line + 1 + CRASH):
+                found.setdefault((event.source, line), event)
     return found
 
 
@@ -207,18 +230,32 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
 
 def _fate(block: Event | None, logged: Container[int]) -> str | None:
     """Return what the lines around a traceback say of it: ignored, uncaught or logged."""
-    if block is None:
+    if block is None or block.kind in ENDS:
         return None
     return "logged" if id(block) in logged else block.fields.get("fate")
 
 
 def _reason(
-    event: Event, process: Hashable | None, after: _After, block: Event | None, fate: str | None, tells: bool
+    event: Event,
+    process: Hashable | None,
+    after: _After,
+    block: Event | None,
+    fate: str | None,
+    tells: bool,
+    later: bool,
 ) -> str | None:
-    """Return how a failure was survived, None where it was not; ``tells``: its process is one that tells its steps."""
+    """Return how a failure was survived, None where it was not.
+
+    ``tells``: its process is one that tells its steps; ``later``: steps were certainly made after it.
+    """
     if fate == "ignored" or event.kind == "exception.ignored":
         return "ignored"
-    if event.kind in ENDS or event.kind in LASTS or "lasts" in event.fields:
+    if (
+        event.kind in ENDS
+        or event.kind in LASTS
+        or "lasts" in event.fields
+        or (block is not None and block.kind in ENDS)
+    ):
         return None
     if after.recovered and event.kind != NUMBERS:
         return "recovered"
@@ -236,7 +273,7 @@ def _reason(
         return "went-on"
     ended = after.ended_beside(event, block)
     # What a process prints is held back until it ends, so steps behind a failure prove nothing where an end follows.
-    if ended and not _later(event, after) and (block is not None or after.steps < MANY):
+    if ended and not later and (block is not None or after.steps < MANY):
         return None
     # Of a rank that tells its steps the next one is awaited; of another one, that the job goes on without a word of it.
     enough = _MILD.get(event.context.level or "", STEPS if process is None else SEVERAL)
@@ -245,7 +282,20 @@ def _reason(
     return None
 
 
-def _later(event: Event, after: _After) -> bool:
-    """Tell whether clocks show that the job made steps after an event."""
-    time = event.context.time
-    return time is not None and after.latest is not None and after.latest > time
+def _about(events: Sequence[Event]) -> dict[int, float | None]:
+    """Return when each event was printed: its own time, or that of the last line before it in its source that has one."""
+    clocks: dict[str, float] = {}
+    found: dict[int, float | None] = {}
+    for event in events:
+        if event.context.time is not None:
+            clocks[event.source] = event.context.time
+        found[id(event)] = clocks.get(event.source)
+    return found
+
+
+def _later(event: Event, about: float | None, after: _After) -> bool:
+    """Tell whether clocks, or a distance that no buffer spans, show that the job made steps after an event."""
+    if after.latest is not None and about is not None and times.has_year(about) == times.has_year(after.latest):
+        return after.latest > about
+    last = after.last_step
+    return last is not None and last[0] == event.source and last[1] - event.line >= FAR

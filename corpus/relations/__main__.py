@@ -1,0 +1,73 @@
+"""Try the relations: ``python -m corpus.relations [--share N] [--only WORD] [--misses] [--write FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import zlib
+from collections import defaultdict
+from multiprocessing import get_context
+from pathlib import Path
+
+from corpus.relations.table import RELATIONS, Relation
+from corpus.relations.world import Answer, Run, diagnose, read
+
+#: Share of trials that must hold; what stays below has its reason in docs/accuracy.md.
+WANTED = 0.97
+
+_runs: list[Run] = []
+
+
+def trials(relation: Relation, run: Run, runs: list[Run]) -> list[tuple[bool, Answer]]:
+    """Return whether each trial of a relation on one run holds, with the answer; the same ones every time."""
+    chance = random.Random(zlib.crc32(f"{relation.name}/{run.case.id}".encode()))
+    found = []
+    for files, holds in relation.make(run, runs, chance):
+        answer = Answer.of(diagnose(files))
+        found.append((holds(answer), answer))
+    return found
+
+
+def _one(job: tuple[int, int]) -> tuple[int, int, list[tuple[bool, Answer]]]:
+    relation, run = job
+    return relation, run, trials(RELATIONS[relation], _runs[run], _runs)
+
+
+def main() -> int:
+    """Print how often each relation holds; the exit code tells whether all do as often as wanted."""
+    parser = argparse.ArgumentParser(prog="python -m corpus.relations")
+    parser.add_argument("--share", type=int, default=1, help="try one run in so many")
+    parser.add_argument("--only", default="", help="relations with this word in their name")
+    parser.add_argument("--misses", action="store_true", help="list the runs on which a relation fails")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", type=Path, help="write the table into a file")
+    asked = parser.parse_args()
+    _runs.extend(read())
+    chosen = [n for n, run in enumerate(_runs) if zlib.crc32(run.case.id.encode()) % asked.share == 0]
+    jobs = [(r, n) for r, one in enumerate(RELATIONS) if asked.only in one.name for n in chosen]
+    held: dict[int, list[bool]] = defaultdict(list)
+    misses: list[str] = []
+    with get_context("fork").Pool(asked.jobs) as pool:
+        for relation, run, found in pool.imap(_one, jobs, chunksize=8):
+            for good, answer in found:
+                held[relation].append(good)
+                if not good:
+                    was = _runs[run].answer
+                    misses.append(
+                        f"{RELATIONS[relation].name}: {_runs[run].case.id}: {was.cause or was.verdict} {was.culprit} -> "
+                        f"{answer.cause or answer.verdict} {answer.confidence:.2f} {answer.culprit}"
+                    )
+    rows = [(RELATIONS[n].name, len(found), sum(found) / len(found)) for n, found in sorted(held.items())]
+    text = "".join(f"| {name} | {tried} | {100 * share:.1f} % |\n" for name, tried, share in rows)
+    table = f"| what is done to a log | trials | the answer holds |\n|---|---|---|\n{text}"
+    sys.stdout.write(table)
+    if asked.misses:
+        sys.stdout.write("\n".join(misses) + "\n")
+    if asked.write:
+        asked.write.write_text(table, encoding="utf-8")
+    return 0 if all(share >= WANTED for _, _, share in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

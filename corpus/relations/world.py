@@ -1,0 +1,117 @@
+"""A recorded run as relations see it: its text, the answer, and what is known of its lines."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from corpus.gate.golden import ROOT
+from nccl_triage.classifier import model as models
+from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.engine import load
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.evaluation import cases
+from nccl_triage.evaluation.cases import Case
+from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.ingest.decode import LineReader
+from nccl_triage.scan.scanner import scanner_for
+
+RECORDED = ROOT / "corpus" / "recorded"
+#: Logs above this many characters are left to the other checks: they would take most of the time.
+LONGEST = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the tool says: the verdict, the first cause and whom it blames."""
+
+    verdict: str
+    cause: str | None
+    confidence: float
+    culprit: tuple[int | None, str | None] | None
+
+    @classmethod
+    def of(cls, found: Diagnosis) -> Answer:
+        """Return the answer of a diagnosis; below even odds a cause is only a candidate."""
+        who = found.candidates[0].culprits[:1] if found.cause is not None else []
+        culprit = (who[0].rank, who[0].host) if who else None
+        return cls(found.verdict, found.cause, found.confidence, culprit)
+
+    @property
+    def accuses(self) -> bool:
+        """Whether somebody who reads it will look for a fault."""
+        return self.verdict == "diagnosed" and self.confidence >= 0.5
+
+
+@dataclass(slots=True)
+class Run:
+    """One recorded run."""
+
+    case: Case
+    text: str
+    answer: Answer
+    #: 1-based line of the first failure, None where there is none.
+    first_fault: int | None
+    #: 1-based lines that show that it advances.
+    steps: tuple[int, ...]
+    #: Names of hosts in it.
+    hosts: tuple[str, ...]
+    #: File name -> text of the files of its processes.
+    files: Mapping[str, str]
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines without ends."""
+        return self.text.splitlines()
+
+
+@cache
+def rules() -> RuleSet:
+    """Return the shipped rules."""
+    return load.load()
+
+
+def diagnose(files: Mapping[str, str]) -> Diagnosis:
+    """Return the diagnosis of files, by name, as if they lay in one folder."""
+    found = Observations()
+    for name, text in sorted(files.items()):
+        info = SourceInfo(name, bytes=len(text))
+        reader = LineReader(io.BytesIO(text.encode("utf-8", "surrogateescape")), info)
+        found.absorb(scanner_for(rules()).scan_blocks(reader, info))
+    return diagnose_observations(found, rules(), models.shipped())
+
+
+def ask(text: str) -> Answer:
+    """Return the answer on one log."""
+    return Answer.of(diagnose({"log": text}))
+
+
+def read() -> list[Run]:
+    """Return the recorded runs, each with the tool's answer on it."""
+    found = []
+    for case in cases.read(RECORDED):
+        text = case.log.read_bytes().decode("utf-8", "surrogateescape")
+        if len(text) > LONGEST:
+            continue
+        diagnosis = diagnose({"log": text})
+        events = diagnosis.case.events
+        folder = RECORDED / "runs" / case.id
+        files = {
+            path.name: path.read_bytes().decode("utf-8", "surrogateescape")
+            for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+            if path.is_file()
+        }
+        found.append(
+            Run(
+                case,
+                text,
+                Answer.of(diagnosis),
+                min((event.line for event in events if event.is_failure), default=None),
+                tuple(sorted({event.line for event in events if event.kind == "step" and event.role == "progress"})),
+                tuple(diagnosis.case.identity.hosts),
+                files,
+            )
+        )
+    return found
