@@ -10,6 +10,7 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.story.devices import Devices
+from nccl_triage.story.presence import Presence
 from nccl_triage.story.tell import tell
 from nccl_triage.story.view import View
 
@@ -67,6 +68,11 @@ class Case(View):
         #: Lines that do not count, with the reason.
         self.aside = told.aside
         self._facts: dict[str, Fact | None] = {}
+
+    @cached_property
+    def presence(self) -> Presence:
+        """Whose words are in the input."""
+        return Presence(self)
 
     @cached_property
     def devices(self) -> Devices:

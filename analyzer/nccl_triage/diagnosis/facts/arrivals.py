@@ -120,7 +120,7 @@ def _left_out(case: Case) -> Fact | None:
         return None
     # Ranks are counted from 0 without a gap, so a log that shows ranks 1, 2 and 3 is one of a job that has a rank 0.
     loud = {rank for event in case.failures if (rank := case.rank(event)) is not None}
-    left = sorted(set(range(min(max(timed_out.value), _MANY))) - loud)
+    left = [rank for rank in range(min(max(timed_out.value), _MANY)) if rank not in loud and case.presence.covers(rank)]
     return Fact(left, timed_out.events[:3]) if len(left) == 1 else None
 
 

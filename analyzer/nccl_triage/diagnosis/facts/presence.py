@@ -89,8 +89,7 @@ def _not_entered(case: Case) -> Fact | None:
 def _silent(case: Case) -> Fact | None:
     if partial(case):
         return None
-    world = case.identity.world_size
-    known = set(case.identity.ranks) | (set(range(world)) if world and world <= 4096 else set())
+    known = case.presence.known
     own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
     loud = {r for e in own if (r := case.rank(e)) is not None}
     silent = sorted(known - loud)
@@ -125,7 +124,7 @@ def _missing(case: Case) -> Fact | None:
     if partial(case):
         return None
     world = case.identity.world_size
-    if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2:
+    if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2 or case.presence.by_file:
         return None
     missing = sorted(set(range(world)) - set(case.identity.ranks))
     if not missing or len(missing) > world // 2:
