@@ -10,6 +10,7 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.story.devices import Devices
+from nccl_triage.story.ledger import Ledger
 from nccl_triage.story.presence import Presence
 from nccl_triage.story.tell import tell
 from nccl_triage.story.view import View
@@ -68,6 +69,11 @@ class Case(View):
         #: Lines that do not count, with the reason.
         self.aside = told.aside
         self._facts: dict[str, Fact | None] = {}
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What each rank has entered and completed."""
+        return Ledger(self)
 
     @cached_property
     def presence(self) -> Presence:

@@ -25,6 +25,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "never entered the collective that the others wait in",
         "从未进入其他 rank 正在等待的集合操作",
     ),
+    "ahead": (
+        ("collective.ahead_ranks",),
+        "went on to collectives that no other rank issued",
+        "继续发起了其他 rank 未发起的集合操作",
+    ),
     "silent": (
         ("progress.silent_ranks",),
         "reported no error while the others timed out",

@@ -7,6 +7,7 @@ speak; on another host there may be more of them.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from functools import cached_property
 
 from nccl_triage.story.view import View
@@ -54,3 +55,11 @@ class Presence:
         world = self._view.identity.world_size
         every = set(self._view.identity.ranks) | (set(range(world)) if world and world <= MAX_RANKS else set())
         return frozenset(rank for rank in every if self.covers(rank))
+
+    def stand_out(self, ranks: Collection[int]) -> bool:
+        """Tell whether silent ranks stand out: one alone, or those of one host among several; else none may be named."""
+        if len(ranks) < 2:
+            return bool(ranks)
+        infos = self._view.identity.ranks
+        hosts = {infos[rank].host if rank in infos else None for rank in ranks}
+        return len(hosts) == 1 and None not in hosts and len(self._view.identity.hosts) > 1

@@ -36,17 +36,18 @@ class _Seen:
     worked: bool = False
     ended: bool = False
     processes: set[Hashable] = field(default_factory=set)
-    #: Hosts on which launchers spoke; None stands for one that is not known.
-    launched: set[str | None] = field(default_factory=set)
+    #: Hosts on which launchers spoke, and whether the job worked behind that.
+    launched: dict[str, bool] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
 
     def note(self, event: Event, process: Hashable | None) -> None:
         """Take the next event of the run."""
         if event.kind in ADVANCES or event.is_failure:
             self.worked = True
+            self.launched = dict.fromkeys(self.launched, True)
         self.ended = self.ended or (event.kind in ENDS and event.is_failure)
-        if event.kind in OPENS:
-            self.launched.add(event.context.host)
+        if event.kind in OPENS and event.context.host is not None:
+            self.launched.setdefault(event.context.host, False)
         if process is not None:
             self.processes.add(process)
         if event.kind == "step" and (number := step_number(event)) is not None:
@@ -56,8 +57,8 @@ class _Seen:
         """Tell whether an event opens the next run."""
         if event.kind in OPENS:
             # Launchers of other hosts may come later, as long as nothing ended.
-            other = event.context.host is not None and event.context.host not in self.launched
-            return self.ended or (self.worked and not other)
+            host = event.context.host
+            return self.ended or (self.worked if host is None else self.launched.get(host, False))
         if not self.ended or event.is_failure:
             return False
         if event.kind in BEGINS:

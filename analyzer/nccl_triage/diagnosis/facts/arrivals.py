@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.collective import shape_of
 from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
@@ -86,14 +85,8 @@ def _absent_silent(case: Case) -> Fact | None:
 
 @fact("collective.all_entered", "every rank of the group entered the stuck operation with the same shape")
 def _all_entered(case: Case) -> Fact | None:
-    records = [r for r in case.value("collective.stuck") or [] if r.rank is not None and r.seq is not None]
-    size = case.value("collective.group_size") or case.identity.world_size
-    if not records or not size or size < 2:
-        return None
-    same = {(r.seq, shape_of(r)) for r in records}
-    if len(same) == 1 and len({r.rank for r in records}) >= size:
-        return Fact(True, [r.event for r in records][:3])
-    return None
+    found = case.ledger.all_entered()
+    return Fact(True, [one.event for one in found][:3]) if found else None
 
 
 @fact("collective.late_ranks", "ranks that arrived at the stuck operation much later than the rest")

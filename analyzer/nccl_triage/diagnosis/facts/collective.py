@@ -1,57 +1,18 @@
-"""The stuck collective: who entered, who waits, who is missing, who disagrees.
-
-Rules of ``semantics`` (PyTorch ``ProcessGroupNCCL.cpp``): the sequence number and the enqueued/completed counters are
-per process group; a rank whose last enqueued number is below the stuck one never entered; a rank that timed out
-arrived early and is a victim; the clock of an operation starts when the CPU enqueues it, so line time minus the
-time that it ran is the moment of arrival.
-"""
+"""The stuck collective: who entered, who waits, who is missing, who disagrees, by the ledger of the story."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
 
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
-#: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
-_GARBAGE = 1 << 31
 _SHARDED_FILES = lazily(
     r"partitioned_param_coordinator|partition_parameters|parameter_offload|zero/stage3|fully_shard|/fsdp/|_fsdp_"
 )
-#: A difference of sequence numbers that one group can show; more means different groups.
-_SAME_GROUP_SPREAD = 1000
-
-
-@dataclass(slots=True)
-class Stuck:
-    """What one rank says about the operation that it is stuck in."""
-
-    rank: int | None
-    event: Event
-    seq: int | None = None
-    op: str | None = None
-    numel_in: int | None = None
-    numel_out: int | None = None
-    timeout_ms: int | None = None
-    elapsed_ms: int | None = None
-    enqueued: int | None = None
-    completed: int | None = None
-    group: str | None = None
-
-    @property
-    def arrival(self) -> float | None:
-        """When the rank enqueued the operation, in seconds of its own clock."""
-        time = self.event.context.time
-        return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
-
-
-def watchdogs(case: Case) -> list[Event]:
-    """Return the lines by which the watchdog of a backend, or a wait that blocks, gave up an operation that it numbers."""
-    return case.having("collective.timeout", by="watchdog")
 
 
 def id_waits(case: Case) -> list[Event]:
@@ -66,53 +27,9 @@ def time_outs(case: Case) -> list[Event]:
     return waits + id_waits(case)
 
 
-def _integer(event: Event, *names: str) -> int | None:
-    for name in names:
-        value = event.number(name)
-        if value is not None:
-            return int(value)
-    return None
-
-
-def stuck_ranks(case: Case) -> list[Stuck]:
-    """Return one record per rank that timed out, joined with its counters."""
-    found: dict[object, Stuck] = {}
-    for event in watchdogs(case):
-        rank = case.rank(event)
-        key: object = rank if rank is not None else ("?", event.context.process_key())
-        if key in found and found[key].op is not None:
-            continue
-        found[key] = Stuck(
-            rank=rank,
-            event=event,
-            seq=_integer(event, "seq"),
-            op=event.fields.get("op") or event.fields.get("op_type"),
-            numel_in=_integer(event, "numel_in"),
-            numel_out=_integer(event, "numel_out"),
-            timeout_ms=_integer(event, "timeout_ms"),
-            elapsed_ms=_integer(event, "elapsed_ms", "ran_ms"),
-        )
-    for event in case.having("collective.counters", "enqueued"):
-        rank = case.rank(event)
-        key = rank if rank is not None else ("?", event.context.process_key())
-        record = found.setdefault(key, Stuck(rank=rank, event=event, seq=_integer(event, "seq")))
-        if record.seq is None or record.seq == _integer(event, "seq"):
-            enqueued = _integer(event, "enqueued", "last_enqueued")
-            completed = _integer(event, "completed", "last_completed")
-            record.enqueued = enqueued if enqueued is not None and enqueued < _GARBAGE else None
-            record.completed = completed if completed is not None and completed < _GARBAGE else None
-            record.group = event.fields.get("pg_guid") or event.fields.get("pg_uid")
-    return list(found.values())
-
-
-def shape_of(record: Stuck) -> tuple[object, ...]:
-    """Return what must be equal on all ranks of a collective: operation and sizes."""
-    return (record.op, record.numel_in, record.numel_out)
-
-
 @fact("collective.stuck", "the records of the ranks that timed out in a collective")
 def _stuck(case: Case) -> Fact | None:
-    records = stuck_ranks(case)
+    records = case.ledger.standings
     return Fact(records, [record.event for record in records][:8]) if records else None
 
 
@@ -192,55 +109,40 @@ def _early(case: Case) -> Fact | None:
 
 @fact("collective.group_size", "the group's size as far as it follows from the log (NumelOut/NumelIn of gathers)")
 def _group_size(case: Case) -> Fact | None:
-    for record in case.value("collective.stuck") or []:
-        if record.op and "GATHER" in record.op and record.numel_in and record.numel_out:
-            return Fact(record.numel_out // record.numel_in, [record.event])
-        if record.op and "REDUCE_SCATTER" in record.op and record.numel_in and record.numel_out:
-            return Fact(record.numel_in // record.numel_out, [record.event])
-    return None
-
-
-def _same_place(records: list[Stuck]) -> dict[tuple[str | None, int], list[Stuck]]:
-    places: dict[tuple[str | None, int], list[Stuck]] = {}
-    # Only some lines name their group: where no second one is named, all belong to it.
-    one_group = len({record.group for record in records if record.group}) <= 1
-    for record in records:
-        if record.seq is not None and record.op is not None:
-            places.setdefault((None if one_group else record.group, record.seq), []).append(record)
-    return places
+    size = case.ledger.group_size()
+    return Fact(size, [one.event for one in case.ledger.standings][:1]) if size is not None else None
 
 
 @fact("collective.shape_mismatch", "at one sequence number ranks run different operations or sizes: the minority ranks")
 def _shape_mismatch(case: Case) -> Fact | None:
-    for records in _same_place(case.value("collective.stuck") or []).values():
-        shapes = Counter(shape_of(record) for record in records)
-        if len(shapes) > 1:
-            common, number = shapes.most_common(1)[0]
-            odd = [r for r in records if shape_of(r) != common] if number * 2 > len(records) else records
-            ranks = sorted({r.rank for r in odd if r.rank is not None})
-            return Fact(ranks or [-1], [r.event for r in odd][:3] + [r.event for r in records][:2])
+    for records in case.ledger.odd_shapes():
+        shapes = Counter(one.shape for one in records)
+        common, number = shapes.most_common(1)[0]
+        odd = [one for one in records if one.shape != common] if 2 * number > len(records) else records
+        ranks = sorted({one.rank for one in odd if one.rank is not None})
+        return Fact(ranks or [-1], [one.event for one in odd][:3] + [one.event for one in records][:2])
     return None
 
 
 @fact("collective.op_mismatch", "at one sequence number ranks run different operations (not only sizes)")
 def _op_mismatch(case: Case) -> Fact | None:
-    for records in _same_place(case.value("collective.stuck") or []).values():
-        if len({record.op for record in records}) > 1:
-            return Fact(True, [record.event for record in records][:4])
+    for records in case.ledger.odd_shapes():
+        if len({one.op for one in records}) > 1:
+            return Fact(True, [one.event for one in records][:4])
     return None
 
 
 @fact("collective.seq_differs", "ranks of one group are stuck at different sequence numbers: the spread")
 def _seq_differs(case: Case) -> Fact | None:
-    records = [r for r in case.value("collective.stuck") or [] if r.seq is not None]
-    groups = {r.group for r in records if r.group}
-    numbers = {r.seq for r in records}
-    if len(groups) > 1 or len(numbers) < 2:
-        return None
-    spread = max(n for n in numbers if n is not None) - min(n for n in numbers if n is not None)
-    if spread > _SAME_GROUP_SPREAD:
-        return None  # different groups that the lines do not tell apart
-    return Fact(spread, [record.event for record in records][:4])
+    found = case.ledger.spread()
+    return None if found is None else Fact(found[0], [one.event for one in found[1]][:4])
+
+
+@fact("collective.ahead_ranks", "the minority that issued further collectives where all others have completed theirs")
+def _ahead(case: Case) -> Fact | None:
+    found = case.ledger.ahead()
+    ranks = sorted({one.rank for one in found if one.rank is not None})
+    return Fact(ranks, [one.event for one in found][:3]) if ranks else None
 
 
 @fact("collective.odd_ranks", "the minority among ranks stuck at different sequence numbers")
@@ -258,21 +160,13 @@ def _odd_ranks(case: Case) -> Fact | None:
 
 @fact("collective.behind_ranks", "ranks whose last enqueued number is below the one that others are stuck at")
 def _behind(case: Case) -> Fact | None:
-    records = [r for r in case.value("collective.stuck") or [] if r.seq is not None]
-    if not records:
-        return None
-    by_group: dict[str | None, list[Stuck]] = {}
-    for record in records:
-        by_group.setdefault(record.group, []).append(record)
-    for members in by_group.values():
-        stuck_at = min(r.seq for r in members if r.seq is not None)
-        behind = [r for r in members if r.enqueued is not None and r.enqueued < stuck_at and r.rank is not None]
-        if behind:
-            return Fact(sorted({r.rank for r in behind if r.rank is not None}), [r.event for r in behind][:3])
+    behind = case.ledger.behind()
+    if ranks := sorted({one.rank for one in behind if one.rank is not None}):
+        return Fact(ranks, [one.event for one in behind][:3])
     observed = [e for e in case.of("collective.notified") if case.rank(e) is not None]
-    timed_out = {r.rank for r in records}
+    timed_out = {one.rank for one in case.ledger.standings}
     ranks = sorted({r for e in observed if (r := case.rank(e)) is not None and r not in timed_out})
-    if ranks and len(ranks) <= max(1, len(timed_out)):
+    if timed_out and ranks and len(ranks) <= max(1, len(timed_out)) and not case.ledger.ahead():
         return Fact(ranks, [e for e in observed if case.rank(e) in ranks][:3])
     return None
 

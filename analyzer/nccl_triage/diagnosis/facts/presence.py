@@ -19,6 +19,8 @@ def _stalled(case: Case) -> Fact | None:
                  "process.aborted_ranks", "exception.ranks"):  # fmt: skip
         gone |= set(case.value(name) or [])
     ranks = [r for r in silent if r not in gone and r in case.identity.ranks]
+    if not case.presence.stand_out(ranks):
+        return None
     return (
         Fact(ranks, [*timed_out.events[:2], *[e for e in case.events if case.rank(e) in ranks][-1:]]) if ranks else None
     )

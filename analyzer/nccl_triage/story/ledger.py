@@ -1,0 +1,228 @@
+"""The ledger of collectives: what each rank has entered and completed, by everything that tells of it.
+
+Lines of watchdogs, counters ("last enqueued, last completed") and dump signals fill the same table. The sequence number
+and the counters are per process group; a rank whose last enqueued number is below the stuck one never entered; a rank
+that timed out arrived early and is a victim; the clock of an operation starts when the CPU enqueues it, so line time
+minus the time that it ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.cpp``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from nccl_triage.events import Event
+from nccl_triage.story.view import View
+
+#: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
+_GARBAGE = 1 << 31
+#: A difference of sequence numbers that one group can show where lines do not name it; more means different groups.
+_SAME_GROUP_SPREAD = 1000
+#: Operations that end at different times on different ranks: whoever sends may be this far ahead of who receives.
+_ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
+_AHEAD = 64
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where one rank stands in a process group, and what it says about the operation that it is stuck in."""
+
+    rank: int | None
+    event: Event
+    seq: int | None = None
+    op: str | None = None
+    numel_in: int | None = None
+    numel_out: int | None = None
+    timeout_ms: int | None = None
+    elapsed_ms: int | None = None
+    enqueued: int | None = None
+    completed: int | None = None
+    group: str | None = None
+    #: Whether it gave up waiting itself, or only told its counters when another rank did.
+    gave_up: bool = True
+
+    @property
+    def arrival(self) -> float | None:
+        """When the rank enqueued the operation, in seconds of its own clock."""
+        time = self.event.context.time
+        return None if time is None or self.elapsed_ms is None else time - self.elapsed_ms / 1000
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What must be equal on all ranks of a collective: operation and sizes."""
+        return (self.op, self.numel_in, self.numel_out)
+
+    @property
+    def has_work(self) -> bool | None:
+        """Whether it has enqueued what is not completed; None where no counter tells."""
+        if self.enqueued is None or self.completed is None:
+            return None
+        return self.enqueued > self.completed
+
+
+@dataclass(slots=True)
+class Group:
+    """The standings of one process group."""
+
+    name: str | None
+    standings: list[Standing] = field(default_factory=list)
+
+    def ahead(self) -> list[Standing]:
+        """Return the minority that went on where all others have completed everything they ever enqueued."""
+        busy = [one for one in self.standings if one.has_work]
+        idle = [one for one in self.standings if one.has_work is False]
+        if not busy or len(busy) >= len(idle):
+            return []
+        last = max(one.enqueued or 0 for one in idle)
+        return [one for one in busy if one.completed is not None and one.completed <= last < (one.enqueued or 0)]
+
+    def behind(self) -> list[Standing]:
+        """Return the minority that never enqueued the operation in which the others are stuck."""
+        stuck = [one.seq for one in self.standings if one.seq is not None and one.gave_up]
+        if not stuck:
+            return []
+        found = [one for one in self.standings if one.enqueued is not None and one.enqueued < min(stuck)]
+        return found if len(found) <= max(1, len(self.standings) - len(found)) else []
+
+
+class Ledger:
+    """The table of one run, with the comparisons that follow from it."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """One record for each rank that gave up waiting, joined with its counters."""
+        return [one for one in self._all if one.gave_up]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The standings by process group; where no second group is named, all belong to one."""
+        names = {one.group for one in self._all if one.group}
+        found: dict[str | None, Group] = {}
+        for one in self._all:
+            name = one.group if len(names) > 1 else None
+            found.setdefault(name, Group(name)).standings.append(one)
+        return list(found.values())
+
+    @cached_property
+    def _all(self) -> list[Standing]:
+        found: dict[object, Standing] = {}
+        for event in watchdogs(self._view):
+            key = self._key(event)
+            if key in found and found[key].op is not None:
+                continue
+            found[key] = Standing(
+                rank=self._view.rank(event),
+                event=event,
+                seq=_integer(event, "seq"),
+                op=event.fields.get("op") or event.fields.get("op_type"),
+                numel_in=_integer(event, "numel_in"),
+                numel_out=_integer(event, "numel_out"),
+                timeout_ms=_integer(event, "timeout_ms"),
+                elapsed_ms=_integer(event, "elapsed_ms", "ran_ms"),
+            )
+        for event in self._view.having("collective.counters", "enqueued"):
+            record = found.setdefault(
+                self._key(event), Standing(rank=self._view.rank(event), event=event, seq=_integer(event, "seq"))
+            )
+            if record.seq is None or record.seq == _integer(event, "seq"):
+                _count(record, event)
+        for event in self._view.having("collective.notified", "enqueued"):
+            # A signal of another rank, whose watchdog gave up: this one tells where it stands itself.
+            record = found.setdefault(
+                self._key(event), Standing(rank=self._view.rank(event), event=event, gave_up="local" in event.fields)
+            )
+            if record.enqueued is None:
+                _count(record, event)
+        return list(found.values())
+
+    def _key(self, event: Event) -> object:
+        rank = self._view.rank(event)
+        return rank if rank is not None else ("?", event.context.process_key())
+
+    def ahead(self) -> list[Standing]:
+        """Return the ranks that went on alone, of the first group in which some did."""
+        return next((found for group in self.groups if (found := group.ahead())), [])
+
+    def behind(self) -> list[Standing]:
+        """Return the ranks that never entered, of the first group in which some did not."""
+        return next((found for group in self.groups if (found := group.behind())), [])
+
+    def spread(self) -> tuple[int, list[Standing]] | None:
+        """Return by how much ranks of one group that gave up differ in their sequence number; None where they do not."""
+        found = [one for one in self.standings if one.seq is not None]
+        numbers = {one.seq for one in found if one.seq is not None}
+        groups = {one.group for one in found if one.group}
+        if len(groups) > 1 or len(numbers) < 2:
+            return None
+        apart = max(numbers) - min(numbers)
+        named = bool(groups) and all(one.group for one in found)
+        if apart > _SAME_GROUP_SPREAD and not named:
+            return None  # different groups that the lines do not tell apart
+        if apart <= _AHEAD and all(_is_one_sided(one.op) for one in found):
+            return None
+        return apart, found
+
+    def all_entered(self) -> list[Standing]:
+        """Return the standings where every rank of the group entered one operation with the same shape, else nothing."""
+        found = [one for one in self.standings if one.rank is not None and one.seq is not None]
+        size = self.group_size() or self._view.identity.world_size
+        if not found or not size or size < 2:
+            return []
+        same = {(one.seq, one.shape) for one in found}
+        return found if len(same) == 1 and len({one.rank for one in found}) >= size else []
+
+    def group_size(self) -> int | None:
+        """Return the size of the group as far as sizes of gathers and scatters tell it."""
+        for one in self.standings:
+            if one.op and one.numel_in and one.numel_out:
+                if "GATHER" in one.op:
+                    return one.numel_out // one.numel_in
+                if "REDUCE_SCATTER" in one.op:
+                    return one.numel_in // one.numel_out
+        return None
+
+    def odd_shapes(self) -> list[list[Standing]]:
+        """Return, for each place at which shapes differ, the minority first; where there is none, all."""
+        places: dict[tuple[str | None, int], list[Standing]] = {}
+        one_group = len({one.group for one in self.standings if one.group}) <= 1
+        for one in self.standings:
+            if one.seq is not None and one.op is not None:
+                places.setdefault((None if one_group else one.group, one.seq), []).append(one)
+        found = []
+        for records in places.values():
+            shapes = Counter(one.shape for one in records)
+            if len(shapes) > 1:
+                common, number = shapes.most_common(1)[0]
+                odd = [one for one in records if one.shape != common] if 2 * number > len(records) else records
+                found.append([*odd, *(one for one in records if one not in odd)])
+        return found
+
+
+def watchdogs(view: View) -> list[Event]:
+    """Return the lines by which the watchdog of a backend, or a wait that blocks, gave up an operation that it numbers."""
+    return view.having("collective.timeout", by="watchdog")
+
+
+def _integer(event: Event, *names: str) -> int | None:
+    for name in names:
+        value = event.number(name)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def _count(record: Standing, event: Event) -> None:
+    enqueued = _integer(event, "enqueued", "last_enqueued")
+    completed = _integer(event, "completed", "last_completed")
+    record.enqueued = enqueued if enqueued is not None and enqueued < _GARBAGE else None
+    record.completed = completed if completed is not None and completed < _GARBAGE else None
+    record.group = event.fields.get("pg_guid") or event.fields.get("pg_uid") or record.group
+
+
+def _is_one_sided(op: str | None) -> bool:
+    name = (op or "").upper()
+    return name.startswith(_ONE_SIDED) and "REDUCE_SCATTER" not in name and "ALL" not in name

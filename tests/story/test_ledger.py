@@ -1,0 +1,75 @@
+"""The ledger of collectives: who went on, who stayed behind, where everybody is; from counters of any origin."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text, scan_text
+
+SIGNAL = (
+    "[rank{rank}]:[E703 17:54:18.884528282 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a dump "
+    "signal due to a collective timeout from {who} and we will try our best to dump the debug info. Last enqueued NCCL work: "
+    "{enqueued}, last completed NCCL work: {completed}.\n"
+)
+WATCHDOG = (
+    "[rank{rank}]:[E703 17:54:18.884528282 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=600000) ran for 600012 milliseconds "
+    "before timing out.\n"
+)
+START = "".join(f"[rank{rank}]: step 1/9 loss 2.1\n" for rank in range(8))
+
+
+def case(text: str, rules: RuleSet) -> Case:
+    return Case(scan_text(text, rules), rules)
+
+
+def signals(counters: dict[int, tuple[int, int]], local: int) -> str:
+    return "".join(
+        SIGNAL.format(rank=rank, who="this local rank" if rank == local else f" rank {local}", enqueued=e, completed=c)
+        for rank, (e, c) in counters.items()
+    )
+
+
+def test_who_goes_on_alone_is_named_by_dump_signals(rules: RuleSet) -> None:
+    text = START + signals({0: (56116, 56116), 5: (56116, 56116), 7: (56390, 56116)}, 7)
+    found = diagnose_text(text, rules)
+    assert found.case.value("collective.ahead_ranks") == [7]
+    assert (found.cause, found.candidates[0].culprits[0].rank) == ("rank-divergence", 7)
+
+
+@pytest.mark.parametrize(
+    "counters",
+    [
+        {0: (77, 76), 1: (77, 76), 2: (77, 76)},
+        {0: (77, 77), 1: (77, 77)},
+        {0: (90, 76), 1: (77, 77)},
+        {0: (90, 80), 1: (77, 77), 2: (77, 77)},
+    ],
+    ids=["all wait", "nobody waits", "no majority", "it had completed more"],
+)
+def test_who_did_not_go_on_alone_is_not_named(counters: dict[int, tuple[int, int]], rules: RuleSet) -> None:
+    assert case(START + signals(counters, 0), rules).value("collective.ahead_ranks") is None
+
+
+def test_all_in_one_operation_acquits_everybody(rules: RuleSet) -> None:
+    text = START + "".join(WATCHDOG.format(rank=rank, seq=40, op="ALLREDUCE", numel=8) for rank in range(8))
+    found = diagnose_text(text.replace("1/9", "1/9 world_size=8"), rules)
+    assert found.case.value("collective.all_entered") is True
+    assert found.cause not in ("straggler", "rank-divergence", "timeout-too-short")
+
+
+@pytest.mark.parametrize(
+    ("op", "second", "spread"),
+    [
+        ("BROADCAST", 41, None),
+        ("BROADCAST", 400, 360),
+        ("ALLREDUCE", 41, 1),
+        ("_ALLGATHER_BASE", 72, 32),
+        ("SEND", 44, None),
+    ],
+)
+def test_roots_and_senders_may_run_ahead(op: str, second: int, spread: int | None, rules: RuleSet) -> None:
+    text = START + WATCHDOG.format(rank=0, seq=40, op=op, numel=8) + WATCHDOG.format(rank=1, seq=second, op=op, numel=8)
+    assert case(text, rules).value("collective.seq_differs") == spread
