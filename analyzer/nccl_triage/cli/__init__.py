@@ -158,7 +158,7 @@ Examples:
   grep NCCL trainer.log | nccl-triage
   nccl-triage diagnose ./rules        (a file named like a command)
 
-Exit codes: 0 analysed; with --exit-code 0 healthy, 1 cause found, 3 failure of unknown cause;
+Exit codes: 0 analysed; with --exit-code 0 no failure seen, 1 cause found, 3 failure of unknown cause;
 2 usage or unreadable input, 4 verification contradicts the diagnosis, 70 bug, 130 Ctrl-C, 141 closed pipe."""
 
 

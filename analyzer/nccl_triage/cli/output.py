@@ -44,7 +44,7 @@ def output_options(function: Any) -> Any:
 
 def exit_code_option(function: Any) -> Any:
     """Add ``--exit-code``."""
-    text = "Exit 0 healthy, 1 cause found, 3 cause unknown."
+    text = "Exit 0 no failure seen, 1 cause found, 3 cause unknown."
     return click.option("--exit-code", "want_code", is_flag=True, help=text)(function)
 
 
@@ -61,6 +61,8 @@ def exit_code(document: Document, wanted: bool) -> int:
     """Return the exit code of a diagnosis; without ``--exit-code`` every finding is a success."""
     if not wanted or document["verdict"] == "healthy":
         return errors.EXIT_OK
+    if document["verdict"] == "unknown" and (document.get("outcome") or {}).get("state") in ("cut", "none"):
+        return errors.EXIT_OK  # no failure was seen
     return errors.EXIT_CAUSE_FOUND if document["verdict"] == "diagnosed" else errors.EXIT_UNKNOWN_CAUSE
 
 

@@ -24,6 +24,7 @@ from nccl_triage.diagnosis import (
     software,
     subnets,
     texts,
+    told,
     witnesses,
 )
 from nccl_triage.diagnosis.case import Case
@@ -309,6 +310,8 @@ def build(diagnosis: Findings) -> dict[str, Any]:
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
         "verdict": diagnosis.verdict,
         **_pair("headline", interruption.marked(case, job.headline(diagnosis))),
+        "outcome": told.outcome(case),
+        "runs": told.runs(case),
         **({"interrupted": partial} if partial else {}),
         "diagnoses": [_candidate(case, candidate) for candidate in diagnosis.candidates],
         "incident": incident.describe(diagnosis),

@@ -17,6 +17,8 @@ from nccl_triage.parsers import times
 
 #: Waits listed at most, and the longest span that still counts as one incident, in seconds.
 MAX_WAITS, LONGEST = 64, 30 * 86400.0
+#: Lines from a fault without a time to one whose time is about the fault's.
+NEAR = 200
 
 
 def first_fault(diagnosis: Findings) -> Event | None:
@@ -76,8 +78,14 @@ def _latest(events: Iterable[Event], like: float) -> Event | None:
 
 
 def _about(case: Case, event: Event) -> float | None:
-    """Return the time of the nearest line of the same source that has one: the line before, else the line after."""
-    timed = [e for e in case.events if e.source == event.source and e.context.time is not None]
+    """Return the time of the nearest line of the same source that has one, if it is near: before, else after."""
+    if event.context.time is not None:
+        return event.context.time
+    timed = [
+        e
+        for e in case.events
+        if e.source == event.source and e.context.time is not None and abs(e.line - event.line) <= NEAR
+    ]
     before = [e for e in timed if e.line <= event.line]
     near = max(before, key=lambda e: e.line) if before else min(timed, key=lambda e: e.line, default=None)
     return None if near is None else near.context.time
@@ -106,7 +114,7 @@ def _span(case: Case, fault: Event) -> tuple[float | None, Event | None, float |
         start = waiting[0]
     if start is None:
         return None, None, None
-    end = _latest(case.failures if case.value("progress.resumed") else case.events, start)
+    end = _latest(case.events, start)
     seconds = None if end is None else (end.context.time or 0.0) - start
     if seconds is None or not 0 < seconds <= LONGEST:
         return start, None, None
@@ -143,6 +151,6 @@ def describe(diagnosis: Findings) -> dict[str, Any] | None:
         "about": fault.context.time is None,
         "at_least": bounded or world is None,
         "ranks": ranks,
-        "rank_hours": round(seconds * ranks / 3600, 2) if seconds is not None and ranks else None,
+        "rank_hours": (round(seconds * ranks / 3600, 2) or None) if seconds is not None and ranks else None,
         "one_clock": len(hosts) < 2,
     }

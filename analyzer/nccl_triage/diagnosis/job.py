@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.diagnosis import interruption
+from nccl_triage.diagnosis import interruption, told
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event
@@ -95,48 +95,57 @@ def _who(diagnosis: Findings, language: str) -> str:
 HEDGES = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}
 
 
-def headline(diagnosis: Findings) -> dict[str, str]:
-    """Return one sentence on what happened, in both languages."""
-    case = diagnosis.case
-    if diagnosis.verdict == "healthy":
-        if case.value("progress.resumed"):
+def _well(case: Case) -> dict[str, str]:
+    finished = case.story.outcome.state == "finished"
+    found = (
+        {"en": "No failure: the job finished", "zh": "没有故障：作业已正常结束"}
+        if finished
+        else {"en": "No failure: the job goes on", "zh": "没有故障：作业仍在运行"}
+    )
+    earlier = [run for run in case.story.runs if run is not case.story.told and run.outcome.is_bad]
+    if earlier:
+        found["en"] += f" (of {len(case.story.runs)} runs in this input {len(earlier)} earlier failed)"
+        found["zh"] += f"（输入含 {len(case.story.runs)} 次运行，其中较早的 {len(earlier)} 次失败）"
+    elif any(event.is_failure for event, _ in case.aside):
+        found["en"] += " after the warnings in this log"
+        found["zh"] += "，日志中的警告未造成影响"
+    return {"en": f"{found['en']}.", "zh": f"{found['zh']}。"}
+
+
+def _unknown(case: Case) -> dict[str, str]:
+    state = case.story.outcome.state
+    if state in ("cut", "none"):
+        words = told.says(case.story.outcome)
+        if state == "cut":
             return {
-                "en": "No failure: the job went on after the warnings in this log.",
-                "zh": "没有故障：日志中的警告之后任务继续运行。",
+                "en": f"{words['en'][:-1]}; nothing in it speaks of a failure.",
+                "zh": f"{words['zh'][:-1]}；其中没有故障信息。",
             }
-        return {"en": "No failure found in this log.", "zh": "日志中没有发现故障。"}
-    if not case.events:
+        return words
+    if case.value("stacks.dumped") and not case.failures:
+        return {"en": "The job hung, and its stacks do not show why.", "zh": "作业卡住了，但其调用栈没有显示原因。"}
+    if state == "hung" and not case.failures:
         return {
-            "en": "Nothing in this input is known to nccl-triage: neither a failure nor progress.",
-            "zh": "输入中没有 nccl-triage 认识的内容：既无故障也无进展。",
+            "en": "No failure is reported, but the job does not go on, and this log does not show why.",
+            "zh": "没有报告故障，但作业没有继续，这份日志没有显示原因。",
         }
-    if diagnosis.verdict == "unknown" and interruption.partial(case) and not case.failures:
-        return {"en": "No failure in what was read.", "zh": "已读部分中没有故障。"}
-    if diagnosis.verdict == "unknown" and case.value("stacks.dumped") and not case.failures:
-        return {
-            "en": "The job hung, and its stacks do not show why.",
-            "zh": "作业卡住了，但其调用栈没有显示原因。",
-        }
-    if diagnosis.verdict == "unknown" and not case.failures:
-        if case.value("progress.ends_in_init"):
-            return {
-                "en": "The log ends while NCCL sets up its communicator, and does not show whether or why it hangs.",
-                "zh": "日志在 NCCL 建立通信域时结束，无法看出是否卡住以及原因。",
-            }
-        if any(case.value(f"progress.ends_{how}") for how in ("waiting", "warned")):
-            return {
-                "en": "No failure is reported, but the job does not go on, and this log does not show why.",
-                "zh": "没有报告故障，但作业没有继续，这份日志没有显示原因。",
-            }
+    if not case.failures:
         return {
             "en": "Lines of this log sound like trouble, and none is known to tell what it is.",
             "zh": "日志中有些内容像是出了问题，但没有一行能说明是什么问题。",
         }
+    return {"en": "The job failed, and this log does not show why.", "zh": "任务失败了，但这份日志没有显示原因。"}
+
+
+def headline(diagnosis: Findings) -> dict[str, str]:
+    """Return one sentence on what happened, in both languages."""
+    case = diagnosis.case
+    if diagnosis.verdict == "healthy":
+        return _well(case)
+    if diagnosis.verdict == "unknown" and interruption.partial(case) and not case.failures:
+        return {"en": "No failure in what was read.", "zh": "已读部分中没有故障。"}
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
-        return {
-            "en": "The job failed, and this log does not show why.",
-            "zh": "任务失败了，但这份日志没有显示原因。",
-        }
+        return _unknown(case)
     best = diagnosis.candidates[0]
     title = best.weighed.cause.title
     hedge = HEDGES[best.status]

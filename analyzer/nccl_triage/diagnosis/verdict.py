@@ -98,7 +98,7 @@ def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes += recorded.notes(case)
     notes += comparison.notes(case)
     notes += stack_notes.notes(case)
-    if verdict == "healthy" and not case.value("progress.finished"):
+    if verdict == "healthy" and case.story.outcome.state == "running":
         # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
         notes.append(
             {

@@ -26,6 +26,8 @@ from nccl_triage.render.words import (
     consequence_phrase,
     culprit_name,
     rank_ranges,
+    run_name,
+    run_text,
     visible,
     word,
 )
@@ -96,6 +98,8 @@ def environment() -> Environment:
         retold=lambda text: both((text, messages.retold(str(text)))),
         reference=reference,
         role_mark=lambda role: shapes.shape(shapes.ROLE_SHAPES[role], 9, 9, 6),
+        run_name=lambda run, runs: both((run_name(run, runs, "en"), run_name(run, runs, "zh"))),
+        run_text=lambda run: both((run_text(run, "en"), run_text(run, "zh"))),
         say=say,
         secrets=lambda document: phrase(remarks.secrets, document),
         started=lambda document: phrase(incident.started, document),

@@ -22,6 +22,9 @@ from nccl_triage.render.words import (
     pick,
     place,
     rank_ranges,
+    run_name,
+    run_text,
+    unknown_text,
     verification_text,
     word,
 )
@@ -113,6 +116,15 @@ def _check(check: Mapping[str, Any] | None, lang: Lang) -> list[str]:
 def _recurrence(document: Document, lang: Lang) -> list[str]:
     entries = document.get("recurrence") or []
     return [text for entry in entries for text in (f"{_bold('history', lang)} {plain(pick(entry, 'says', lang))}", "")]
+
+
+def _runs_of_input(document: Document, lang: Lang) -> list[str]:
+    """Return a line for each run, where the input holds several."""
+    found = document.get("runs") or []
+    if len(found) < 2:
+        return []
+    rows = [f"- {run_name(run, found, lang)}: {plain(run_text(run, lang))}" for run in found]
+    return [f"### {word('runs_of_input', lang)}", "", *rows, ""]
 
 
 def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
@@ -287,13 +299,11 @@ def render(document: Document, lang: Lang) -> str:
     elif document.get("verdict") == "healthy":
         lines += [f"{_bold('verdict', lang)} {word('healthy', lang)}", ""]
     else:
-        lines += [
-            f"{_bold('root_cause', lang)} {word('unknown', lang)}: {word('unknown_text', lang)}",
-            "",
-        ]
+        lines += [f"{_bold('root_cause', lang)} {word('unknown', lang)}: {plain(unknown_text(document, lang))}", ""]
         lines += _rivals(diagnoses, lang, "possible_causes")
     if document.get("verdict") != "healthy" and diagnoses:
         lines += _verification(document, lang)
+    lines += _runs_of_input(document, lang)
     lines += _compared(document, lang)
     lines += _context(document, lang)
     lines += _not_seen(document, lang)

@@ -28,6 +28,9 @@ from nccl_triage.render.words import (
     pick,
     place,
     prompt,
+    run_name,
+    run_text,
+    unknown_text,
     verification_text,
     visible,
     word,
@@ -195,7 +198,7 @@ def _diagnosed(page: _Page, document: Document, verbose: int) -> None:
 
 def _unknown(page: _Page, document: Document) -> None:
     lang = page.lang
-    page.say(2, word("root_cause", lang), f"{word('unknown', lang)}: {word('unknown_text', lang)}", fg="yellow")
+    page.say(2, word("root_cause", lang), f"{word('unknown', lang)}: {unknown_text(document, lang)}", fg="yellow")
     _recurrence(page, document)
     for diagnosis in document.get("diagnoses") or []:
         sure = f"{diagnosis.get('cause')} ({word('confidence', lang)} {confidence(diagnosis.get('confidence'))})"
@@ -214,6 +217,16 @@ def _healthy(page: _Page, document: Document) -> None:
     for symptom in seen[:5]:
         times = f"{symptom.get('signature')} x{symptom.get('count')}"
         page.say(2, word("seen", lang), f"{times}: {pick(symptom, 'meaning', lang)}")
+
+
+def _runs(page: _Page, document: Document) -> None:
+    """Print a line for each run, where the input holds several."""
+    found = document.get("runs") or []
+    if len(found) < 2:
+        return
+    lang = page.lang
+    for run in found:
+        page.say(2, run_name(run, found, lang), run_text(run, lang))
 
 
 def _compared(page: _Page, document: Document) -> None:
@@ -255,6 +268,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         _healthy(page, document)
     else:
         _unknown(page, document)
+    _runs(page, document)
     _compared(page, document)
     if verbose:
         for diagnosis in diagnoses:

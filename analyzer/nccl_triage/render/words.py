@@ -7,7 +7,7 @@ characters that reorder or hide text would otherwise act on the terminal or the 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.patterns import lazily
@@ -119,6 +119,9 @@ role_progress = progress = 进展
 role_root = fault = 故障
 root_cause = root cause = 根因
 rules = rules = 规则
+run_of = run {n} of {all} = 第 {n} 次运行（共 {all} 次）
+run_told = (this one) = （本结论所指）
+runs_of_input = The runs in the input = 输入中的各次运行
 says = What it says = 说明了什么
 score = score = 得分
 seen = seen = 出现过
@@ -167,6 +170,28 @@ def word(key: str, lang: Lang) -> str:
     """Return an interface word; an unknown key (a state or role of a newer document) stands for itself."""
     pair = WORDS.get(key)
     return key if pair is None else pair[0 if lang == "en" else 1]
+
+
+def run_name(run: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], lang: Lang) -> str:
+    """Return what one of several runs is called; that of the verdict is marked."""
+    name = word("run_of", lang).format(n=run.get("number"), all=runs[-1].get("number"))
+    return f"{name} {word('run_told', lang)}" if run.get("told") else name
+
+
+def run_text(run: Mapping[str, Any], lang: Lang) -> str:
+    """Return one line on a run: how it ended, where it stands in the input, its first fault."""
+    first, last = run.get("from"), run.get("to")
+    where = f" ({first['path']}:{first['line']}-{last['line']})" if first and last else ""
+    fault = f": {' '.join(str(run['fault']).split())}" if run.get("fault") else ""
+    return f"{pick(run, 'says', lang).rstrip('.。')}{where}{fault}"
+
+
+def unknown_text(document: Document, lang: Lang) -> str:
+    """Return why no cause is told: the log does not show it, or nothing failed in what it shows."""
+    outcome = document.get("outcome") or {}
+    if outcome.get("state") in ("cut", "none"):
+        return pick(outcome, "says", lang)
+    return word("unknown_text", lang)
 
 
 def pick(item: Mapping[str, Any], key: str, lang: Lang) -> str:

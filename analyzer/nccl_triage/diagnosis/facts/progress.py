@@ -38,34 +38,6 @@ def _before(case: Case) -> Fact | None:
     return Fact(bool(before), before[-1:]) if progress_of(case) else None
 
 
-def _taken_down(case: Case) -> bool:
-    """Tell whether a backend takes its processes down: progress of other ranks that comes later is no recovery."""
-    return bool(case.having("collective.timeout", "seq", by="watchdog") or case.of("process.abort"))
-
-
-@fact("progress.resumed", "the job went on after its last error line")
-def _resumed(case: Case) -> Fact | None:
-    found, bad = progress_of(case), case.failures
-    if not found or not bad:
-        return None
-    after: list[Event] = []
-    for events in case.scopes():
-        # Without a common order every source that shows a failure must have gone on by itself.
-        last = max((i for i, e in enumerate(events) if e.is_failure), default=None)
-        if last is not None:
-            went_on = [e for e in events[last + 1 :] if e.role == "progress"]
-            if not went_on:
-                return Fact(False, [])
-            after += went_on
-    finished = any(e.kind == "job.finished" for e in after)
-    if not finished and max(bad, key=case.position).kind == "process.signalled":
-        return Fact(False, after[:2])  # what comes after a stop signal is the way out
-    if _taken_down(case) and not finished and not case.of("job.restarted"):
-        return Fact(False, after[:2])
-    over = any(e.kind == "recovered" for e in after)
-    return Fact(len(after) >= 2 or finished or over, after[:2])
-
-
 @fact("progress.finished", "the job says that it finished")
 def _finished(case: Case) -> Fact | None:
     found = case.of("job.finished")
