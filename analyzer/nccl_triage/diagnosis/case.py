@@ -63,7 +63,6 @@ class Case(View):
             told.events,
             told.identity,
             self.story.order_known,
-            self.story.remembered,
             len(self.story.runs) == 1,
         )
         #: Lines that do not count, with the reason.

@@ -15,7 +15,6 @@ from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
-from nccl_triage.history.signatures import WHY
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.exceptions import tracebacks
 
@@ -28,7 +27,7 @@ MAX_CULPRITS = 8
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
     hosts = case.identity.hosts
-    last = () if "none" in weighed.cause.culprit else ("evidence-host", "remembered-host")
+    last = () if "none" in weighed.cause.culprit else ("evidence-host",)
     methods = weighed.cause.culprit
     first = () if {"none", BY_MESSAGE} & set(methods) else (BY_MESSAGE,)
     for name in (*first, *weighed.cause.culprit, *last):
@@ -110,15 +109,6 @@ def _silent_host(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     why = {"en": "reported no error while the others timed out", "zh": "其他主机超时，它没有任何报错"}
     return [Culprit(None, silent[0], None, None, None, why)]
-
-
-@method("remembered-host")
-def _remembered_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The one host of the job that earlier diagnoses named for the same cause."""
-    hosts = {event.context.host for item in weighed.for_items if item.is_remembered for event in item.events}
-    if len(hosts) != 1:
-        return []
-    return [Culprit(None, hosts.pop(), None, None, None, dict(WHY))]
 
 
 @method("exception")

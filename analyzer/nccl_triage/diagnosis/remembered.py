@@ -16,12 +16,8 @@ MOST = 4
 
 
 def host_causes(rules: RuleSet) -> set[str]:
-    """Return the causes that a host can be to blame for: those for which its earlier failures speak."""
-    return {
-        cause.id
-        for cause in rules.causes.values()
-        if any(name.startswith("history.") for item in cause.evidence for name in item.signatures)
-    }
+    """Return the causes that a host can be to blame for: those of which its earlier failures are told."""
+    return {cause.id for cause in rules.causes.values() if cause.of_host}
 
 
 def describe(diagnosis: Findings) -> list[dict[str, Any]]:
@@ -30,7 +26,7 @@ def describe(diagnosis: Findings) -> list[dict[str, Any]]:
         return []
     counted = host_causes(diagnosis.case.rules)
     grouped: dict[tuple[str, str], list[Event]] = defaultdict(list)
-    for event in diagnosis.case.of("history.*"):
+    for event in diagnosis.case.story.remembered:
         if event.fields.get("cause") in counted:
             grouped[event.signature, event.fields.get("gpu") or event.fields.get("host", "")].append(event)
     suspects = {c.host for candidate in diagnosis.candidates[:1] for c in candidate.culprits if c.host}

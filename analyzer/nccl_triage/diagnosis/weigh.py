@@ -56,11 +56,6 @@ class Contribution:
     against: bool = False
     explained_by: str | None = None
 
-    @property
-    def is_remembered(self) -> bool:
-        """Whether it rests on earlier jobs alone."""
-        return bool(self.events) and all(event.is_remembered for event in self.events)
-
 
 @dataclass(slots=True)
 class Weighed:
@@ -79,7 +74,7 @@ class Weighed:
     @property
     def rule_items(self) -> list[Contribution]:
         """The contributions of rules that speak for the cause: those that can name somebody."""
-        return [item for item in self.for_items if item.evidence.id != VOTE_ID and not item.is_remembered]
+        return [item for item in self.for_items if item.evidence.id != VOTE_ID]
 
     def root_position(self, case: Case) -> int | None:
         """Return the place of the cause's earliest event of role root."""
@@ -103,8 +98,7 @@ def gather(case: Case) -> list[Weighed]:
         if set_aside is not None:
             weighed.contributions.append(set_aside)
         weighed.contributions.sort(key=lambda item: _precedence(case, item))
-        # What is remembered of earlier jobs supports what the logs of this one show, and shows nothing by itself.
-        if any(not item.is_remembered for item in weighed.for_items):
+        if weighed.for_items:
             found.append(weighed)
     return found
 

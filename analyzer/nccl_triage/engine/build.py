@@ -303,7 +303,17 @@ def _experiment(node: Node, user: bool) -> Experiment:
 
 
 _CAUSE = ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment")
-_CAUSE_MAY = ("for", "against", "explains", "aliases", "stages", "victims_speak", "between_hosts", "catch_all")
+_CAUSE_MAY = (
+    "for",
+    "against",
+    "explains",
+    "aliases",
+    "stages",
+    "victims_speak",
+    "between_hosts",
+    "of_host",
+    "catch_all",
+)
 
 
 def cause(root: Node, user: bool) -> Cause:
@@ -340,6 +350,7 @@ def cause(root: Node, user: bool) -> Cause:
         stages=stages.read(part["stages"]) if "stages" in part else {},
         victims_speak=flag(part, "victims_speak"),
         between_hosts=flag(part, "between_hosts"),
+        of_host=flag(part, "of_host"),
         catch_all=flag(part, "catch_all"),
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )

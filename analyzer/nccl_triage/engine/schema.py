@@ -195,7 +195,8 @@ class Cause:
     """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
     ``victims_speak``: the lines of its evidence are those of ranks that wait for the culprit. ``between_hosts``: no line
-    tells on which side of a path it lies. ``catch_all``: it takes every exception whose words no rule knows.
+    tells on which side of a path it lies. ``of_host``: a host can be to blame, so that its earlier failures are told.
+    ``catch_all``: it takes every exception whose words no rule knows.
     """
 
     id: str
@@ -214,6 +215,7 @@ class Cause:
     stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     victims_speak: bool = False
     between_hosts: bool = False
+    of_host: bool = False
     catch_all: bool = False
     places: dict[str, str] = field(default_factory=dict)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.history.model import Incident, Input, Suspect
-from nccl_triage.history.signatures import WHY
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
@@ -78,8 +77,6 @@ def _input(one: Mapping[str, Any], marks: Mapping[str, Sequence[str]]) -> Input:
 
 def _culprits(best: Mapping[str, Any], hosts: Sequence[str]) -> Iterator[Suspect]:
     for culprit in best.get("culprits") or []:
-        if culprit.get("why") == WHY["en"]:
-            continue
         host = culprit.get("host") or culprit.get("address") or (hosts[0] if len(hosts) == 1 else None)
         yield Suspect(
             host=_text(host),

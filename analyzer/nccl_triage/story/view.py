@@ -13,7 +13,7 @@ from nccl_triage.story.identity import Identity
 class View:
     """Events in order, with the questions that everybody asks of them.
 
-    ``order_known`` tells whether the order is certain across sources. ``beside`` are events without a place in it. Where
+    ``order_known`` tells whether the order is certain across sources. Where
     the events are not the ``whole`` of what was observed, only those that were kept are counted.
     """
 
@@ -23,7 +23,6 @@ class View:
         events: Sequence[Event],
         identity: Identity,
         order_known: bool,
-        beside: Sequence[Event] = (),
         whole: bool = True,
     ) -> None:
         self.observations = observations
@@ -33,7 +32,7 @@ class View:
         self._whole = whole
         self._position = {id(event): index for index, event in enumerate(self.events)}
         self._by_signature: dict[str, list[Event]] = {}
-        for event in (*self.events, *beside):
+        for event in self.events:
             self._by_signature.setdefault(event.signature, []).append(event)
         self._kinds = {name: found[0].kind for name, found in self._by_signature.items()}
         self._names: dict[str, list[str]] = {}
