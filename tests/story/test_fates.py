@@ -91,7 +91,7 @@ def test_who_raises_the_same_again_and_again_lives(rules: RuleSet) -> None:
 
     once = worker(CAUGHT)
     assert diagnose_text(once, rules).verdict == "diagnosed"
-    again = diagnose_text(once * 4, rules)
+    again = diagnose_text(once * 6, rules)
     assert again.verdict != "diagnosed"
 
 

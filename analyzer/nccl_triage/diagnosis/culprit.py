@@ -6,7 +6,7 @@ the evidence names somebody, else here; or one row of ``culprit_facts.BY_FACT`` 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.case import Case
@@ -16,16 +16,20 @@ from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.story.addresses import parse
-from nccl_triage.story.exceptions import tracebacks
+from nccl_triage.story.exceptions import is_communication, tracebacks
 
 __all__ = ["METHODS", "Culprit", "find"]
 
+#: Characters by which errors of ranks are the same; one number of another value, and they are not.
+WORDS = 400
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
 
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
+    if all_alike(case, weighed):
+        return []
     hosts = case.identity.hosts
     last = () if "none" in weighed.cause.culprit else ("evidence-host",)
     methods = weighed.cause.culprit
@@ -33,11 +37,36 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
     for name in (*first, *weighed.cause.culprit, *last):
         found = METHODS[name](case, weighed)[:MAX_CULPRITS]
         for culprit in found:
+            if _is_loopback(culprit.host):
+                culprit.host = None  # everybody's own
             # A host of which only the address is known goes by its address; the only host of a job is everybody's.
             culprit.host = culprit.host or culprit.address or (hosts[0] if len(hosts) == 1 else None)
+        found = [one for one in found if (one.rank, one.host, one.pid, one.gpu) != (None, None, None, None)]
         if found:
             return found
     return []
+
+
+def _is_loopback(name: str | None) -> bool:
+    """Tell whether a name stands for the machine of whoever says it."""
+    if name is None:
+        return False
+    address = parse(name)
+    return name.split(".")[0].lower() in ("localhost", "ip6-localhost") or (address is not None and address.is_loopback)
+
+
+def all_alike(case: Case, weighed: Weighed) -> bool:
+    """Tell whether all ranks raised the same by themselves: a setting or an input of all, and nobody's fault."""
+    if weighed.cause.family not in ("application", "configuration") or len(case.identity.ranks) < 2:
+        return False
+    by_words: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for event in strongest(weighed):
+        own = event.kind == "exception" and not is_communication(event)
+        rank = case.rank(event) if own else None
+        if rank is not None:
+            words = (event.fields.get("message") or event.text)[:WORDS]
+            by_words[event.signature, words].add(rank)
+    return any(ranks >= set(case.identity.ranks) for ranks in by_words.values())
 
 
 def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp
 
-from nccl_triage.classifier.vote import ABSTAIN_BELOW, FLOOR, Vote
+from nccl_triage.classifier.vote import Vote
 from nccl_triage.diagnosis.aside_notes import reason_in_words
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
@@ -188,6 +188,27 @@ def _explain_away(case: Case, everything: list[Weighed]) -> None:
         other.score = _sum(other)
 
 
+def _specific_first(everything: list[Weighed]) -> None:
+    """Discount what speaks for the cause that takes every exception, where a strong row reads the same exception."""
+    read = {
+        (event.source, event.line): weighed.cause.id
+        for weighed in everything
+        if not weighed.cause.catch_all
+        for item in weighed.for_items
+        if item.evidence.weight in ("decisive", "strong")
+        for event in item.events
+    }
+    for weighed in everything:
+        if not weighed.cause.catch_all:
+            continue
+        for item in weighed.for_items:
+            causes = {read.get((event.source, event.line)) for event in item.events}
+            if causes and None not in causes and item.explained_by is None:
+                item.explained_by = next(iter(causes))
+                item.applied *= EXPLAINED_SHARE
+        weighed.score = _sum(weighed)
+
+
 def _first_fault(case: Case, everything: list[Weighed]) -> None:
     """Prefer the cause whose root event stands first."""
     if not case.order_known:
@@ -214,10 +235,9 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
     """Add the classifier's votes as one more item of evidence each; a cause may rest on its vote alone."""
     share = _share_of_vote(everything)
     by_id = {weighed.cause.id: weighed for weighed in everything}
-    kinds = _kinds_of_exception(case, everything, votes)
     for vote in votes:
         cause = case.rules.causes.get(vote.cause)
-        if cause is None or (kinds and cause.catch_all):  # how likely that is went into the scores of the others
+        if cause is None:
             continue
         weighed = by_id.get(vote.cause)
         if weighed is None:
@@ -226,46 +246,8 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
         applied = share * vote.log_odds
         if weighed.score <= 0 or not weighed.for_items:
             applied = min(applied, max(0.0, VOTE_ALONE - weighed.score))
-        if vote.cause in kinds:
-            applied = max(applied, kinds[vote.cause] - weighed.score)
         weighed.contributions.append(Contribution(_evidence_of(vote, applied), list(vote.events), applied))
         weighed.score += applied
-
-
-def _kinds_of_exception(case: Case, everything: Sequence[Weighed], votes: Sequence[Vote]) -> dict[str, float]:
-    """Return the causes that an exception of unknown words may have more likely, with the scores that this gives them.
-
-    That the program raised something speaks for each cause of which the words may tell. The rules know none of the words,
-    the classifier has learnt from them: where it finds one cause far likelier, that one comes before the catch-all.
-    """
-    first = max(everything, key=lambda w: w.score, default=None)
-    if first is None or not first.cause.catch_all or not _unread(first):
-        return {}
-    alone = case.value("exception.one_rank") and case.value("exception.before_cascade")
-    likely = {vote.cause: vote.probability for vote in votes if not (alone and _victims_speak(case, vote.cause))}
-    unread = first.cause.id
-    usual = max(FLOOR, likely.get(unread, 0.0))
-    return {
-        cause: first.score + TEMPERATURE * log(min(UNREAD_RATIO_MOST, probability / usual))
-        for cause, probability in likely.items()
-        if cause != unread and probability >= max(ABSTAIN_BELOW, UNREAD_RATIO * usual)
-    }
-
-
-def _victims_speak(case: Case, name: str) -> bool:
-    """Tell whether a cause is that of a rank that others wait for: one that raised first is waited for because it raised."""
-    cause = case.rules.causes.get(name)
-    return cause is not None and cause.victims_speak
-
-
-def _unread(weighed: Weighed) -> bool:
-    """Tell whether all that the rules know of a cause is that something was raised."""
-    items = weighed.rule_items
-    if not items or any(event.role == "root" for item in items for event in item.events):
-        return False
-    return any(
-        event.kind in ("exception", "exception.relayed") for event in max(items, key=lambda item: item.applied).events
-    )
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:
@@ -289,6 +271,7 @@ def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], 
     for weighed in everything:
         weighed.score = _sum(weighed)
     _explain_away(case, everything)
+    _specific_first(everything)
     _first_fault(case, everything)
     _add_votes(case, everything, votes)
     everything.sort(key=lambda w: (-w.score, w.cause.id))

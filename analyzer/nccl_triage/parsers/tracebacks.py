@@ -9,6 +9,7 @@ pid and ip of that header name the failing actor. Formats: CPython ``traceback.p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -85,6 +86,8 @@ class _Exception:
     loading: bool = False
     #: Python prints the type alone, without a colon, where there is no message.
     mute: bool = False
+    #: Whether it was raised while the one before was handled, and not because of it.
+    instead: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +99,8 @@ class _Block:
     chain: list[_Exception] = field(default_factory=list)
     in_frames: bool = True
     chained: bool = False
+    #: The last link between exceptions says that the next one only came up while another was handled.
+    instead: bool = False
     seen: int = 0
     task: str | None = None
     user_frames: list[str] = field(default_factory=list)
@@ -239,7 +244,7 @@ class TracebackParser:
         if not stripped:
             return True
         if stripped in (_CAUSE, _CONTEXT):
-            block.chained = True
+            block.chained, block.instead = True, stripped == _CONTEXT
             return True
         header = _RAY_HEADER.search(text) if stripped.startswith(("ray::", "ray.exceptions.")) else None
         if header is not None:
@@ -292,10 +297,11 @@ class TracebackParser:
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
                 mute=part.get("message") is None,
+                instead=block.instead,
                 loading=any(_LOADING.search("{file} {function}".format(**frame.groupdict())) for frame in block.frames),
             )
         )
-        block.in_frames = False
+        block.in_frames = block.instead = False
 
     @staticmethod
     def _continue_message(block: _Block, line: PeeledLine, stripped: str) -> bool:
@@ -319,7 +325,7 @@ class TracebackParser:
         block = self._open.pop(key, None)
         if block is None or not block.chain:
             return []
-        first, last = block.chain[0], block.chain[-1]
+        first, last = _telling(block.chain), block.chain[-1]
         if (remote := _REMOTE.match(first.message)) is not None:
             block.context.rank, block.context.pid, block.relayed = int(remote[1]), None, True
         fields = {
@@ -360,6 +366,19 @@ class TracebackParser:
                 fields=fields,
             )
         ]
+
+
+def _telling(chain: Sequence[_Exception]) -> _Exception:
+    """Return the exception of a chain that tells what happened.
+
+    One that is the direct cause of others comes first; what was raised while another was handled takes its place. Whoever
+    presses Ctrl-C interrupts, whatever else is raised on the way out.
+    """
+    for one in chain:
+        if one.type == "KeyboardInterrupt":
+            return one
+    begins = max((index for index, one in enumerate(chain) if one.instead), default=0)
+    return chain[begins]
 
 
 def is_record(text: str) -> bool:

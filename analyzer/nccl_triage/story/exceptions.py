@@ -23,6 +23,8 @@ _LAUNCHER_TYPES = {"ChildFailedError", "CalledProcessError", "SignalException", 
 _COMMUNICATION = lazily(
     r"gloo/|\bHCCL (?:function )?error\b|\bhccl api failed\b|\bNPU function error: [^\n]{0,200}\berror code is 50704[678]\b|\bxla\.gpu\.(?:all_|reduce_scatter|collective|send|recv)|\bNCCL operation \w+\(|NCCL:? (?:[Ee]rror|failure|communicator|unhandled|internal error|remote process)|NCCL_ERROR(?:\b|_(?:INTERNAL|SYSTEM|REMOTE|UNHANDLED_CUDA))|\bnccl(?:CommInit|SystemError|RemoteError|InternalError|UnhandledCudaError)|"
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
+    r"\b(?:wait(?:ing|ed)?|waits) for (?:all |the |other |remaining |\d{1,6} ){0,3}(?:nodes?|ranks?|workers?|peers?|processes|members|replicas|hosts)\b|"
+    r"\bfailed to (?:start|come up|become ready|be ready|respond|connect|join|launch)\b.{0,40}\b(?:in|within|after) \d|"
     r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"

@@ -16,6 +16,8 @@ from nccl_triage.parsers.tracebacks import is_record
 
 #: Kinds of lines by which a job is seen to advance. What workers set up or load says nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")
+#: Of these, what a process that failed no longer prints: bars of loading and capturing run on for a while.
+PROVES = ("step", "progress")
 #: Kinds of lines that show the job further on than it was, besides new steps.
 MOVES = ("progress", "task.finished", "setup", "communicator.ready")
 #: Kinds that tell of the end of a process, a host or the job: no progress of others undoes them.
@@ -30,6 +32,8 @@ LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
 STEPS, SEVERAL = 2, 4
 #: The same for what the program itself calls a warning, by its level.
 _MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}
+#: How many times more a process raises the same that it must have caught.
+AGAIN = 3
 #: Lines of a crash's report below its first.
 CRASH = 3
 #: Lines behind a failure at which a step stands that was not held back in a buffer (8 KiB in C, as in Python).
@@ -68,8 +72,8 @@ class _After:
     #: Where something ended, or may have.
     ends: set[tuple[str, int]] = field(default_factory=set)
     stepped: set[Hashable | None] = field(default_factory=set)
-    #: Where each process raised the same exception next.
-    raised: dict[tuple[Hashable, tuple[str, str]], tuple[str, int]] = field(default_factory=dict)
+    #: Where each process raised the same exception.
+    raised: dict[tuple[Hashable, tuple[str, str]], set[tuple[str, int]]] = field(default_factory=dict)
 
     def note(self, event: Event, process: Hashable | None, block: Event | None, new: bool) -> None:
         """Take an event that stands before all that were taken."""
@@ -78,23 +82,25 @@ class _After:
         if block is None and not event.is_failure and event.kind not in QUIET:
             self.printed.add(event.signature)
         self.recovered = self.recovered or event.kind == "recovered"
-        if event.role == "progress" and event.kind in ADVANCES:
+        if event.role == "progress" and event.kind in PROVES:
             self.stepped.add(process)
             if self.latest is None:
                 self.latest = event.context.time
             if self.last_step is None:
                 self.last_step = event.source, event.line
         if event.kind in EXCEPTIONS and process is not None:
-            self.raised[process, _words(event)] = _place(event, block)
+            self.raised.setdefault((process, _words(event)), set()).add(_place(event, block))
 
     def ended_beside(self, event: Event, block: Event | None) -> bool:
         """Tell whether something ends behind an event, other than by this very event."""
         return bool(self.ends - {_place(event, block)})
 
     def raised_again(self, process: Hashable, event: Event, block: Event | None) -> bool:
-        """Tell whether a process raised the same later: an exception that nobody catches is its last word."""
-        place = self.raised.get((process, _words(event)))
-        return place is not None and place != _place(event, block)
+        """Tell whether a process raised the same again and again: an exception that nobody catches is its last word.
+
+        Children may print under the name of their parent, each its own last word, so that once or twice proves nothing.
+        """
+        return len(self.raised.get((process, _words(event)), set()) - {_place(event, block)}) >= AGAIN
 
 
 def process_of(event: Event, rank: int | None) -> Hashable | None:
@@ -144,7 +150,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
     about = _about(events)
-    telling = {process for event, process in zip(events, processes, strict=True) if event.kind in ADVANCES}
+    telling = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
     reasons: dict[int, str] = {}
     waiting: list[Event] = []
     after = _After()
@@ -169,7 +175,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
             if reason is not None:
                 reasons[id(event)] = reason
             elif event.kind in ENDS or event.kind in EXCEPTIONS:
-                if event.kind in EXCEPTIONS and fate != "uncaught" and not after.ended_beside(event, block):
+                if event.kind in EXCEPTIONS and fate != "uncaught" and not after.ended:
                     waiting.append(event)
                 after.ends.add(_place(event, block))
                 after.ended = after.ended or event.kind in ENDS or fate == "uncaught"
