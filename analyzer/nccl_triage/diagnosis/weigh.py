@@ -17,7 +17,7 @@ from nccl_triage.diagnosis.aside_notes import reason_in_words
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.engine.names import stands_for
-from nccl_triage.engine.schema import Cause, Evidence
+from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
 from nccl_triage.events import Event
 
 #: Score of "none of the known causes": what evidence has to beat.
@@ -40,6 +40,17 @@ SURE_LEAD = 0.8
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
 #: By how much more a cause must be likely than the catch-all to take its place, and how much of that counts at most.
 UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
+#: How sure a cause can be that rests on silence alone, and one that rests on a single strong row.
+SILENCE_CAP, ALONE_CAP = 0.6, 0.9
+#: Log-odds from which on a row counts for what a cause rests on: moderate.
+TELLING = WEIGHTS["moderate"]
+#: Facts that argue from what somebody did not say.
+SILENT_FACTS = frozenset(
+    {
+        "progress.stalled_ranks", "progress.silent_ranks", "progress.missing_ranks", "progress.init_missing_ranks",
+        "progress.not_entered_ranks", "progress.lost_host_ranks", "collective.left_out_ranks", "collective.outlasted_ranks",
+    }
+)  # fmt: skip
 #: Id of the evidence that is the classifier's vote.
 VOTE_ID = "classifier-vote"
 #: Id of the evidence against that is a line of the kernel which cannot concern the job.
@@ -265,6 +276,22 @@ def _evidence_of(vote: Vote, applied: float) -> Evidence:
     )
 
 
+def _cap(weighed: Weighed) -> float:
+    """Return how sure a cause can be at most by what it rests on, whatever its score."""
+    items = [item for item in weighed.rule_items if item.explained_by is None and item.evidence.log_odds >= TELLING]
+    if not items:
+        return 1.0
+    if all(_is_silence(item.evidence) for item in items):
+        return SILENCE_CAP
+    alone = len(items) == 1 and items[0].evidence.weight == "strong"
+    return ALONE_CAP if alone else 1.0
+
+
+def _is_silence(evidence: Evidence) -> bool:
+    """Tell whether a row argues from what somebody did not say."""
+    return evidence.when is not None and any(name in SILENT_FACTS for name in evidence.when.literals("fact"))
+
+
 def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], float]:
     """Return the causes, best first, with confidences, and the confidence of ``unknown``."""
     everything = gather(case)
@@ -277,7 +304,8 @@ def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], 
     everything.sort(key=lambda w: (-w.score, w.cause.id))
     shares, unknown = confidences([w.score for w in everything])
     for weighed, share in zip(everything, shares, strict=True):
-        weighed.confidence = share
+        weighed.confidence = min(share, _cap(weighed))
+        unknown += share - weighed.confidence
     return everything, unknown
 
 
