@@ -46,8 +46,9 @@ def test_the_group_lists_commands_and_exit_codes() -> None:
     shown = CliRunner().invoke(cli, ["--help"]).stdout
     for name in COMMANDS:
         assert f"\n  {name} " in shown
+    told = " ".join(shown.split())
     for code in ("0 analysed", "1 cause found", "2 usage", "3 failure", "4 verification", "70 bug", "130", "141"):
-        assert code in shown
+        assert code in told
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from tests.scan_helpers import diagnose_text, scan_text
+from tests.scan_helpers import diagnose_text
 
 WITH = "w:{0}:{0} [{1}] NCCL INFO Channel 00/0 : {1}[{1}] -> 0[0] via P2P/IPC\n"
 OFF = "w:{0}:{0} [{1}] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
@@ -12,14 +11,24 @@ STOPPED = "W0624 22:41:20.114000 3298 torch/distributed/elastic/agent/server/api
 SCALE = "| WARNING: overflow detected, setting loss scale to: {}\n"
 
 
-def test_a_second_run_without_p2p_that_did_not_fail_speaks_against_p2p(rules: RuleSet) -> None:
-    diagnosis = diagnose_text(WITH.format(10, 1) + STOPPED + OFF.format(20, 1) + "step 1 loss 2.0\n", rules)
+def test_a_process_that_nobody_knew_and_comes_up_behind_a_stopped_launcher_is_the_next_run(rules: RuleSet) -> None:
+    again = WITH.format(10, 1) + STOPPED + OFF.format(20, 1)
+    worked = diagnose_text(again + "step 1 loss 2.0\n", rules)
+    assert worked.verdict == "healthy"
+    assert [run["state"] for run in worked.to_dict()["runs"]] == ["stopped", "running"]
+    assert [run["state"] for run in diagnose_text(again + STOPPED, rules).to_dict()["runs"]] == ["stopped", "stopped"]
+
+
+def test_a_second_run_without_p2p_of_which_nothing_bad_is_known_speaks_against_p2p(rules: RuleSet) -> None:
+    shared = "w:20:20 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
+    diagnosis = diagnose_text(WITH.format(10, 1) + STOPPED + OFF.format(20, 1) + shared, rules)
     assert diagnosis.cause == "gpu-p2p-broken"
 
 
-def test_a_second_run_that_fails_too_acquits_p2p(rules: RuleSet) -> None:
-    text = WITH.format(10, 1) + STOPPED + OFF.format(20, 1) + STOPPED
-    assert Case(scan_text(text, rules), rules).value("progress.p2p_off_helped") is None
+def test_an_error_before_a_stop_is_what_failed(rules: RuleSet) -> None:
+    raised = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in <module>\nKeyError: 7\n'
+    assert diagnose_text("step 1 loss 2.0\n" + raised + STOPPED, rules).to_dict()["outcome"]["state"] == "failed"
+    assert diagnose_text("step 1 loss 2.0\n" + STOPPED + raised, rules).to_dict()["outcome"]["state"] == "stopped"
 
 
 def test_a_loss_scale_that_keeps_falling_is_divergence_and_a_few_steps_are_not(rules: RuleSet) -> None:

@@ -38,8 +38,6 @@ VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
 SURE_LEAD = 0.8
 #: A cause that rests on its vote alone stays below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
-#: By how much more a cause must be likely than the catch-all to take its place, and how much of that counts at most.
-UNREAD_RATIO, UNREAD_RATIO_MOST = 1.5, 4.0
 #: How sure a cause can be that rests on silence alone, and one that rests on a single strong row.
 SILENCE_CAP, ALONE_CAP = 0.6, 0.9
 #: Log-odds from which on a row counts for what a cause rests on: moderate.

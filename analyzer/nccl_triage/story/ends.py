@@ -35,6 +35,16 @@ class Exit:
         return self.code - 128 if 128 < self.code <= 160 else None
 
 
+def stops_job(event: Event) -> bool:
+    """Tell whether a line says that the whole job was told to stop: a limit, a cancel, or a launcher that was signalled."""
+    return event.kind == "job.cancelled" or (event.kind == "process.signalled" and event.fields.get("of") == "launcher")
+
+
+def ends_job(event: Event) -> bool:
+    """Tell whether a line ends a whole job, not only a process of it."""
+    return event.is_failure and (event.kind == "job.failed" or stops_job(event))
+
+
 def signal_number(text: str | None) -> int | None:
     """Return the number of a signal given by name or number."""
     if not text:

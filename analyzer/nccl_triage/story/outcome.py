@@ -36,9 +36,18 @@ def of(view: View) -> Outcome:
     bad = view.failures
     if not bad:
         return _without_failure(view)
-    if any(event.kind == "job.cancelled" for event in bad):
-        return Outcome("stopped", next(event for event in bad if event.kind == "job.cancelled"))
-    return Outcome("failed", bad[0])
+    stop = next((event for event in bad if ends.stops_job(event)), None)
+    if stop is None:
+        return Outcome("failed", bad[0])
+    before = bad[: bad.index(stop)] if view.order_known else []
+    return Outcome("failed", bad[0]) if any(_is_fault(event) for event in before) else Outcome("stopped", stop)
+
+
+def _is_fault(event: Event) -> bool:
+    """Tell whether a failure is one of the job itself, behind which a stop is only what its launcher or user did then."""
+    return event.role == "root" or (
+        event.kind == "exception" and not is_communication(event) and not is_launcher(event)
+    )
 
 
 def _without_failure(view: View) -> Outcome:

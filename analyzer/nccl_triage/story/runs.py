@@ -11,14 +11,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Event
+from nccl_triage.story.ends import ends_job
 from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
 
 #: Kinds of lines with which a run begins.
 OPENS = ("job.launched", "job.restarted")
 #: Kinds of lines that a process prints while it comes up.
-BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen")
-#: Kinds of lines that end a whole job, not only a process of it.
-ENDS = ("job.failed", "job.cancelled")
+BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen", "variable")
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class _Seen:
         if event.kind in ADVANCES or event.is_failure:
             self.worked = True
             self.launched = dict.fromkeys(self.launched, True)
-        self.ended = self.ended or (event.kind in ENDS and event.is_failure)
+        self.ended = self.ended or ends_job(event)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
         if process is not None:
