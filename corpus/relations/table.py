@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from corpus.relations import noise
-from corpus.relations.world import Answer, Run
+from corpus.relations.world import Answer, Run, ask, diagnose
 from nccl_triage.parsers.wrappers import peel
 
 Files = Mapping[str, str]
@@ -203,8 +203,6 @@ def _relabelled(name: str) -> None:
         if len(ranks) < 2 or not _failed(run):
             return
         first, second = (_merged(run, PREFIXES[one]) for one in ("srun --label", name))
-        from corpus.relations.world import ask
-
         base = ask(first)
         if base.accuses:
             named = Answer(base.verdict, base.cause, base.confidence, base.culprit)
@@ -215,10 +213,32 @@ for _name in ("torchrun", "Ray", "kubectl"):
     _relabelled(_name)
 
 
+@relation("merge the files of ranks into one")
+def _merge(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
+    if len(_by_rank(run)) < 2 or not _failed(run):
+        return
+    base = Answer.of(diagnose(run.files))
+    if base.accuses:
+        others = [text for name, text in sorted(run.files.items()) if not _RANK_FILE.match(name)]
+        text = _merged(run, PREFIXES["torchrun"]) + "".join(_end(text) for text in others)
+        yield _log(text), lambda answer: (answer.verdict, answer.cause) == (base.verdict, base.cause)
+
+
+@relation("split a log into one file for each rank")
+def _split(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
+    """What no rank printed stays in a file of its own, as a launcher's output does."""
+    if not _failed(run):
+        return
+    files: dict[str, list[str]] = {}
+    for line in run.lines:
+        rank = peel(line).context.rank
+        files.setdefault("launcher.log" if rank is None else f"rank{rank}.log", []).append(line)
+    if len(files) > 2:
+        yield {name: "\n".join(lines) + "\n" for name, lines in files.items()}, _same(run.answer, or_unknown=True)
+
+
 @relation("drop the files of half the victims")
 def _drop(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
-    from corpus.relations.world import diagnose
-
     ranks = _by_rank(run)
     if len(ranks) < 3 or not _failed(run):
         return

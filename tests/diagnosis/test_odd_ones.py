@@ -148,7 +148,7 @@ def test_a_list_of_all_ranks_tells_who_is_odd(listed: str, rank: int | None, rul
     text = steps(4) + "".join(raised(number, 7, error) for number in range(4))
     found = diagnose_text(text, rules).candidates[0]
     assert found.id == "application-exception"
-    assert [culprit.rank for culprit in found.culprits] == ([rank] if rank is not None else [0])
+    assert [culprit.rank for culprit in found.culprits] == ([rank] if rank is not None else [])
 
 
 def test_who_ended_with_a_code_of_its_own(rules: RuleSet) -> None:

@@ -54,6 +54,26 @@ def test_undeterminable_cases_do_not_count_in_top1() -> None:
     assert score(outcomes).top1 == 1.0
 
 
+def test_the_three_errors_that_do_most_harm() -> None:
+    healthy, failed = case("healthy"), case("a")
+    outcomes = [
+        said("a", 0.6, label=healthy),
+        said("a", 0.4, label=healthy),
+        said(None, verdict="unknown", label=healthy),
+        said("b", 0.6, label=case("healthy", also=("b",))),
+        said(None, verdict="healthy", label=failed),
+        said(None, verdict="healthy", label=case("a", also=("healthy",))),
+        said("b", 0.8, label=failed),
+        said("b", 0.7, label=failed),
+        said("a", 0.9, label=failed),
+    ]
+    scores = score(outcomes)
+    assert (scores.accused, scores.missed, scores.misled) == (1 / 4, 1 / 4, 1 / 9)
+    shown = table.markdown([("x", outcomes, {})])
+    assert "| healthy accused | failure called healthy | wrong at 0.8 |" in shown
+    assert "| 25.0 % | 25.0 % | 11.1 % |" in shown
+
+
 def test_calibration_error_is_the_weighted_gap() -> None:
     outcomes = [said("a", 0.95, label=case("a"))] * 9 + [said("b", 0.95, label=case("a"))]
     assert calibration_error(outcomes) == pytest.approx(0.05)

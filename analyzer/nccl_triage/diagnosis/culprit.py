@@ -6,6 +6,7 @@ the evidence names somebody, else here; or one row of ``culprit_facts.BY_FACT`` 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim  # noqa: F401  (their methods register themselves)
@@ -15,27 +16,49 @@ from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.events import Event
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.exceptions import is_communication, tracebacks
+from nccl_triage.story.fates import NUMBERS
 
 __all__ = ["METHODS", "Culprit", "find"]
 
+#: Methods that name whoever said it or ended first: where all said the same, that is chance.
+BY_SPEAKER = ("exception", "evidence", "evidence-host", "exit", "dead-actor", "lone-rank", "lone-host")
+#: Of these, those by which all that said it are to blame.
+BY_WORDS = ("exception", "evidence")
+#: Families of causes that lie in what all ranks share.
+OF_THE_JOB = ("application", "configuration", "collective")
 #: Characters by which errors of ranks are the same; one number of another value, and they are not.
 WORDS = 400
+#: Who speaks of itself says the same as the others.
+_OF_RANK = re.compile(r"\brank[ :=]?\d+\b", re.IGNORECASE)
 #: More ranks than this are a property of the job, not culprits.
 MAX_CULPRITS = 8
 
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
-    if all_alike(case, weighed):
-        return []
+    together = raised_alike(case, weighed)
+    alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
     hosts = case.identity.hosts
     last = () if "none" in weighed.cause.culprit else ("evidence-host",)
     methods = weighed.cause.culprit
     first = () if {"none", BY_MESSAGE} & set(methods) else (BY_MESSAGE,)
     for name in (*first, *weighed.cause.culprit, *last):
-        found = METHODS[name](case, weighed)[:MAX_CULPRITS]
+        if alike and name in BY_SPEAKER:
+            continue
+        found = METHODS[name](case, weighed)
+        if name in BY_WORDS and 1 < len(together) <= MAX_CULPRITS and found and found[0].rank in together:
+            # Which of them came first is chance.
+            host = _host_of_all(case, together)
+            why = {"en": "every rank of this host raised the same", "zh": "这台主机上的所有 rank 都抛出了同样的异常"}
+            found = (
+                [Culprit(None, host, None, None, None, why)]
+                if host is not None
+                else [of_rank(case, rank, found[0].why["en"], found[0].why["zh"]) for rank in sorted(together)]
+            )
+        found = found[:MAX_CULPRITS]
         for culprit in found:
             if _is_loopback(culprit.host):
                 culprit.host = None  # everybody's own
@@ -55,18 +78,35 @@ def _is_loopback(name: str | None) -> bool:
     return name.split(".")[0].lower() in ("localhost", "ip6-localhost") or (address is not None and address.is_loopback)
 
 
-def all_alike(case: Case, weighed: Weighed) -> bool:
-    """Tell whether all ranks raised the same by themselves: a setting or an input of all, and nobody's fault."""
-    if weighed.cause.family not in ("application", "configuration") or len(case.identity.ranks) < 2:
-        return False
-    by_words: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for event in strongest(weighed):
-        own = event.kind == "exception" and not is_communication(event)
-        rank = case.rank(event) if own else None
-        if rank is not None:
-            words = (event.fields.get("message") or event.text)[:WORDS]
-            by_words[event.signature, words].add(rank)
-    return any(ranks >= set(case.identity.ranks) for ranks in by_words.values())
+def raised_alike(case: Case, weighed: Weighed) -> set[int]:
+    """Return the ranks that by themselves raised what the evidence rests on, in the same words.
+
+    All of them: a setting or an input of all, and nobody's fault.
+    """
+    if len(case.identity.ranks) < 2:
+        return set()
+    raised = [event for event in case.of("exception") if not is_communication(event)]
+    lines = {(event.source, event.line): _words(event) for event in raised}
+    words = {lines[place] for event in strongest(weighed) if (place := (event.source, event.line)) in lines}
+    # An assembled traceback knows whose it is, where another process only hands it on.
+    ranks = {(event.source, event.line): case.rank(event) for event in [*raised, *tracebacks(case)]}
+    by_words: dict[str, set[int]] = defaultdict(set)
+    for place, said in lines.items():
+        if (rank := ranks[place]) is not None:
+            by_words[said].add(rank)
+    return max((by_words[said] for said in sorted(words)), key=len, default=set())
+
+
+def _host_of_all(case: Case, ranks: set[int]) -> str | None:
+    """Return the host whose ranks these are, all of them and nobody else, where the job has other hosts."""
+    hosts: dict[str | None, set[int]] = defaultdict(set)
+    for rank, info in case.identity.ranks.items():
+        hosts[info.host or info.address].add(rank)
+    return next((host for host, own in hosts.items() if own == ranks and host is not None and len(hosts) > 1), None)
+
+
+def _words(event: Event) -> str:
+    return _OF_RANK.sub("rank", event.fields.get("message") or event.text)[:WORDS]
 
 
 def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:
@@ -208,6 +248,16 @@ def _lone_rank(case: Case, weighed: Weighed) -> list[Culprit]:
     if len(ranks) != 1 or not broken - ranks:
         return []
     return [of_rank(case, ranks.pop(), "only this rank prints the deciding lines", "只有这个 rank 打印了决定性的行")]
+
+
+@method("bad-numbers")
+def _bad_numbers(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks whose own numbers were bad, while others show none: what is raised of a mean of all tells nobody apart."""
+    raised = {(event.source, event.line) for event in case.of("exception")}
+    ranks = case.ranks([e for e in case.of(NUMBERS) if (e.source, e.line) not in raised])
+    if 2 * len(ranks) > len(case.identity.ranks):
+        return []
+    return [of_rank(case, rank, "its own numbers were bad", "它自己的数值异常") for rank in ranks]
 
 
 @method("stranded-host")

@@ -1,4 +1,4 @@
-"""The scores of corpus/README.md: top-1, top-3, macro-F1, healthy and unknown recall, culprit, line, calibration.
+"""The scores of corpus/README.md: shares right, calibration, and the three errors that do most harm.
 
 A diagnosis is right when its verdict is ``diagnosed`` and the first cause is an acceptable answer, or when the
 verdict itself (``unknown``, ``healthy``) is. ``unknown`` also counts as admitted when the first cause's confidence is
@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.evaluation.cases import Case
+
+#: Confidence from which on a cause is an accusation, and from which on a reader takes it for certain.
+ACCUSES, SURE = 0.5, 0.8
 
 
 @dataclass(slots=True)
@@ -35,7 +38,22 @@ class Outcome:
     @property
     def admits(self) -> bool:
         """Whether the diagnosis admits that it does not know."""
-        return self.verdict == "unknown" or (self.verdict == "diagnosed" and self.confidence < 0.5)
+        return self.verdict == "unknown" or (self.verdict == "diagnosed" and self.confidence < ACCUSES)
+
+    @property
+    def accuses_healthy(self) -> bool:
+        """Whether a healthy run is accused."""
+        return self.case.cause == "healthy" and not self.right() and not self.admits
+
+    @property
+    def misses_failure(self) -> bool:
+        """Whether a failure is called healthy."""
+        return self.verdict == "healthy" and "healthy" not in self.case.acceptable
+
+    @property
+    def misleads(self) -> bool:
+        """Whether a wrong cause is given for certain."""
+        return self.verdict == "diagnosed" and self.confidence >= SURE and not self.right()
 
     def right(self) -> bool:
         """Whether the first answer is acceptable."""
@@ -80,6 +98,9 @@ class Scores:
     culprit: float | None
     line: float | None
     calibration_error: float | None
+    accused: float | None
+    missed: float | None
+    misled: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores as plain values."""
@@ -137,4 +158,7 @@ def score(outcomes: Sequence[Outcome]) -> Scores:
         culprit=_share(o.culprit_right() for o in open_cases),
         line=_share(o.line_right() for o in open_cases),
         calibration_error=calibration_error(outcomes),
+        accused=_share(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
+        missed=_share(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
+        misled=_share(o.misleads for o in outcomes),
     )

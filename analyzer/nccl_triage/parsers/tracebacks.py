@@ -51,6 +51,12 @@ _CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 #: What the interpreter prints above a traceback that it ignores: in destructors, weak references, callbacks at exit
 #: (CPython ``_PyErr_WriteUnraisableMsg``; ``atexit._run_exitfuncs`` before 3.12).
 _IGNORED = lazily(r"(?:^|: )(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs:)")
+#: What an event loop or ``logging`` prints above a traceback after which it goes on (CPython ``asyncio/base_events.py``,
+#: ``logging/__init__.py``); other event loops say the first in words of their own.
+_GOES_ON = lazily(
+    r"^(?:Unhandled exception (?:on|in) [\w.]{1,80}$|(?:Task|Future) exception was never retrieved|Exception in callback "
+    r"|--- Logging error ---)"
+)
 #: Hydra prints this above the traceback of the program that it ran, without the frame of the module.
 _EXECUTING = "Error executing job with overrides:"
 #: Lines between a header and the traceback; Hydra lists the overrides there.
@@ -390,7 +396,9 @@ def _head(text: str) -> str | None:
     """Return what a line says of the traceback below it, None for most lines."""
     if _EXECUTING in text:
         return "uncaught"
-    return "ignored" if _IGNORED.search(text) else None
+    if _IGNORED.search(text):
+        return "ignored"
+    return "logged" if _GOES_ON.search(text) else None
 
 
 def _once(kind: str, message: str) -> tuple[str, str]:

@@ -28,33 +28,25 @@ def _by_time(events: list[Event], observations: Observations) -> tuple[list[Even
     sources = {event.source for event in events}
     if len(sources) <= 1:
         return events, True
-    stamped: dict[str, float | None] = {}
-    keyed: list[tuple[float, str, int, Event]] = []
-    for event in events:
-        time = event.context.time
-        if time is not None and times.has_year(time):
-            last = stamped.get(event.source)
-            stamped[event.source] = max(time, last) if last is not None else time
-        elif time is not None and event.source not in stamped:
-            stamped[event.source] = time
-    counts = Counter(event.source for event in events)
     timed = Counter(event.source for event in events if event.context.time is not None)
-    if any(timed[source] * 2 < counts[source] for source in sources):
-        # A source with few stamps: nothing orders most of its lines against the others.
+    if any(not timed[source] for source in sources):
         return _by_share(events, observations), False
-    current: dict[str, float] = {}
-    for event in events:
-        time = event.context.time
-        if time is not None:
-            current[event.source] = max(time, current.get(event.source, time))
-        keyed.append((current.get(event.source, 0.0), event.source, event.line, event))
-    # Events before a source's first stamp get that stamp.
+    # glog and vLLM print no year: theirs is that of the others.
+    year = next((e.context.time for e in events if e.context.time is not None and times.has_year(e.context.time)), 0.0)
     first: dict[str, float] = {}
-    for value, source, _, _ in keyed:
-        if value and source not in first:
-            first[source] = value
-    ordered = sorted(keyed, key=lambda k: (k[0] or first.get(k[1], 0.0), k[1], k[2]))
-    return [event for *_, event in ordered], True
+    current: dict[str, float] = {}
+    keyed: list[tuple[float | None, str, int, Event]] = []
+    for event in events:
+        if event.context.time is not None:
+            time = times.with_year_of(event.context.time, year)
+            first.setdefault(event.source, time)
+            current[event.source] = max(time, current.get(event.source, time))
+        keyed.append((current.get(event.source), event.source, event.line, event))
+    # Events before a source's first stamp get that stamp.
+    ordered = sorted(keyed, key=lambda k: (first[k[1]] if k[0] is None else k[0], k[1], k[2]))
+    counts = Counter(event.source for event in events)
+    # Where a source has few stamps, most of its lines stand somewhere behind theirs.
+    return [event for *_, event in ordered], all(timed[source] * 2 >= counts[source] for source in sources)
 
 
 def _by_share(events: list[Event], observations: Observations) -> list[Event]:
