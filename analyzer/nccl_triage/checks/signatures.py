@@ -90,7 +90,23 @@ def check_samples(rules: RuleSet) -> list[Finding]:
                 findings.append(
                     Finding("error", signature.where, signature.id, "matches a sample of 'not'", sample[:300])
                 )
+        if signature.premise is not None and not any(_refused(signature, text) for text in signature.not_samples):
+            findings.append(
+                Finding(
+                    "error",
+                    signature.where,
+                    signature.id,
+                    "needs a sample under 'not' that its pattern matches and its premise refuses",
+                    signature.premise.source,
+                )
+            )
     return findings
+
+
+def _refused(signature: Signature, sample: str) -> bool:
+    """Tell whether the premise is what keeps a sample from matching."""
+    text = sample if signature.raw_line else peel(sample).text
+    return signature.pattern.search(text) is not None and match.search(signature, text) is None
 
 
 def _anchored(signature: Signature, line: str, message: str) -> bool:

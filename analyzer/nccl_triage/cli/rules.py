@@ -92,6 +92,7 @@ def test(
 
     FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
     """
+    from nccl_triage.checks.harmless import check_harmless
     from nccl_triage.engine import load
     from nccl_triage.evaluation.suite import check_all
 
@@ -100,11 +101,12 @@ def test(
     except RuleError as error:
         click.echo("\n".join(error.lines(language.current())))
         ctx.exit(1)
-    findings = check_all(rules, healthy, corpora)
+    findings = [*check_all(rules, healthy, corpora), *check_harmless(rules)]
     for finding in findings:
         click.echo(finding.show())
     errors_ = sum(finding.severity == "error" for finding in findings)
     samples = sum(len(s.match_samples) + len(s.not_samples) for s in rules.signatures.values())
+    samples += sum(len(row.harmless) for cause in rules.causes.values() for row in (*cause.evidence, *cause.against))
     click.echo(
         language.text(
             "{signatures} signatures with {samples} samples, {causes} causes: {errors} errors"

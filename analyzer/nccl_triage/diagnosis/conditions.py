@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable
-from math import prod
 from typing import Any
 
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.engine import values
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.events import Event
@@ -22,20 +22,16 @@ from nccl_triage.story.addresses import parse as parse_address
 MAX_NOTED = 24
 
 
-def _each(parts: Iterable[str | tuple[str, ...]]) -> Iterable[str]:
-    """Yield texts that stand alone or in lists."""
-    for part in parts:
-        yield from (part,) if isinstance(part, str) else part
-
-
 class Conditions:
     """Evaluate rule conditions for one case and tell which events they rest on."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self._noted: list[Event] = []
-        functions: dict[str, Callable[..., Any]] = {name: getattr(self, f"_{name}") for name in FUNCTIONS}
-        self._evaluator = Evaluator(functions)
+        own: dict[str, Callable[..., Any]] = {
+            name: getattr(self, f"_{name}") for name in FUNCTIONS - {*values.FUNCTIONS}
+        }
+        self._evaluator = Evaluator({**values.FUNCTIONS, **own})
 
     def holds(self, expression: Expression) -> tuple[bool, list[Event]]:
         """Return whether a condition holds, and the events behind it."""
@@ -177,40 +173,6 @@ class Conditions:
         if one is None or two is None:
             raise Missing("version")
         return software.version_key(one) < software.version_key(two)
-
-    @staticmethod
-    def _num(text: Any) -> float:
-        if text is None:
-            raise Missing("number")
-        return float(int(text, 16)) if isinstance(text, str) and text.startswith("0x") else float(text)
-
-    @staticmethod
-    def _length(value: Any) -> int:
-        return 0 if value is None else len(value)
-
-    @staticmethod
-    def _product(*numbers: Any) -> float:
-        return prod(float(number) for number in numbers)
-
-    @staticmethod
-    def _smallest(values: Any) -> float:
-        return min(float(value) for value in values)
-
-    @staticmethod
-    def _largest(values: Any) -> float:
-        return max(float(value) for value in values)
-
-    @staticmethod
-    def _lower(text: Any) -> str:
-        return "" if text is None else str(text).lower()
-
-    @staticmethod
-    def _starts(text: Any, *prefixes: str | tuple[str, ...]) -> bool:
-        return text is not None and str(text).startswith(tuple(_each(prefixes)))
-
-    @staticmethod
-    def _contains(text: Any, *parts: str | tuple[str, ...]) -> bool:
-        return text is not None and any(part in str(text) for part in _each(parts))
 
     @staticmethod
     def _in_network(address: Any, *networks: str) -> bool:

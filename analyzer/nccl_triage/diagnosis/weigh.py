@@ -99,7 +99,7 @@ def gather(case: Case) -> list[Weighed]:
         weighed = Weighed(cause)
         for against, items in ((False, cause.evidence), (True, cause.against)):
             for item in items:
-                events = _supporting(item, case, conditions)
+                events = supporting(item, case, conditions)
                 if events is not None:
                     sign = -1 if against else 1
                     weighed.contributions.append(Contribution(item, events, sign * item.log_odds, against))
@@ -147,7 +147,7 @@ def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:
     return item.against, -item.evidence.log_odds, first, item.evidence.id
 
 
-def _supporting(item: Evidence, case: Case, conditions: Conditions) -> list[Event] | None:
+def supporting(item: Evidence, case: Case, conditions: Conditions) -> list[Event] | None:
     """Return the events that make an item of evidence hold, or None when it does not."""
     events: list[Event] = []
     if item.signatures:

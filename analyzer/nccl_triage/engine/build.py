@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nccl_triage.engine import expression, stages
+from nccl_triage.engine import expression, stages, values
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
@@ -122,6 +122,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
             "overlaps",
             "codes",
             "sets",
+            "premise",
             "supports",
             "culprit",
         ),
@@ -148,6 +149,12 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
     for name in sets:
         if f"(?P<{name}>" in pattern.source:
             raise part["sets"].fail("{name!r} is a named group of the pattern already", name=name)
+    premise = None
+    if "premise" in part:
+        premise = expression.parse(part["premise"].text(), part["premise"].where, set(values.FUNCTIONS))
+        for name in sorted(premise.fields()):
+            if f"(?P<{name}>" not in pattern.source:
+                raise part["premise"].fail("{name!r} is no named group of the pattern", name=name)
     role = part["role"].choice(ROLES)
     return Signature(
         id=identifier(part["id"]),
@@ -166,6 +173,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
         keep_by=keep_by,
         codes=codes,
         sets=sets,
+        premise=premise,
         culprit=_accusation(part["culprit"], pattern, user) if "culprit" in part else None,
         overlaps=_texts(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
@@ -218,7 +226,7 @@ def _condition_at(part: Part, key: str) -> expression.Expression | None:
 
 
 def _evidence(node: Node, user: bool) -> Evidence:
-    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained"))
+    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained", "harmless"))
     if "signature" in part and not part["signature"].items():
         raise part["signature"].fail("an empty list names nothing")
     if "signature" not in part and "when" not in part:
@@ -235,6 +243,7 @@ def _evidence(node: Node, user: bool) -> Evidence:
         when=_condition_at(part, "when"),
         unless_explained=flag(part, "unless_explained"),
         where_signatures=part["signature"].where if "signature" in part else "",
+        harmless=_texts(part, "harmless"),
     )
 
 

@@ -68,6 +68,10 @@ class Expression:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
 
+    def fields(self) -> set[str]:
+        """Return the names of the fields of the event at hand that the expression asks for."""
+        return {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+
     def literals(self, function: str) -> list[str]:
         """Return the constant text arguments of every call of ``function``."""
         return [

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nccl_triage.engine import values
+from nccl_triage.engine.expression import Evaluator
 from nccl_triage.engine.schema import Signature
 
 #: How a group is named that stands for another one of its pattern, in another wording of the message.
 _STANDS_IN = ("2", "3", "_old")
 #: Characters of a line that patterns see; longer lines are cut before.
 MAX_MATCH = 8192
+_PREMISES = Evaluator(values.FUNCTIONS)
 
 
 def search(signature: Signature, text: str) -> dict[str, str] | None:
-    """Return the named groups of a match (empty when it has none), or None.
+    """Return the named groups of a match (empty when it has none), or None; one whose premise fails is no match.
 
     A regular expression cannot name two groups alike: ``peer2`` and ``peer_old`` are the ``peer`` of a message that has
     no ``peer`` of its own.
@@ -27,6 +30,8 @@ def search(signature: Signature, text: str) -> dict[str, str] | None:
         plain = name.removesuffix("_old").rstrip("23")
         if plain in groups and plain not in fields:
             fields[plain] = fields[name]
+    if signature.premise is not None and not _PREMISES.value(signature.premise, fields):
+        return None
     return fields
 
 

@@ -42,7 +42,8 @@ class Signature:
 
     ``codes`` names a table of ``rules/codes`` and the field that holds a number of it; its row then settles the role of
     the line, and what the field means is added to the fields. ``sets`` are fields that every line of it has besides those
-    that the pattern captures: what the wording alone says. ``culprit`` tells which of its fields name who did it.
+    that the pattern captures: what the wording alone says. ``premise`` is what its fields must fulfil: two numbers that are
+    said to differ do. ``culprit`` tells which of its fields name who did it.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Signature:
     keep_by: tuple[str, ...] = ()
     codes: str | None = None
     sets: dict[str, str] = field(default_factory=dict)
+    premise: Expression | None = None
     culprit: Accusation | None = None
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ class Evidence:
     """One reason for or against a cause.
 
     With ``signatures`` the item holds when one of them was seen (and an event satisfies ``where``); ``when`` is a
-    condition over everything observed. Both given: both must hold.
+    condition over everything observed. Both given: both must hold. ``harmless`` are texts for which it does not hold.
     """
 
     id: str
@@ -88,6 +90,7 @@ class Evidence:
     when: Expression | None = None
     unless_explained: bool = False
     where_signatures: str = ""
+    harmless: tuple[str, ...] = ()
 
     @property
     def log_odds(self) -> float:

@@ -115,6 +115,7 @@ def signature(item: Signature, rules: RuleSet) -> Data:
         "until": item.until,
         "samples": list(item.match_samples),
         "not_samples": list(item.not_samples),
+        "premise": item.premise.source if item.premise else None,
         **sides,
         "brought_about_by": explained,
         "symptoms": [s.id for s in catalogue.symptoms().values() if item.id in s.signatures],

@@ -130,6 +130,8 @@ def _signature(data: Data, lang: Lang) -> list[Block]:
         versions = _versions(data, lang)
         printed = f"{data['source']} ({versions})" if versions else data["source"]
         blocks.append(Block("field", printed, say("printed_by", lang)))
+    if data["premise"]:
+        blocks.append(Block("field", data["premise"], say("premise", lang)))
     blocks += _list("samples", (Block("sample", line) for line in data["samples"]), lang)
     blocks += _list("not_samples", (Block("sample", line) for line in data["not_samples"]), lang)
     blocks += _causes(data, lang, "evidence_for", "evidence_for")

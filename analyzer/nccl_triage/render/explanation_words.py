@@ -67,6 +67,7 @@ number = number = 编号
 owners = Who sets the number in Timeout(ms)= = Timeout(ms)= 中的数值由谁设定
 partly = right only in part = 部分正确
 phases = Phases in which one rank works and the others wait = 单个 rank 工作、其他 rank 等待的阶段
+premise = Only where = 仅当
 printed_by = Printed by = 打印位置
 program = Program = 程序
 read = read by {program}; there is no further text about it here = {program} 会读取，这里没有更多说明

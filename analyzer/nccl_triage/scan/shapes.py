@@ -372,9 +372,9 @@ class Shapes:
 
 
 def _may_mind(signature: Signature, raw: bytes) -> bool:
-    """Tell whether a pattern may find one line of a shape and miss another."""
+    """Tell whether a signature may match one line of a shape and miss another."""
     source = signature.pattern.source
-    if not digits.minds_digits(source):
+    if signature.premise is None and not digits.minds_digits(source):
         return False
     relaxed = digits.relaxed(source) if folding.HEX not in raw and not signature.pattern.user else None
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None

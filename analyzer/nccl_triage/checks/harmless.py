@@ -1,0 +1,47 @@
+"""Rows of evidence by the texts that they carry under ``harmless``: the same message, and the row does not hold."""
+
+from __future__ import annotations
+
+from nccl_triage import steps
+from nccl_triage.checks.finding import Finding
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
+from nccl_triage.diagnosis.weigh import supporting
+from nccl_triage.engine.schema import Evidence, RuleSet
+from nccl_triage.events import SourceInfo
+from nccl_triage.ingest.decode import Line
+from nccl_triage.scan.scanner import scanner_for
+
+
+def check_harmless(rules: RuleSet) -> list[Finding]:
+    """Read every harmless text as a log of its own and ask its row."""
+    return [
+        Finding("error", item.where_defined, f"{cause.id}: {item.id}", message, text.strip()[:300])
+        for cause in rules.causes.values()
+        for item in (*cause.evidence, *cause.against)
+        for text in item.harmless
+        if (message := _wrong(item, text, rules)) is not None
+    ]
+
+
+def _wrong(item: Evidence, text: str, rules: RuleSet) -> str | None:
+    """Return what is wrong with a harmless text of a row, or None."""
+    case = read(text, rules)
+    conditions = Conditions(case)
+    if supporting(item, case, conditions) is not None:
+        return "holds for a text of 'harmless'"
+    events = case.of(*item.signatures) if item.signatures else []
+    if item.signatures and not events:
+        return "none of its signatures is in a text of 'harmless'"
+    if item.where is not None and any(conditions.selects(item.where, event) for event in events):
+        return "a text of 'harmless' fulfils its 'where'; only its 'when' does not hold"
+    return None
+
+
+def read(text: str, rules: RuleSet) -> Case:
+    """Return the case of a text."""
+    info = SourceInfo("sample", bytes=len(text))
+    lines = [Line(number, 0, line) for number, line in enumerate(text.splitlines(), 1)]
+    info.lines = len(lines)
+    observations = scanner_for(rules).scan(lines, info)
+    return Case(observations.beside(steps.observe(observations)), rules)
