@@ -2,12 +2,12 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-CASES ?= $(wildcard ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
+CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean golden gate
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean golden gate relations
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/a
 
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
 	$(BIN)/nccl-triage evaluate $(CASES)
+
+relations: setup  ## Change recorded logs in ways that must not change the answer, and write the table (five minutes), WHAT=--misses
+	PYTHONPATH=analyzer:. $(BIN)/python -m corpus.relations --write docs/accuracy.md $(WHAT)
 
 verify-faults: $(VENV)/.with-torch  ## Prove the verifier on faulty worlds made for real (root for namespaces; half an hour), WHAT='--only late'
 	$(BIN)/python -m corpus.verifier --write docs/verifier.md $(WHAT)

@@ -109,7 +109,7 @@ def accuracy() -> dict[str, str]:
 
     rules = load.load()
     results = []
-    shared = [CASES / name for name in ("seeds", "dev", "injected")]
+    shared = [CASES / name for name in ("whole", "seeds", "dev", "injected")]
     for folder in (*shared, ROOT / "corpus" / "recorded", ROOT / "corpus" / "written"):
         if folder.is_dir():
             results.append((folder.name, *run.run(cases.read(folder), rules)))

@@ -1,4 +1,4 @@
-"""Try the relations: ``python -m corpus.relations [--share N] [--only WORD] [--misses] [--write FILE]``."""
+"""Try the relations: ``python -m corpus.relations [--share N] [--only WORD] [--misses] [--write docs/accuracy.md]``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from corpus.relations.table import RELATIONS, Relation
 from corpus.relations.world import Answer, Run, diagnose, read
 
-#: Share of trials that must hold; what stays below has its reason in docs/accuracy.md.
+_BEGIN, _END = "<!-- relations: begin (make relations) -->\n", "<!-- relations: end -->"
+#: Share of trials that must hold; what stays below needs its reason.
 WANTED = 0.97
 
 _runs: list[Run] = []
@@ -35,13 +36,13 @@ def _one(job: tuple[int, int]) -> tuple[int, int, list[tuple[bool, Answer]]]:
 
 
 def main() -> int:
-    """Print how often each relation holds; the exit code tells whether all do as often as wanted."""
+    """Print how often each relation holds; the exit code tells whether all do as often as wanted, or have their reason."""
     parser = argparse.ArgumentParser(prog="python -m corpus.relations")
     parser.add_argument("--share", type=int, default=1, help="try one run in so many")
     parser.add_argument("--only", default="", help="relations with this word in their name")
     parser.add_argument("--misses", action="store_true", help="list the runs on which a relation fails")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--write", type=Path, help="write the table into a file")
+    parser.add_argument("--write", type=Path, help="the document whose table is replaced")
     asked = parser.parse_args()
     _runs.extend(read())
     chosen = [n for n, run in enumerate(_runs) if zlib.crc32(run.case.id.encode()) % asked.share == 0]
@@ -58,15 +59,20 @@ def main() -> int:
                         f"{RELATIONS[relation].name}: {_runs[run].case.id}: {was.cause or was.verdict} {was.culprit} -> "
                         f"{answer.cause or answer.verdict} {answer.confidence:.2f} {answer.culprit}"
                     )
-    rows = [(RELATIONS[n].name, len(found), sum(found) / len(found)) for n, found in sorted(held.items())]
-    text = "".join(f"| {name} | {tried} | {100 * share:.1f} % |\n" for name, tried, share in rows)
-    table = f"| what is done to a log | trials | the answer holds |\n|---|---|---|\n{text}"
+    rows = [(RELATIONS[n], len(found), sum(found) / len(found)) for n, found in sorted(held.items())]
+    text = "".join(f"| {one.name} | {tried} | {100 * share:.1f} % |\n" for one, tried, share in rows)
+    below = [one for one, _, share in rows if share < WANTED]
+    reasons = "".join(f"- *{one.name}*: {one.reason}\n" for one in below if one.reason)
+    if reasons:
+        reasons = f"\nWhat stays below {100 * WANTED:.0f} %, and why:\n{reasons}"
+    table = f"| what is done to a log | trials | the answer holds |\n|---|---|---|\n{text}{reasons}"
     sys.stdout.write(table)
     if asked.misses:
         sys.stdout.write("\n".join(misses) + "\n")
     if asked.write:
-        asked.write.write_text(table, encoding="utf-8")
-    return 0 if all(share >= WANTED for _, _, share in rows) else 1
+        before, _, rest = asked.write.read_text(encoding="utf-8").partition(_BEGIN)
+        asked.write.write_text(f"{before}{_BEGIN}{table}{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+    return 0 if all(one.reason for one in below) else 1
 
 
 if __name__ == "__main__":

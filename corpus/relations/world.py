@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,13 +14,16 @@ from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.cases import Case
-from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.events import Event, Observations, SourceInfo
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.scan.scanner import scanner_for
+from nccl_triage.story.outcome import WAITS
 
 RECORDED = ROOT / "corpus" / "recorded"
 #: Logs above this many characters are left to the other checks: they would take most of the time.
 LONGEST = 300_000
+#: Kinds of lines by which trouble begins, besides failures.
+TROUBLE = (*WAITS, "exception.frame")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Run:
     case: Case
     text: str
     answer: Answer
-    #: 1-based line of the first failure, None where there is none.
+    #: 1-based line of the first sign of trouble, None where there is none.
     first_fault: int | None
     #: 1-based lines that show that it advances.
     steps: tuple[int, ...]
@@ -88,10 +91,16 @@ def ask(text: str) -> Answer:
     return Answer.of(diagnose({"log": text}))
 
 
-def read() -> list[Run]:
-    """Return the recorded runs, each with the tool's answer on it."""
+def _begins(event: Event) -> int:
+    """Return the first line of what an event tells of: a traceback's header stands above its exception."""
+    block = event.fields.get("block", "").partition("-")[0]
+    return int(block) if block else event.line
+
+
+def read(wanted: Callable[[Case], bool] = lambda case: True) -> list[Run]:
+    """Return the recorded runs that are wanted, each with the tool's answer on it."""
     found = []
-    for case in cases.read(RECORDED):
+    for case in filter(wanted, cases.read(RECORDED)):
         text = case.log.read_bytes().decode("utf-8", "surrogateescape")
         if len(text) > LONGEST:
             continue
@@ -108,7 +117,7 @@ def read() -> list[Run]:
                 case,
                 text,
                 Answer.of(diagnosis),
-                min((event.line for event in events if event.is_failure), default=None),
+                min((_begins(event) for event in events if event.is_failure or event.kind in TROUBLE), default=None),
                 tuple(sorted({event.line for event in events if event.kind == "step" and event.role == "progress"})),
                 tuple(diagnosis.case.identity.hosts),
                 files,

@@ -27,8 +27,8 @@ class Standing:
     @classmethod
     def of(cls, found: Findings) -> Standing:
         """Return what matters of a diagnosis."""
-        if found.verdict == "unknown" and not found.case.failures:
-            return cls("healthy", None, None, frozenset())  # a job that begins has said nothing that we know
+        if found.verdict == "unknown" and not found.case.story.outcome.is_bad:
+            return cls("healthy", None, None, frozenset())  # a job that begins, or goes on, has said nothing bad
         if found.verdict != "diagnosed" or not found.candidates:
             return cls(found.verdict, None, None, frozenset())
         best = found.candidates[0]

@@ -24,6 +24,8 @@ ESTABLISHED = 0.8
 SUPPORTED = 0.55
 #: Rivals within this share of the first keep it from being more than possible.
 MARGIN = 0.15
+#: Kinds of lines by which a job says what it was set to use. That it ends badly by that is for a later line to show.
+CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting")
 
 
 class Diagnosis(Findings):
@@ -67,8 +69,13 @@ def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
 
 
 def _strong(item: Weighed) -> bool:
-    """Tell whether a strong row of the rules stands: of a run without a bad end nothing less is said."""
-    return any(c.evidence.weight in ("decisive", "strong") and c.explained_by is None for c in item.rule_items)
+    """Tell whether a strong row rests on more than what any job chooses: of a run without a bad end nothing less counts."""
+    return any(
+        c.evidence.weight in ("decisive", "strong")
+        and c.explained_by is None
+        and any(event.kind not in CHOICES for event in c.events)
+        for c in item.rule_items
+    )
 
 
 def _decisive(item: Weighed) -> bool:
