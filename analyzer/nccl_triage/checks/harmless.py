@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from nccl_triage import steps
 from nccl_triage.checks.finding import Finding
 from nccl_triage.diagnosis.case import Case
@@ -19,23 +21,25 @@ def check_harmless(rules: RuleSet) -> list[Finding]:
         Finding("error", item.where_defined, f"{cause.id}: {item.id}", message, text.strip()[:300])
         for cause in rules.causes.values()
         for item in (*cause.evidence, *cause.against)
-        for text in item.harmless
-        if (message := _wrong(item, text, rules)) is not None
+        for message, text in _wrong(item, rules)
     ]
 
 
-def _wrong(item: Evidence, text: str, rules: RuleSet) -> str | None:
-    """Return what is wrong with a harmless text of a row, or None."""
-    case = read(text, rules)
-    conditions = Conditions(case)
-    if supporting(item, case, conditions) is not None:
-        return "holds for a text of 'harmless'"
-    events = case.of(*item.signatures) if item.signatures else []
-    if item.signatures and not events:
-        return "none of its signatures is in a text of 'harmless'"
-    if item.where is not None and any(conditions.selects(item.where, event) for event in events):
-        return "a text of 'harmless' fulfils its 'where'; only its 'when' does not hold"
-    return None
+def _wrong(item: Evidence, rules: RuleSet) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the harmless texts of a row, and the text."""
+    filtered = item.where is None or not item.harmless
+    for text in item.harmless:
+        case = read(text, rules)
+        conditions = Conditions(case)
+        events = case.of(*item.signatures) if item.signatures else []
+        if supporting(item, case, conditions) is not None:
+            yield "holds for a text of 'harmless'", text
+        elif item.signatures and not events:
+            yield "none of its signatures is in a text of 'harmless'", text
+        elif item.where is not None and not any(conditions.selects(item.where, event) for event in events):
+            filtered = True
+    if not filtered:
+        yield "no text of 'harmless' has fields that its 'where' refuses", item.harmless[0]
 
 
 def read(text: str, rules: RuleSet) -> Case:

@@ -29,6 +29,8 @@ _CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$"
 _RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]{1,300})\(\) \(pid=(?P<pid>\d{1,18}), ip=(?P<ip>[^,)\s]{1,80})")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
+#: The installed package to which a file belongs.
+_PACKAGE = lazily(r"(?:site|dist)-packages/(?P<package>\w+)")
 _LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
 #: A call of torch.distributed in the source line of a frame.
 _COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
@@ -89,6 +91,8 @@ class _Exception:
     file_line: str | None = None
     function: str | None = None
     raised_in: str | None = None
+    #: The installed packages that its frames stand in, the outermost first.
+    packages: str | None = None
     loading: bool = False
     #: Python prints the type alone, without a colon, where there is no message.
     mute: bool = False
@@ -302,6 +306,7 @@ class TracebackParser:
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
+                packages=_packages(block.frames),
                 mute=part.get("message") is None,
                 instead=block.instead,
                 loading=any(_LOADING.search("{file} {function}".format(**frame.groupdict())) for frame in block.frames),
@@ -344,7 +349,7 @@ class TracebackParser:
             "user_frames": "\n".join(block.user_frames[-6:]),
         }
         for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function),
-                            ("raised_in", first.raised_in)):  # fmt: skip
+                            ("raised_in", first.raised_in), ("packages", first.packages)):  # fmt: skip
             if value:
                 fields[name] = value
         if first.loading:
@@ -399,6 +404,11 @@ def _head(text: str) -> str | None:
     if _IGNORED.search(text):
         return "ignored"
     return "logged" if _GOES_ON.search(text) else None
+
+
+def _packages(frames: list[re.Match[str]]) -> str | None:
+    found = [_PACKAGE.search(frame["file"]) for frame in frames]
+    return " ".join(dict.fromkeys(one["package"] for one in found if one is not None)) or None
 
 
 def _once(kind: str, message: str) -> tuple[str, str]:

@@ -113,6 +113,15 @@ def _raised_in(case: Case) -> Fact | None:
     return None
 
 
+@fact(
+    "exception.packages",
+    "installed packages whose code called what raised the first application exception, outermost first",
+)
+def _packages(case: Case) -> Fact | None:
+    found = [event for event in application_exceptions(case)[:1] if event.fields.get("packages")]
+    return Fact(found[0].fields["packages"].split(), found) if found else None
+
+
 @fact("exception.while_loading", "the first application exception was raised while a batch of data was fetched")
 def _while_loading(case: Case) -> Fact | None:
     return next((Fact(True, [event]) for event in application_exceptions(case)[:1] if "loading" in event.fields), None)

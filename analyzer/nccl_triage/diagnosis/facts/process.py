@@ -12,6 +12,8 @@ from nccl_triage.events import Event
 from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story.ends import Exit, exits_of, signal_number
 
+#: Seconds within which all ranks end that somebody kills together.
+AT_ONCE = 2.0
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 #: Exit codes of success and of SIGHUP, SIGINT and SIGTERM.
 _STOP_CODES = ("0", "129", "130", "143")
@@ -50,6 +52,25 @@ def _with_signal(case: Case, *numbers: int) -> Fact | None:
 @fact("process.killed_ranks", "ranks killed by SIGKILL that no agent sent")
 def _killed(case: Case) -> Fact | None:
     return _with_signal(case, 9)
+
+
+@fact(
+    "process.killed_together",
+    "SIGKILL ended every rank within two seconds: the kernel kills one process at a time, for memory",
+)
+def _killed_together(case: Case) -> Fact | None:
+    dead = {e.rank: e.event for e in _own_deaths(case) if e.signal == 9 and e.rank is not None}
+    # An agent's report has all ends by one clock; the line above it may lack the year.
+    dead |= {rank: event for event in _reports(case) if (rank := case.rank(event)) in dead}
+    times = [time for event in dead.values() if (time := event.context.time) is not None]
+    if (
+        len(dead) < 2
+        or len(times) < len(dead)
+        or not dead.keys() >= set(case.identity.ranks)
+        or case.of("memory.killed")
+    ):
+        return None
+    return Fact(True, list(dead.values())[:4]) if max(times) - min(times) <= AT_ONCE else None
 
 
 @fact("process.killed_before_cancel", "Slurm tells of a killed task before it cancels the step: that is why it did")
