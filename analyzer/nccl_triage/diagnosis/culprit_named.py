@@ -124,8 +124,14 @@ def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
                 # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
                 address = None if known is None else str(known) if known.version == 4 else value
                 host = _owner(case, weighed, address) if address else value
-                return [Culprit(None, host or address or value, address, None, None, why)]
+                return [Culprit(_task(case, event), host or address or value, address, None, None, why)]
     return []
+
+
+def _task(case: Case, event: Event) -> int | None:
+    """Return the rank that a scheduler names as a task, where tasks are ranks."""
+    number = whole(event.fields.get("rank")) if event.fields.get("names") == "task" else None
+    return None if number is None else case.identity.rank_of_task(number)
 
 
 def _names_somebody(value: str) -> bool:
