@@ -205,6 +205,24 @@ def _refused(case: Case) -> Fact | None:
     return Fact(True, found[:3]) if found else None
 
 
+#: Facts that name ranks which were no longer there to answer.
+_GONE = (
+    "progress.finished_early_ranks", "process.clean_exit_ranks", "process.killed_ranks", "process.crashed_ranks",
+    "process.aborted_ranks", "exception.ranks",
+)  # fmt: skip
+
+
+@fact("network.refused_elsewhere", "every address that refused is of a known host, and of none whose ranks had ended")
+def _refused_elsewhere(case: Case) -> Fact | None:
+    refused = [(address, event) for address, event in targets(case) if "refused" in event.text.lower()]
+    hosts = {case.identity.host_of_address(address) for address, _ in refused}
+    ended = {rank for name in _GONE for rank in case.value(name) or []}
+    gone = {info.host for rank, info in case.identity.ranks.items() if rank in ended}
+    if not refused or None in hosts | gone or hosts & gone:
+        return None
+    return Fact(True, [event for _, event in refused][:3])
+
+
 @fact("rendezvous.odd_world_ranks", "ranks that believe in another number of ranks than the majority")
 def _odd_world(case: Case) -> Fact | None:
     sizes: dict[int, tuple[int, Event]] = {}

@@ -1,0 +1,61 @@
+"""Facts by which rows check what they claim: who refused, who was killed with whom, whose code looked for what."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
+
+HOSTS = "".join(
+    f"gpu0{rank}:10{rank}:10{rank} [0] NCCL INFO Bootstrap : Using eth0:10.0.0.{rank}<0>\n"
+    f"gpu0{rank}:10{rank}:15{rank} [0] NCCL INFO comm 0x5581 rank {rank} nranks 3 cudaDev 0 busId 1000 - Init COMPLETE\n"
+    for rank in range(3)
+)
+REFUSED = (
+    "gpu01:101:151 [0] misc/socket.cc:484 NCCL WARN socketPollConnect: connect to 10.0.0.{}<5001> returned Connection refused, "
+    "exceeded error retry count (35)\n"
+)
+KILLED = """  time      : 2025-11-23_10:22:{second}
+  host      : gpu07
+  rank      : {rank} (local_rank: {rank})
+  exitcode  : {code} (pid: 4023{rank})
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 4023{rank}
+"""
+LINE = "------------------------------------------------------------\n"
+
+
+@pytest.mark.parametrize(("address", "elsewhere"), [(0, None), (2, True), (9, None)])
+def test_a_refusal_speaks_of_those_who_ended_on_the_host_that_refused(
+    address: int, elsewhere: bool | None, rules: RuleSet
+) -> None:
+    ended = "[rank0]: Traceback (most recent call last):\n[rank0]: ValueError: bad sample\n"
+    case = diagnose_text(HOSTS + ended + REFUSED.format(address), rules).case
+    assert case.value("exception.ranks") == [0]
+    assert case.value("network.refused_elsewhere") is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "together"), [(31, -9, True), (32, -9, True), (40, -9, None), (31, -15, None)]
+)
+def test_all_ranks_killed_at_once_were_not_killed_for_memory(
+    second: int, code: int, together: bool | None, rules: RuleSet
+) -> None:
+    text = (
+        f"train.py FAILED\n{LINE}Failures:\n[1]:\n{KILLED.format(second=second, rank=1, code=code)}{LINE}"
+        f"Root Cause (first observed failure):\n[0]:\n{KILLED.format(second=31, rank=0, code=-9)}{LINE}"
+    )
+    found = diagnose_text(text, rules)
+    assert found.case.value("process.killed_together") is together
+    assert ("host-out-of-memory" in [one.id for one in found.candidates[:1]]) is (together is None)
+
+
+def test_the_packages_that_a_traceback_goes_through(rules: RuleSet) -> None:
+    frame = '  File "/opt/venv/lib/python3.11/site-packages/{}", line 7, in call\n    self.call()\n'
+    text = (
+        'Traceback (most recent call last):\n  File "/opt/train.py", line 3, in <module>\n    main()\n'
+        f"{frame.format('trl/trainer.py')}{frame.format('trl/base.py')}{frame.format('vllm/engine.py')}"
+        "AttributeError: 'EngineArgs' object has no attribute 'rewind'\n"
+    )
+    assert diagnose_text(text, rules).case.value("exception.packages") == ["trl", "vllm"]
