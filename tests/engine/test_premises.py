@@ -122,6 +122,40 @@ def test_every_strong_row_that_asks_for_fields_has_a_harmless_text(rules: RuleSe
     assert missing == []
 
 
+def test_every_decisive_row_on_conditions_has_a_harmless_text(rules: RuleSet) -> None:
+    """What flight recorders and the logs of kernels beside that of the job say stands in files of their own."""
+    missing = {
+        f"{cause.id}/{row.id}"
+        for cause in rules.causes.values()
+        for row in cause.evidence
+        if row.weight == "decisive" and row.when is not None and not row.harmless
+        if "/producers/" not in row.where_defined
+    }
+    assert missing == {
+        "collective-mismatch/recorders-disagree",
+        "collective-mismatch/recorders-disagree-without-majority",
+        "gpu-hardware-fault/off-the-bus",
+    }
+
+
+def test_single_words_do_not_match_inside_of_identifiers(rules: RuleSet) -> None:
+    found = [
+        (signature, word[0])
+        for signature in rules.signatures.values()
+        if signature.role in ("root", "cascade")
+        for sample in signature.match_samples
+        if (word := signature.pattern.search(sample)) is not None and word[0].isidentifier()
+    ]
+    assert len(found) > 10
+    inside = [
+        (signature.id, text)
+        for signature, word in found
+        for text in (f"call_{word}", f"call{word}", f"{word}_with", f"{word}With")
+        if match.search(signature, f"in {text}(group)") is not None
+    ]
+    assert inside == []
+
+
 def test_no_harmless_text_fires_its_row(rules: RuleSet) -> None:
     assert [finding.show() for finding in harmless.check_harmless(rules)] == []
 

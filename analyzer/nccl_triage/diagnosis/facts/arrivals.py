@@ -79,7 +79,8 @@ def _absent_silent(case: Case) -> Fact | None:
     if absent is None:
         return None
     complaining = _complaining(case)
-    ranks = [rank for rank in absent.value if rank not in complaining]
+    heard = {*complaining, *(case.value("exception.ranks") or [])}
+    ranks = [rank for rank in absent.value if rank not in heard]
     return Fact(ranks, absent.events[:3]) if ranks else None
 
 
