@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from nccl_triage.checks import harmless, signatures
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import load, match
+from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from tests.scan_helpers import scan_text
@@ -154,6 +156,20 @@ def test_single_words_do_not_match_inside_of_identifiers(rules: RuleSet) -> None
         if match.search(signature, f"in {text}(group)") is not None
     ]
     assert inside == []
+
+
+def test_conditions_name_all_wordings_of_a_message(rules: RuleSet) -> None:
+    """A message that was worded anew has a signature a wording: what one excludes, the other does."""
+    wordings = [{name, f"{name}_old"} for name in rules.signatures if f"{name}_old" in rules.signatures]
+    wordings.append({"nccl.sock_retries_exceeded", "nccl.sock_retry_count_exceeded"})
+    split = []
+    for condition in rules.conditions():
+        for call in ast.walk(condition.tree):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("has", "count"):
+                names = [one.value for one in call.args if isinstance(one, ast.Constant)]
+                ids = {name for pattern in names for name in expand(str(pattern), rules.kinds)}
+                split += [(condition.where, both) for both in wordings if ids & both and not both <= ids]
+    assert split == []
 
 
 def test_no_harmless_text_fires_its_row(rules: RuleSet) -> None:
