@@ -57,6 +57,7 @@ TEXT = b"step 1 loss 2.0\n" * 50
         b"\x1b[36m(Actor pid=1)\x1b[0m x\x08\r\n" * 40,
         TEXT + b"\0" * 20 + TEXT,
         bytes(100_000) + TEXT,  # a hole, then text
+        b"nohup: ignoring input\n" + bytes(100_000) + TEXT,
         gzip.compress(TEXT),
     ],
     ids=_number,

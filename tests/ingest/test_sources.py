@@ -541,3 +541,10 @@ def test_listing_opens_no_heavy_module() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["job.o4711", "job.e4711", "run.o", "run.out", "run.err", "train.log.1", "train"])
+def test_what_a_file_is_its_content_tells_and_not_its_ending(inside: Path, name: str) -> None:
+    make(inside, name)
+    (inside / "kernel.o").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(200))
+    assert found(".")[0] == [name]

@@ -19,7 +19,7 @@ NO_LOG = frozenset({
     ".parquet", ".arrow", ".feather", ".tfrecord", ".tfevents", ".mmap", ".idx", ".lmdb", ".mdb", ".db",
     ".sqlite", ".wandb", ".csv", ".tsv",
     ".nsys-rep", ".qdrep", ".ncu-rep", ".core", ".dmp",
-    ".so", ".o", ".a", ".dll", ".exe", ".pyc", ".whl", ".egg", ".jar", ".deb", ".rpm",
+    ".so", ".a", ".dll", ".exe", ".pyc", ".whl", ".egg", ".jar", ".deb", ".rpm",
     ".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar", ".iso", ".img",
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".pdf", ".mp3", ".mp4", ".wav", ".avi", ".mov",
     ".webm", ".ttf", ".woff", ".woff2",
@@ -36,6 +36,11 @@ _CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b"
 _CONTROL_SHARE = 0.04
 _ARCHIVE = lazily(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
 _MAGIC = lazily(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
+
+#: A log truncated while its writer kept the position: a hole at its beginning, or behind the lines of another writer.
+_HOLE = lazily(rb"(^|\n)\0{64,}")
+#: Bytes of text in front of a hole that suffice to tell what a file is.
+_TELLING = 1024
 
 #: Names of the fields that a JSON log record has: one of each list.
 _JSON_MESSAGE = lazily(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
@@ -68,12 +73,13 @@ def head(path: Path) -> tuple[bytes, list[str]]:
     problems: list[str] = []
     with compression.open_stream(path.open("rb", buffering=0), problems) as stream:
         sample = compression.read_up_to(stream, SAMPLE)
-    if sample and not sample.strip(b"\0"):
-        # A log truncated while its writer kept the position: the file begins with a hole.
+    filled = _HOLE.sub(b"\\1", sample)
+    if len(filled) < len(sample) and len(filled) < _TELLING:
+        # What was written behind the hole tells more than a line in front of it.
         with path.open("rb", buffering=0) as raw:
             raw.seek(max(0, path.stat().st_size - SAMPLE))
-            sample = compression.read_up_to(raw, SAMPLE).lstrip(b"\0") or sample
-    return sample, problems
+            filled += _HOLE.sub(b"\\1", compression.read_up_to(raw, SAMPLE))
+    return filled or sample, problems
 
 
 def classify(path: Path) -> tuple[Kind, str, bytes]:
