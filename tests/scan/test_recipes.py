@@ -30,7 +30,8 @@ def _reader(profile: WrapperProfile | None = None) -> recipes.Reader:
 
 
 def _minding(kind: Kind) -> tuple[Signature, ...]:
-    return tuple(one for one in kind.signatures or () if digits.minds_digits(one.pattern.source))
+    signatures = kind.signatures or ()
+    return tuple(one for one in signatures if one.premise is not None or digits.minds_digits(one.pattern.source))
 
 
 def _corpus() -> Iterator[str]:
