@@ -46,7 +46,7 @@ STALL = (
 )
 def test_the_ranks_that_lack_what_others_wait_for(lines: list[str], ranks: list[int], rules: RuleSet) -> None:
     case = diagnose_text(STALL + "".join(f"[0]<stderr>:{line}\n" for line in lines), rules)
-    assert (case.case.value("collective.horovod_missing_ranks") or []) == ranks
+    assert (case.case.value("collective.absent_ranks") or []) == ranks
     if ranks:
         assert [c.rank for c in case.candidates[0].culprits] == ranks
 
@@ -65,4 +65,4 @@ def test_whoever_is_in_no_list_of_the_ready_ones_is_missing(lists: list[str], ra
         f"[0]<stderr>:Stalled ops: HorovodBroadcast_weights_{n}_0 [ready ranks: {ready}], \n"
         for n, ready in enumerate(lists)
     )
-    assert (diagnose_text(text, rules).case.value("collective.horovod_missing_ranks") or []) == ranks
+    assert (diagnose_text(text, rules).case.value("collective.absent_ranks") or []) == ranks

@@ -60,14 +60,14 @@ def test_who_is_behind_by_text_and_by_json() -> None:
     behind = [rank(number, 6649 if number in (2, 5) else 6650) for number in range(8)]
     for data in (report(behind), TEXT.replace("collective operation", "AllReduce operation").encode()):
         found = told(data)
-        assert found.case.value("ras.lagging_ranks") == [2, 5]
+        assert found.case.value("collective.behind_ranks") == [2, 5]
         assert [culprit.rank for culprit in found.candidates[0].culprits] == [2, 5]
 
 
 def test_a_report_without_outliers_blames_nobody() -> None:
     data = report([rank(number) for number in range(4)])
     assert lines(data)[1].endswith("4 ranks, 4 answered: OK")
-    assert told(data).case.value("ras.lagging_ranks") is None
+    assert told(data).case.value("collective.behind_ranks") is None
 
 
 def test_ranks_that_do_not_answer_and_dead_processes() -> None:
@@ -107,7 +107,7 @@ def test_ranks_are_joined_by_process_and_host() -> None:
     log = b"node-b:4801:4900 [1] NCCL INFO ncclCommInitRank comm 0x1 rank 9 nranks 16 cudaDev 1 nvmlDev 1 busId 1 commId 0x2 - Init COMPLETE\n"  # fmt: skip
     text = lines(report([rank(0), rank(1, 6649, "node-b"), rank(2)]))
     found = told(log + "\n".join(text).encode())
-    assert found.case.value("ras.lagging_ranks") == [9]
+    assert found.case.value("collective.behind_ranks") == [9]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'{"communicators": 5}', b'{"nccl_version": 1, "communicators": [5, {"ranks": [1, {}], "missing_ranks": {}}]}', b'{"event": [], "peer": {"pid": {}}}', b"[" * 99_999])  # fmt: skip

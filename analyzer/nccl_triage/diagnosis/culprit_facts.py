@@ -122,7 +122,7 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "执行的集合操作与多数 rank 不同",
     ),
     "absent": (
-        ("collective.absent_ranks", "collective.horovod_missing_ranks"),
+        ("collective.absent_ranks",),
         "named as the rank that did not arrive",
         "被点名为未到达的 rank",
     ),
@@ -189,11 +189,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("recorder.lagging_ranks",),
         "by its flight recorder it completed less than the others",
         "其 flight recorder 显示它完成的操作比其他 rank 少",
-    ),
-    "ras-lagging": (
-        ("ras.lagging_ranks",),
-        "has launched fewer operations than the most, by NCCL's RAS",
-        "NCCL 的 RAS 显示它启动的操作数少于多数 rank",
     ),
     "ras-silent": (
         ("ras.silent_ranks",),

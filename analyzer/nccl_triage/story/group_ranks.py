@@ -6,17 +6,17 @@ line names its own number in it; beside the rank of the job that printed the lin
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
+from nccl_triage.story.view import View
 
 #: Witnesses that count ranks within the group, by what prints them: the field ``counts`` of their lines.
 _WITNESSES = ("fingerprint", "barrier")
 
 
-def _pairs(case: Case, witness: str) -> dict[int, int] | None:
+def _pairs(view: View, witness: str) -> dict[int, int] | None:
     """Return number in the group -> rank of the job, as far as printed; None where several groups speak."""
     found: dict[int, int] = {}
-    for event in case.telling(counts=witness):
+    for event in view.telling(counts=witness):
         # Who did not arrive is told by the first rank of the group alone.
         number = 0.0 if event.kind == "collective.absent" else event.number("rank")
         rank = event.context.rank
@@ -25,12 +25,12 @@ def _pairs(case: Case, witness: str) -> dict[int, int] | None:
     return found
 
 
-def of_job(case: Case, event: Event, number: int) -> int | None:
+def of_job(view: View, event: Event, number: int) -> int | None:
     """Return which rank of the job a number in such a line is; None where it is of a group that nothing describes."""
     witness = event.fields.get("counts")
     if witness not in _WITNESSES:
         return number
-    pairs = _pairs(case, witness)
+    pairs = _pairs(view, witness)
     if pairs is None:
         return None
     if all(own == rank for own, rank in pairs.items()):

@@ -1,7 +1,8 @@
 """The ledger of collectives: what each rank has entered and completed, by everything that tells of it.
 
-Lines of watchdogs, counters ("last enqueued, last completed") and dump signals fill the same table. The sequence number
-and the counters are per process group; a rank whose last enqueued number is below the stuck one never entered; a rank
+Lines of watchdogs, counters ("last enqueued, last completed"), dump signals and reports of NCCL's RAS fill the same table;
+barriers that are watched, reports of desync and stall checks name whoever is absent. The sequence number and the counters
+are per process group; a rank whose last enqueued number is below the stuck one never entered; a rank
 that timed out arrived early and is a victim; the clock of an operation starts when the CPU enqueues it, so line time
 minus the time that it ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.cpp``).
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nccl_triage.events import Event
+from nccl_triage.story import absences, ras_report
 from nccl_triage.story.view import View
 
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
@@ -148,8 +150,21 @@ class Ledger:
         return next((found for group in self.groups if (found := group.ahead())), [])
 
     def behind(self) -> list[Standing]:
-        """Return the ranks that never entered, of the first group in which some did not."""
-        return next((found for group in self.groups if (found := group.behind())), [])
+        """Return the ranks that never entered: of the first group in which some did not, else those that RAS counts so."""
+        counted = next((found for group in self.groups if (found := group.behind())), [])
+        return counted or [
+            Standing(rank, event, enqueued=number, gave_up=False)
+            for rank, (number, event) in sorted(ras_report.lagging(self._view).items())
+        ]
+
+    @cached_property
+    def absent(self) -> absences.Named | None:
+        """The ranks of the job that are named as not arrived, with the lines that name them."""
+        return absences.absent(self._view)
+
+    def unanswered(self) -> dict[int, Event]:
+        """Return the ranks that gave NCCL's RAS no data, with the lines that say so."""
+        return ras_report.silent(self._view)
 
     def spread(self) -> tuple[int, list[Standing]] | None:
         """Return by how much ranks of one group that gave up differ in their sequence number; None where they do not."""

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.group_ranks import of_job
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
-from nccl_triage.numbers import whole
 
 #: A log of a job with more ranks than this shows no more than a part of them.
 _MANY = 4096
 
 
-def _named(event: Event) -> list[int]:
-    """Return the ranks that a witness of absence names."""
-    text = next((value for name, value in event.fields.items() if name.startswith("ranks") and value), None)
-    if text:
-        return [rank for part in re.findall(r"\d+", text) if (rank := whole(part)) is not None]
-    number = event.number("peer_rank")
-    if number is None:
-        number = event.number("rank")
-    return [int(number)] if number is not None else []
-
-
-def _last_named(case: Case) -> list[Event]:
-    """Return the last line in which the program itself names who is missing, if the job went no further after it."""
-    named = [event for event in case.of("collective.absent") if not event.is_failure]
-    if not named or not case.failures:
-        return []
-    position = case.position(named[-1])
-    if case.order_known and any(e.role == "progress" and case.position(e) > position for e in case.events):
-        return []
-    return [event for event in named if _named(event) == _named(named[-1])]
-
-
 @fact(
     "collective.absent_ranks",
-    "ranks that a monitored barrier, desync report, flight recorder or RAS names as not arrived",
+    "ranks that a monitored barrier, desync report, flight recorder, RAS or Horovod's stall check names as not arrived",
 )
 def _absent(case: Case) -> Fact | None:
-    events = [event for event in case.of("collective.absent") if event.is_failure] or _last_named(case)
-    named = {of_job(case, event, number) for event in events for number in _named(event)}
-    ranks = sorted(rank for rank in named if rank is not None)
-    return Fact(ranks, events[:4]) if ranks else None
+    found = case.ledger.absent
+    return None if found is None else Fact(found[0], list(found[1])[:4])
+
+
+@fact("ras.silent_ranks", "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped")
+def _unanswered(case: Case) -> Fact | None:
+    found = case.ledger.unanswered()
+    return Fact(sorted(found), list(found.values())[:4]) if found else None
 
 
 def _complaining(case: Case) -> dict[int, Event]:

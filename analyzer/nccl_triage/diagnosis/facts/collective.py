@@ -158,7 +158,10 @@ def _odd_ranks(case: Case) -> Fact | None:
     return Fact(sorted({r.rank for r in odd if r.rank is not None}), [r.event for r in odd][:3])
 
 
-@fact("collective.behind_ranks", "ranks whose last enqueued number is below the one that others are stuck at")
+@fact(
+    "collective.behind_ranks",
+    "ranks whose last enqueued number, or number of operations by NCCL's RAS, is below that of the others",
+)
 def _behind(case: Case) -> Fact | None:
     behind = case.ledger.behind()
     if ranks := sorted({one.rank for one in behind if one.rank is not None}):

@@ -7,39 +7,39 @@ equally many says nothing: a collective in which all are stuck looks so, too.
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
+from nccl_triage.story.view import View
 
 
-def _global(case: Case, event: Event) -> int | None:
+def _global(view: View, event: Event) -> int | None:
     """Return the job's rank of a rank that the report names."""
     pid, number = event.number("pid"), event.number("rank")
     host = event.fields.get("host")
     if pid is not None:
-        named = case.identity.host_of_address(host) if host else None
-        found = case.identity.rank_of_pid(int(pid), named or host)
+        named = view.identity.host_of_address(host) if host else None
+        found = view.identity.rank_of_pid(int(pid), named or host)
         if found is not None:
             return found
     return int(number) if number is not None else None
 
 
-def _lines(case: Case) -> list[Event]:
+def _lines(view: View) -> list[Event]:
     """Return the lines of the report; the field ``ras`` says what a line of it is."""
     return sorted(
-        (e for e in case.of("collective.counters", "collective.absent") if "ras" in e.fields),
+        (e for e in view.of("collective.counters", "collective.absent") if "ras" in e.fields),
         key=lambda event: (event.source, event.line),
     )
 
 
-@fact("ras.lagging_ranks", "ranks that launched fewer operations than the most, by NCCL's RAS")
-def _lagging(case: Case) -> Fact | None:
-    found: dict[int, Event] = {}
+def lagging(view: View) -> dict[int, tuple[int, Event]]:
+    """Return the ranks that launched fewer operations than the most: how many, and the line that says so."""
+    found: dict[int, tuple[int, Event]] = {}
     groups: list[tuple[float, list[Event]]] = []
     members: list[Event] | None = None
-    for event in [*_lines(case), None]:
+    for event in [*_lines(view), None]:
         part = event.fields["ras"] if event is not None else "end"
         if event is None or part == "operation":
-            _settle(case, groups, found)
+            _settle(view, groups, found)
             groups, members = [], None
         elif part == "heading":
             members = []
@@ -51,29 +51,29 @@ def _lagging(case: Case) -> Fact | None:
             members.append(event)
         else:
             members = None
-    return Fact(sorted(found), list(found.values())[:4]) if found else None
+    return found
 
 
-def _settle(case: Case, groups: list[tuple[float, list[Event]]], found: dict[int, Event]) -> None:
+def _settle(view: View, groups: list[tuple[float, list[Event]]], found: dict[int, tuple[int, Event]]) -> None:
     """Take over who is behind in one kind of operation: the named ranks of the groups below the highest number."""
     top = max((number for number, _ in groups), default=0.0)
     for number, members in groups:
         if number < top:
             for event in members:
-                rank = _global(case, event)
+                rank = _global(view, event)
                 if rank is not None:
-                    found.setdefault(rank, event)
+                    found.setdefault(rank, (int(number), event))
 
 
-@fact("ras.silent_ranks", "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped")
-def _silent(case: Case) -> Fact | None:
+def silent(view: View) -> dict[int, Event]:
+    """Return the ranks of a communicator that gave no data, and the lines that say so: dead, stuck or stopped."""
     found: dict[int, Event] = {}
     inside = False
-    for event in _lines(case):
+    for event in _lines(view):
         if event.fields["ras"] == "member" and inside:
-            rank = _global(case, event)
+            rank = _global(view, event)
             if rank is not None:
                 found.setdefault(rank, event)
         else:
             inside = event.fields["ras"] == "silent"
-    return Fact(sorted(found), list(found.values())[:4]) if found else None
+    return found
