@@ -73,3 +73,46 @@ def test_all_in_one_operation_acquits_everybody(rules: RuleSet) -> None:
 def test_roots_and_senders_may_run_ahead(op: str, second: int, spread: int | None, rules: RuleSet) -> None:
     text = START + WATCHDOG.format(rank=0, seq=40, op=op, numel=8) + WATCHDOG.format(rank=1, seq=second, op=op, numel=8)
     assert case(text, rules).value("collective.seq_differs") == spread
+
+
+def ready(rank: int, host: str) -> str:
+    return (
+        f"{host}:{100 + rank}:{100 + rank} [{rank % 2}] NCCL INFO comm 0x7f01 rank {rank} nranks 4 cudaDev {rank % 2} nvmlDev "
+        f"{rank % 2} busId {rank}000 - Init COMPLETE\n"
+    )
+
+
+def stuck(numbers: list[int], hosts: list[str]) -> str:
+    return "".join(ready(rank, host) for rank, host in enumerate(hosts)) + "".join(
+        WATCHDOG.format(rank=rank, seq=seq, op="ALLREDUCE", numel=8) for rank, seq in enumerate(numbers)
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "hosts", "divided"),
+    [
+        ([40, 40, 42, 42], ["a", "a", "b", "b"], ["a", "b"]),
+        ([40, 42, 42, 42], ["a", "a", "b", "b"], None),
+        ([40, 40, 40, 40], ["a", "a", "b", "b"], None),
+        ([40, 40, 42, 42], ["a", "a", "a", "a"], None),
+        ([40, 42], ["a", "b"], None),
+    ],
+    ids=["host against host", "one rank", "all alike", "one host", "one rank a host"],
+)
+def test_progress_that_divides_along_hosts_blames_what_lies_between(
+    numbers: list[int], hosts: list[str], divided: list[str] | None, rules: RuleSet
+) -> None:
+    found = diagnose_text(stuck(numbers, hosts), rules)
+    assert found.case.value("collective.divided_hosts") == divided
+    if divided:
+        assert found.verdict == "unknown"  # where between them is for a check to tell
+        assert found.candidates[0].id == "network-link-fault"
+
+
+def test_a_plug_in_through_which_the_data_goes_is_named_where_nobody_is_missing(rules: RuleSet) -> None:
+    everybody = stuck([40, 40, 40, 40], ["a", "a", "b", "b"])
+    plugin = "a:100:100 [0] NCCL INFO Using network AWS Libfabric\n"
+    assert diagnose_text(plugin + everybody, rules).candidates[0].id == "network-plugin"
+    own = diagnose_text(plugin.replace("AWS Libfabric", "Socket") + everybody, rules)
+    assert "network-plugin" not in [candidate.id for candidate in own.candidates]
+    assert own.to_dict()["headline"] == "The job hung, and this log does not show why."

@@ -10,6 +10,7 @@ from tests.scan_helpers import diagnose_text
 STEPS = "".join(f"step {n}/10 loss 2.{n}\n" for n in range(1, 10))
 LAST = "step 10/10 loss 2.0\n"
 INIT = "gpu-a:18:18 [0] NCCL INFO Bootstrap : Using eth0:10.6.3.32<0>\n"
+TIMED_OUT = "[rank0]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600030 milliseconds before timing out.\n"  # fmt: skip
 LEAVES = "[rank0]:[W1206 18:44:12.715298746 ProcessGroupNCCL.cpp:1250] Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.\n"  # fmt: skip
 BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:24001\n"  # fmt: skip
 
@@ -26,6 +27,10 @@ BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/p
         (STEPS + LEAVES + BROKEN, "finished"),
         (STEPS + BROKEN + LEAVES, "failed"),
         (STEPS + BROKEN, "failed"),
+        (STEPS + TIMED_OUT, "hung"),
+        (STEPS + TIMED_OUT + BROKEN, "hung"),
+        (STEPS + BROKEN + TIMED_OUT, "failed"),
+        (STEPS + TIMED_OUT + "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-06-03T18:00:00 ***\n", "hung"),
         (STEPS + "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n", "stopped"),
         (STEPS + "INFO 11-02 08:12:00 [shm_broadcast.py:466] No available shared memory broadcast block found\n" * 4, "hung"),
         (STEPS + 'Traceback (most recent call last):\n  File "/app/train.py", line 90, in <module>\n', "failed"),

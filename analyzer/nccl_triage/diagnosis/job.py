@@ -134,6 +134,13 @@ def _unknown(case: Case) -> dict[str, str]:
             "en": "Lines of this log sound like trouble, and none is known to tell what it is.",
             "zh": "日志中有些内容像是出了问题，但没有一行能说明是什么问题。",
         }
+    if state == "hung":
+        return {"en": "The job hung, and this log does not show why.", "zh": "作业卡住了，但这份日志没有显示原因。"}
+    if state == "stopped":
+        return {
+            "en": "The job was told to stop, and this log does not show why.",
+            "zh": "作业被要求停止，但这份日志没有显示原因。",
+        }
     return {"en": "The job failed, and this log does not show why.", "zh": "任务失败了，但这份日志没有显示原因。"}
 
 

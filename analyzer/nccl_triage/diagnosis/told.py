@@ -18,7 +18,7 @@ _SAYS: dict[str, tuple[str, str]] = {
     "running": ("The job goes on to the end of the input", "直到输入结束作业仍在运行"),
     "stopped": ("The job was told to stop", "作业被要求停止"),
     "failed": ("The job failed", "作业失败"),
-    "hung": ("The job waits and does not go on", "作业在等待，没有继续"),
+    "hung": ("The job hung", "作业卡住了"),
     "cut": ("The input ends before the job did", "输入在作业结束之前就中断了"),
     "none": ("Nothing of a distributed job is recognised in this input", "输入中没有识别出分布式作业的内容"),
 }

@@ -25,7 +25,7 @@ _COMMUNICATION = lazily(
     r"did not (?:return|answer|respond|arrive|join|ask|report|connect)\b.{0,60}\bwithin\b|\branks? [\[({]?\d[\d, ]{0,60}[\])}]? (?:(?:is|are) )?(?:missing|unresponsive|not responding)\b|\b(?:missing|absent) ranks?\b|[Cc]onnection (?:closed|reset|refused)|Broken pipe|Socket [Tt]imeout|"
     r"\b(?:wait(?:ing|ed)?|waits) for (?:all |the |other |remaining |\d{1,6} ){0,3}(?:nodes?|ranks?|workers?|peers?|processes|members|replicas|hosts)\b|"
     r"\bfailed to (?:start|come up|become ready|be ready|respond|connect|join|launch)\b.{0,40}\b(?:in|within|after) \d|"
-    r"timed? ?out|Timed out|wait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
+    r"\btimed? ?out\b|Timed out|\bwait timeout|store_based_barrier|remote process exited|[Aa]pplication timeout caused pair closure|"
     r"[Uu]nable to find address for|connectFullMesh|No route to host|Network is unreachable|"
     r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
     r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"

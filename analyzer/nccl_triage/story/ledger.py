@@ -181,6 +181,24 @@ class Ledger:
             return None
         return apart, found
 
+    def divided(self) -> dict[str, list[Standing]]:
+        """Return host -> standings where the ranks of each host gave up at one number, and those of other hosts at another.
+
+        What a whole host has in common is its way to the others: no rank of it went another way by itself.
+        """
+        found: dict[str, list[Standing]] = {}
+        for one in self.standings:
+            host = None if one.rank is None else self._view.host(one.event) or self._host(one.rank)
+            if host is not None and one.seq is not None:
+                found.setdefault(host, []).append(one)
+        alike = all(len(own) > 1 and len({one.seq for one in own}) == 1 for own in found.values())
+        numbers = {own[0].seq for own in found.values()}
+        return found if alike and len(found) > 1 and len(numbers) > 1 else {}
+
+    def _host(self, rank: int) -> str | None:
+        info = self._view.identity.ranks.get(rank)
+        return None if info is None else info.host
+
     def all_entered(self) -> list[Standing]:
         """Return the standings where every rank of the group entered one operation with the same shape, else nothing."""
         found = [one for one in self.standings if one.rank is not None and one.seq is not None]

@@ -22,6 +22,8 @@ WAITS = (
     "process.stalled", "call.timeout",
 )  # fmt: skip
 WAITED = 2
+#: Kinds of failures by which somebody gives up waiting in a collective.
+HANGS = ("collective.timeout", "collective.absent", "process.stalled")
 #: Kinds of lines by which a run is seen to work: what comes up may hang at once, and prints nothing then.
 WORKS = (*ADVANCES, "recovered")
 
@@ -38,9 +40,16 @@ def of(view: View) -> Outcome:
         return _without_failure(view)
     stop = next((event for event in bad if ends.stops_job(event)), None)
     if stop is None:
-        return Outcome("failed", bad[0])
+        return Outcome("hung" if _is_wait(bad[0]) else "failed", bad[0])
     before = bad[: bad.index(stop)] if view.order_known else []
+    if any(_is_wait(event) for event in before[:1]):
+        return Outcome("hung", bad[0])
     return Outcome("failed", bad[0]) if any(_is_fault(event) for event in before) else Outcome("stopped", stop)
+
+
+def _is_wait(event: Event) -> bool:
+    """Tell whether a failure is that somebody gave up waiting for others: by then the job had hung for a while."""
+    return event.kind in HANGS
 
 
 def _is_fault(event: Event) -> bool:

@@ -138,6 +138,14 @@ def _seq_differs(case: Case) -> Fact | None:
     return None if found is None else Fact(found[0], [one.event for one in found[1]][:4])
 
 
+@fact(
+    "collective.divided_hosts", "hosts whose ranks all gave up at one sequence number, those of other hosts at another"
+)
+def _divided(case: Case) -> Fact | None:
+    found = case.ledger.divided()
+    return Fact(sorted(found), [own[0].event for own in found.values()][:4]) if found else None
+
+
 @fact("collective.ahead_ranks", "the minority that issued further collectives where all others have completed theirs")
 def _ahead(case: Case) -> Fact | None:
     found = case.ledger.ahead()
