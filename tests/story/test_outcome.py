@@ -11,6 +11,8 @@ STEPS = "".join(f"step {n}/10 loss 2.{n}\n" for n in range(1, 10))
 LAST = "step 10/10 loss 2.0\n"
 INIT = "gpu-a:18:18 [0] NCCL INFO Bootstrap : Using eth0:10.6.3.32<0>\n"
 TIMED_OUT = "[rank0]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600030 milliseconds before timing out.\n"  # fmt: skip
+ENGINE = "INFO 06-02 20:18:27 core.py:159] init engine (profile, create kv cache, warmup model) took 102.28 seconds\n"
+WAITS = "INFO 05-19 09:42:12 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.\n"
 LEAVES = "[rank0]:[W1206 18:44:12.715298746 ProcessGroupNCCL.cpp:1250] Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.\n"  # fmt: skip
 BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:24001\n"  # fmt: skip
 
@@ -36,6 +38,12 @@ BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/p
         (STEPS + 'Traceback (most recent call last):\n  File "/app/train.py", line 90, in <module>\n', "failed"),
         (STEPS + "2026-10-09 12:00:00 ERROR trainer: the upload failed\n", "failed"),
         (INIT, "cut"),
+        (ENGINE, "cut"),
+        (ENGINE + "INFO:     Application startup complete.\n", "running"),
+        (LEAVES, "finished"),
+        ("Requested train epochs: 10; iterations: 158\n", "none"),
+        (WAITS * 3, "hung"),
+        (WAITS * 3 + ENGINE, "cut"),
         ("#       size         count      type   redop    root     time   algbw   busbw #wrong\n", "hung"),
         ("some text of somebody\n" * 9, "none"),
     ],

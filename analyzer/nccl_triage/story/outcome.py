@@ -6,7 +6,7 @@ from nccl_triage.events import Event
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import ends, last_words
 from nccl_triage.story.exceptions import is_communication, is_launcher
-from nccl_triage.story.fates import ADVANCES, NUMBERS
+from nccl_triage.story.fates import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.model import Outcome
 from nccl_triage.story.view import View
 
@@ -67,6 +67,8 @@ def _without_failure(view: View) -> Outcome:
         return Outcome("finished", said[-1])
     if (bad := _bad_end(view)) is not None:
         return bad
+    if leaving := view.telling("end"):
+        return Outcome("finished", leaving[0])  # processes ended, and none said that anything was wrong
     if worked := _works(view):
         return Outcome("running", worked[-1])
     if view.observations.recorder:
@@ -76,7 +78,12 @@ def _without_failure(view: View) -> Outcome:
 
 
 def _works(view: View) -> list[Event]:
-    return [event for event in view.events if event.role == "progress" and event.kind in WORKS]
+    """Return the lines by which the job is seen at work: its steps, or a server that is ready for requests."""
+    return [
+        event
+        for event in view.events
+        if event.role == "progress" and (event.kind in WORKS or event.fields.get("engine") == "serving")
+    ]
 
 
 def _bad_end(view: View) -> Outcome | None:
@@ -96,6 +103,9 @@ def _bad_end(view: View) -> Outcome | None:
     stacks = [e for e in behind if e.kind == "exception.frame" and e.fields.get("language", "python") == "python"]
     if stacks:
         return Outcome("hung" if any("frames" in event.fields for event in stacks) else "failed", stacks[-1])
+    # Who waited and then came further in its set-up waits no more.
+    further = max((n for n, e in enumerate(behind) if e.role == "progress" and e.kind in MOVES), default=-1)
+    behind = behind[further + 1 :]
     waits = [event for event in behind if event.kind in WAITS]
     if len(waits) >= WAITED or any("awaits" in event.fields for event in behind):
         return Outcome("hung", behind[-1])
