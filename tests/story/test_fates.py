@@ -112,3 +112,13 @@ def test_numbers_convict_only_to_the_end(later: str, rules: RuleSet) -> None:
 def test_an_end_is_not_undone_by_the_progress_of_others(rules: RuleSet) -> None:
     dead = "srun: error: node001: task 3: Exited with exit code 1\n"
     assert diagnose_text(STEPS + dead + MORE, rules).verdict != "healthy"
+
+
+def test_what_was_survived_before_is_survivable_whatever_it_is_about(rules: RuleSet) -> None:
+    """A program that catches an exception says in it what it was about: the words in front stay the same."""
+    caught = "(Worker pid=57) ValueError: step {n} - no action found in the answer: {about}\n"
+    steps = "".join(f"(Runner pid=38) step:{n} - loss:0.{n}\n" for n in range(1, 8))
+    text = caught.format(n=0, about="I press the button") + steps + caught.format(n=7, about="a search bar is seen")
+    assert diagnose_text(text, rules).verdict == "healthy"
+    other = text + "(Worker pid=57) ValueError: the table has no such column\n"
+    assert diagnose_text(other, rules).verdict == "diagnosed"

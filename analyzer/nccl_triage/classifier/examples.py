@@ -18,7 +18,7 @@ from nccl_triage.errors import InputError
 
 FORMAT = 1
 #: Sources of examples that only ever train: logs that a program made up, and samples of signatures.
-GENERATED, SAMPLE = "generated", "sample"
+GENERATED, SAMPLE, WRITTEN = "generated", "sample", "written"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""What the classifier sees of a case: words of its salient lines, signatures with their order, shapes of the facts.
+"""What the classifier sees of a run: words of its salient lines, and signatures with their order.
+
+Facts are left out: the rules have scored them, and a vote that restates them would count them twice.
 
 A feature is a string; its first part tells the kind:
 
@@ -8,7 +10,6 @@ A feature is a string; its first part tells the kind:
 - ``p:`` a word of a salient line that stands before the first line of a cascade;
 - ``s:`` a signature seen, ``r:`` the first signature of role root, ``q:`` a signature of a failure before the cascade;
 - ``e:`` the type of the first exception, ``l:`` that of the last one;
-- ``f:`` a derived fact with the coarse shape of its value (none, some, one, few, many), never a value of this one job;
 - ``j:`` launcher and framework.
 """
 
@@ -17,10 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from nccl_triage.diagnosis import programs
-from nccl_triage.diagnosis.case import Case, fact_names
+from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
@@ -34,14 +34,6 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 _MIN_PART = 3
 #: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
-#: Facts whose value says what kind of failure it was in itself, so that the value may be a feature.
-_NAMED_VALUES = ("collective.op", "progress.phase", "process.first_exit_code", "exception.application")
-#: Facts that hold texts or numbers of one job alone.
-_LEFT_OUT = (
-    "batch.numbers", "batch.valid_sizes", "collective.numel", "collective.seq", "collective.stuck", "collective.timeout_ms",
-    "exception.frames", "exception.message", "exception.user_frame", "job.clockless", "job.environment", "job.filtered", "job.launch_world",
-    "job.nccl_versions", "job.ranks_seen", "job.versions", "job.world_size", "network.target",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -64,7 +56,6 @@ def extract(case: Case) -> Features:
     cascade = _first_cascade(case)
     _lines(case, cascade, found)
     _signatures(case, cascade, found)
-    _facts(case, found)
     launcher = programs.launcher(case)
     if launcher is not None:
         found.add(f"j:{launcher}")
@@ -153,40 +144,6 @@ def _signatures(case: Case, cascade: int | None, found: Features) -> None:
     if exceptions:
         found.add(f"e:{exceptions[0].fields.get('type')}", exceptions[0])
         found.add(f"l:{exceptions[-1].fields.get('last_type')}", exceptions[-1])
-
-
-def _facts(case: Case, found: Features) -> None:
-    for name in fact_names():
-        if name in _LEFT_OUT:
-            continue
-        fact = case.fact(name)
-        if fact is None:
-            continue
-        event = fact.events[0] if fact.events else None
-        if name in _NAMED_VALUES:
-            found.add(f"f:{name}={fact.value}", event)
-        shape = _shape(fact.value)
-        if shape is not None:
-            found.add(f"f:{name}:{shape}", event)
-
-
-def _shape(value: Any) -> str | None:
-    """Return the coarse shape of a fact's value, or None for one that says nothing."""
-    if value is None or value is False or value == 0 or value == "":
-        return None
-    if value is True or isinstance(value, str):
-        return "yes"
-    if isinstance(value, (int, float)):
-        return _amount(value)
-    if isinstance(value, (list, tuple, set, dict)):
-        return _amount(len(value)) if value else None
-    return "yes"
-
-
-def _amount(number: float) -> str:
-    if number < 0:
-        return "negative"
-    return "one" if number <= 1 else ("few" if number <= 8 else "many")
 
 
 def top_lines(found: Features, names: Sequence[str], limit: int = 3) -> list[Event]:

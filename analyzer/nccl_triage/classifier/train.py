@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from nccl_triage.classifier.examples import GENERATED, SAMPLE, Example
+from nccl_triage.classifier.examples import GENERATED, SAMPLE, WRITTEN, Example
 from nccl_triage.classifier.model import Model, row, vector
 from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.errors import UsageError
@@ -22,7 +22,7 @@ STRENGTH = 15.0
 #: A feature counts when this many examples have it.
 MIN_EXAMPLES = 1
 #: Weight of an example by where it comes from; a generated log repeats what its author knew, a sample is one line.
-SOURCE_WEIGHT = {GENERATED: 0.15, SAMPLE: 0.5}
+SOURCE_WEIGHT = {GENERATED: 0.15, SAMPLE: 0.5, WRITTEN: 0.5}
 #: Weight of an incident that is healthy or unknown, beside those of causes: no sample speaks for these two.
 VERDICT_WEIGHT = 2.0
 #: Weight of the view with the decisive signatures withheld.

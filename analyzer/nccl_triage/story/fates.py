@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 from nccl_triage.parsers.tracebacks import is_record
+from nccl_triage.patterns import lazily
 
 #: Kinds of lines by which a job is seen to advance. What workers set up or load says nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")
@@ -32,6 +33,9 @@ LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
 STEPS, SEVERAL = 2, 4
 #: The same for what the program itself calls a warning, by its level.
 _MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}
+#: Characters by which a message is known again: programs put numbers in it, and what it is about behind its words.
+WORDS = 40
+_NUMBER = lazily(r"\d+")
 #: How many times more a process raises the same that it must have caught.
 AGAIN = 3
 #: Lines of a crash's report below its first.
@@ -193,7 +197,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
 def _words(event: Event) -> tuple[str, str]:
     """Return by what an exception is known again: its type, and where it was raised or what it says."""
     kind = event.fields.get("type") or event.fields.get("name") or event.signature
-    return kind, event.fields.get("raised_in") or event.text[:80]
+    return kind, event.fields.get("raised_in") or _NUMBER.sub("#", event.text[: 2 * WORDS])[:WORDS]
 
 
 def _place(event: Event, block: Event | None) -> tuple[str, int]:
