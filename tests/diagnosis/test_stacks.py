@@ -152,3 +152,38 @@ def test_samples_that_do_not_fit_are_found(tmp_path: Path) -> None:
     )
     found = activities.check_activities(load.load((tmp_path,)))
     assert [one.rule for one in found] == ["mine", "mine"]
+
+
+BLOCKED = "May  1 10:02:11 gpu07 kernel: INFO: task python:4123 blocked for more than 120 seconds.\n"
+FRAMES = """May  1 10:02:11 gpu07 kernel: Call Trace:
+May  1 10:02:11 gpu07 kernel:  __schedule+0x2cd/0x890
+May  1 10:02:11 gpu07 kernel:  io_schedule+0x46/0x80
+May  1 10:02:11 gpu07 kernel:  {frame}
+May  1 10:02:11 gpu07 kernel:  vfs_write+0xb9/0x270
+"""
+STEPS = "".join(f"[2025-05-01 10:00:{n:02d}] step {n}/100 loss 2.1\n" for n in range(10))
+LATE = (
+    "[rank0]:[E501 10:30:10.000000000 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=101, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=1800000) ran for 1800029 "
+    "milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        ("ll_file_write_iter+0x1a5/0x3b0 [lustre]", "storage-fault"),
+        ("cxiWaitEventWait+0x1d4/0x2b0 [mmfslinux]", "storage-fault"),
+        ("nfs_wait_bit_killable+0x11/0x60 [nfs]", "storage-fault"),
+        ("os_acquire_rwlock_read+0x31/0x40 [nvidia]", None),
+        ("futex_wait_queue+0x60/0x90", None),
+    ],
+)
+def test_the_stack_of_a_blocked_process_tells_where_it_waits(frame: str, cause: str | None, rules: RuleSet) -> None:
+    found = diagnose_text(STEPS + BLOCKED + FRAMES.format(frame=frame) + LATE, rules)
+    assert found.cause == cause
+    if cause == "storage-fault":
+        assert [culprit.host for culprit in found.candidates[0].culprits] == ["gpu07"]
+        # The same frames far behind belong to something else (a kill for memory dumps its stack, too).
+        far = "".join(f"step {n}/100\n" for n in range(10, 90)) + FRAMES.format(frame=frame)
+        assert diagnose_text(STEPS + BLOCKED + far + LATE, rules).cause != "storage-fault"

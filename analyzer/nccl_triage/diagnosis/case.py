@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
+from nccl_triage.story import differences
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.ledger import Ledger
 from nccl_triage.story.presence import Presence
@@ -73,6 +74,11 @@ class Case(View):
     def ledger(self) -> Ledger:
         """What each rank has entered and completed."""
         return Ledger(self)
+
+    @cached_property
+    def differences(self) -> list[differences.Difference]:
+        """What differs between the hosts of the job."""
+        return differences.between_hosts(self)
 
     @cached_property
     def presence(self) -> Presence:

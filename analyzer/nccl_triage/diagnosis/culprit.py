@@ -17,7 +17,9 @@ from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.events import Event
+from nccl_triage.story import devices, differences
 from nccl_triage.story.addresses import parse
+from nccl_triage.story.differences import Difference
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.fates import NUMBERS
 
@@ -142,7 +144,9 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
             or case.host(event)
             or event.context.address
         ):
-            return [of_event(case, event, "printed the deciding line", "打印了决定性的那一行")]
+            if devices.is_kernel(event):
+                return [of_event(case, event, "its kernel reports the fault", "其内核报告了该故障")]
+            return [of_event(case, event, "its own lines report the fault", "它自己的日志报告了该故障")]
     # The last line of a traceback that Ray hands on carries no process; the traceback's header does.
     for event in strongest(weighed):
         for block in tracebacks(case):
@@ -238,6 +242,30 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     host = next(iter(hosts))
     why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
     return [Culprit(None, host, None, None, None, why)]
+
+
+@method("odd-host")
+def _odd_host(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The hosts that differ from most others in what is evidence; all of them where no value has a majority."""
+    said = {id(event) for item in weighed.rule_items for event in item.events}
+    found = [one for one in case.differences if id(one.event) in said]
+    aspects = [one.aspect for one in found]
+    odd = [one for one in found if one.aspect == aspects[0]]
+    hosts = {one.host for one in odd}
+    if len(hosts) > MAX_CULPRITS:
+        return []
+    return [Culprit(None, one.host, None, None, None, _unlike(one, odd)) for one in odd]
+
+
+def _unlike(one: Difference, odd: list[Difference]) -> dict[str, str]:
+    others = one.usual or " / ".join(sorted({other.value for other in odd} - {one.value}))
+    name, _, rest = one.aspect.partition(":")
+    en, zh = {
+        differences.MODULE: ("network module", "网络模块"),
+        differences.SOURCE: ("NCCL's source file of the same message", "同一消息所在的 NCCL 源文件"),
+        "nccl": ("NCCL version", "NCCL 版本"),
+    }.get(name, (rest or name, rest or name))
+    return {"en": f"{en} {one.value} here, {others} elsewhere", "zh": f"{zh}：此处 {one.value}，其他主机 {others}"}
 
 
 @method("lone-rank")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.producers import produced_signatures
-from nccl_triage.story import coded, fates, kernel_log, order, outcome, runs, speakers
+from nccl_triage.story import coded, fates, kernel_log, order, outcome, runs, speakers, torn
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.model import Run, Story
@@ -17,7 +17,7 @@ def tell(observations: Observations, rules: RuleSet) -> Story:
     everything = _with_kinds(observations.all_events(), rules)
     remembered = [event for event in everything if event.is_remembered]
     events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
-    events, foreign = speakers.sort_out(coded.settle(events, rules), observations)
+    events, foreign = speakers.sort_out(torn.mend(coded.settle(events, rules)), observations)
     identity = Identity(observations, events)
     parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
     if len(parts) == 1:

@@ -1,48 +1,32 @@
-"""Values that differ between the hosts of the job, as ``nccl-triage doctor`` saw them.
+"""Values that differ between the hosts of the job: as ``nccl-triage doctor`` saw them, and as the log tells.
 
 The events are those of the hosts that stand alone with their value; without a majority all of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from nccl_triage.diagnosis.case import Case, Fact, FactFunction, fact
-from nccl_triage.events import Event
+from nccl_triage.story import differences
 
-
-def _by_fact(case: Case) -> dict[str, dict[str, Event]]:
-    """Return fact -> host -> the event with its value: the one signature that doctor's values have."""
-    found: dict[str, dict[str, Event]] = defaultdict(dict)
-    for event in case.of("host.value"):
-        found[event.fields["fact"]][event.fields["host"]] = event
-    return found
-
-
-def _odd(events: dict[str, Event], hosts: int) -> list[Event]:
-    """Return the events of the minority where values differ; what a host does not tell is no value."""
-    counted = Counter(event.fields["value"] for event in events.values())
-    if len(counted) < 2 or hosts < 2:
-        return []
-    best, number = counted.most_common(1)[0]
-    majority = number * 2 > len(events)
-    return [event for event in events.values() if not majority or event.fields["value"] != best]
-
-
-#: Fact -> (of which values of doctor, what it tells).
+#: Fact -> (of which aspects, what it tells).
 _FACTS: dict[str, tuple[Callable[[str], bool], str]] = {
     "hosts.drivers_differ": (
         lambda name: name == "driver",
         "hosts of the job whose NVIDIA driver is another one than the others'",
     ),
     "hosts.nccl_differs": (
-        lambda name: name == "nccl",
-        "hosts of the job whose NCCL is another version than the others'",
+        lambda name: name == "nccl" or name.startswith(differences.SOURCE),
+        "hosts of the job whose NCCL is another version than the others', by what it or its messages tell",
     ),
     "hosts.software_differs": (
         lambda name: name in ("torch", "vllm", "ray"),
         "hosts of the job whose torch, vLLM or Ray is another version than the others'",
+    ),
+    "hosts.modules_differ": (
+        lambda name: name == differences.MODULE,
+        "hosts of the job where NCCL chose another network module (InfiniBand, sockets, a plug-in)",
     ),
     "hosts.interfaces_differ": (
         lambda name: name == "interface",
@@ -64,14 +48,16 @@ _FACTS: dict[str, tuple[Callable[[str], bool], str]] = {
 }
 
 
+def _what(one: differences.Difference) -> str:
+    return f"messages from {one.value}" if one.aspect.startswith(differences.SOURCE) else one.aspect
+
+
 def _differing(wanted: Callable[[str], bool]) -> FactFunction:
     def differ(case: Case) -> Fact | None:
-        values = _by_fact(case)
-        hosts = {host for told in values.values() for host in told}
-        events = [event for name, told in sorted(values.items()) if wanted(name) for event in _odd(told, len(hosts))]
-        if not events:
+        found = [one for one in case.differences if wanted(one.aspect)]
+        if not found:
             return None
-        return Fact(sorted({f"{event.fields['fact']} ({event.fields['host']})" for event in events}), events[:6])
+        return Fact(sorted({f"{_what(one)} ({one.host})" for one in found}), [one.event for one in found][:6])
 
     return differ
 

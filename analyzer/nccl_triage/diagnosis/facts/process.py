@@ -10,10 +10,13 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
 from nccl_triage.parsers.elastic_report import REPORT
+from nccl_triage.story import devices
 from nccl_triage.story.ends import Exit, exits_of, signal_number
 
 #: Seconds within which all ranks end that somebody kills together.
 AT_ONCE = 2.0
+#: Lines that the kernel prints of one blocked process: its header, registers and stack.
+_STACK_LINES = 60
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 #: Exit codes of success and of SIGHUP, SIGINT and SIGTERM.
 _STOP_CODES = ("0", "129", "130", "143")
@@ -216,3 +219,13 @@ def _victims(case: Case) -> Fact | None:
 def _oom_killer(case: Case) -> Fact | None:
     events = case.of("memory.killed")
     return Fact(True, events[:3]) if events else None
+
+
+@fact("process.stalled_in", "where the kernel's stack of a blocked process stands: storage or gpu (its driver)")
+def _stalled_in(case: Case) -> Fact | None:
+    stalled = [event for event in case.of("process.stalled") if devices.is_kernel(event)]
+    for event in stalled:
+        for frame in case.having("exception.frame", "of"):
+            if frame.source == event.source and 0 < frame.line - event.line <= _STACK_LINES:
+                return Fact(frame.fields["of"], [event, frame])
+    return None
