@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
+from nccl_triage.numbers import whole
 from nccl_triage.story import differences
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.ledger import Ledger
@@ -79,6 +80,16 @@ class Case(View):
     def differences(self) -> list[differences.Difference]:
         """What differs between the hosts of the job."""
         return differences.between_hosts(self)
+
+    @cached_property
+    def stated_hosts(self) -> dict[int, str]:
+        """Rank -> the host that a line about it names first."""
+        found: dict[int, str] = {}
+        for event in self.telling("rank", "host", states="host"):
+            rank = whole(event.fields["rank"])
+            if rank is not None and event.fields["host"]:
+                found.setdefault(rank, event.fields["host"])
+        return found
 
     @cached_property
     def presence(self) -> Presence:

@@ -16,7 +16,7 @@ from nccl_triage.classifier.vote import Vote
 from nccl_triage.diagnosis.aside_notes import reason_in_words
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
-from nccl_triage.engine.names import stands_for
+from nccl_triage.engine.names import expand, stands_for
 from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
 from nccl_triage.events import Event
 
@@ -93,7 +93,7 @@ class Weighed:
 
 def gather(case: Case) -> list[Weighed]:
     """Evaluate the evidence of every cause; causes without any evidence for them are left out."""
-    conditions = Conditions(case)
+    conditions, aside = Conditions(case), _Aside(case)
     found: list[Weighed] = []
     for cause in case.rules.causes.values():
         weighed = Weighed(cause)
@@ -103,7 +103,7 @@ def gather(case: Case) -> list[Weighed]:
                 if events is not None:
                     sign = -1 if against else 1
                     weighed.contributions.append(Contribution(item, events, sign * item.log_odds, against))
-        set_aside = _set_aside(case, weighed, conditions)
+        set_aside = _set_aside(weighed, aside, conditions)
         if set_aside is not None:
             weighed.contributions.append(set_aside)
         weighed.contributions.sort(key=lambda item: _precedence(case, item))
@@ -112,16 +112,36 @@ def gather(case: Case) -> list[Weighed]:
     return found
 
 
-def _set_aside(case: Case, weighed: Weighed, conditions: Conditions) -> Contribution | None:
+class _Aside:
+    """The failures that do not count, by signature: few kinds of lines, often very many lines."""
+
+    def __init__(self, case: Case) -> None:
+        self._told = [(event, reason) for event, reason in case.aside if event.is_failure]
+        self._kinds = {event.signature: event.kind for event, _ in self._told}
+
+    def supporting(self, cause: Cause, conditions: Conditions) -> list[tuple[Event, str]]:
+        """Return those that would speak for a cause, with the reason why they do not count."""
+        asked: dict[str, list[Evidence]] = {}
+        for item in cause.evidence if self._kinds else ():
+            names = {name for pattern in item.signatures for name in expand(pattern, self._kinds)}
+            if names and (item.when is None or conditions.holds(item.when)[0]):
+                for name in names:
+                    asked.setdefault(name, []).append(item)
+        return [
+            (event, reason)
+            for event, reason in (self._told if asked else ())
+            if any(
+                item.where is None or conditions.selects(item.where, event) for item in asked.get(event.signature, ())
+            )
+        ]
+
+
+def _set_aside(weighed: Weighed, aside: _Aside, conditions: Conditions) -> Contribution | None:
     """Return what speaks against a cause: lines that would speak for it, had they to do with the job.
 
     They weigh where nothing of the job's own shows where it began.
     """
-    told = [
-        (event, reason)
-        for event, reason in case.aside
-        if event.is_failure and any(_would_support(item, event, conditions) for item in weighed.cause.evidence)
-    ]
+    told = aside.supporting(weighed.cause, conditions)
     if not told:
         return None
     why = reason_in_words(told[0][1])
@@ -132,13 +152,6 @@ def _set_aside(case: Case, weighed: Weighed, conditions: Conditions) -> Contribu
     evidence = Evidence(SET_ASIDE_ID, "weak", says, weighed.cause.where)
     own = any(event.role == "root" for item in weighed.for_items for event in item.events)
     return Contribution(evidence, [event for event, _ in told][:4], 0.0 if own else -evidence.log_odds, against=True)
-
-
-def _would_support(item: Evidence, event: Event, conditions: Conditions) -> bool:
-    if not any(stands_for(name, event.signature, event.kind) for name in item.signatures):
-        return False
-    holds = item.when is None or conditions.holds(item.when)[0]
-    return holds and (item.where is None or conditions.selects(item.where, event))
 
 
 def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:
