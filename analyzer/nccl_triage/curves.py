@@ -32,6 +32,8 @@ class Process(NamedTuple):
     host: str = ""
     pid: int = NOT_KNOWN
     source: str = ""
+    place: str = ""
+    writer: int = NOT_KNOWN
 
 
 class Row(NamedTuple):

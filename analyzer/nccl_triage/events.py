@@ -37,8 +37,11 @@ class Context:
     """Who printed a line and when, as far as the line's own prefixes tell.
 
     ``rank`` is a global rank, ``local_rank`` a rank on its node, ``group_rank`` a rank inside a process group or a
-    communicator (equal to the global rank only for the default group). ``time`` is in seconds since the epoch of the
-    printing clock, read as if it were UTC; 31536000 * 30 or less means that the line had no year.
+    communicator (equal to the global rank only for the default group). ``time`` is in seconds since the epoch, read as if
+    it were UTC; 31536000 * 30 or less means that the line had no year. A line may carry two clocks, that of what collected
+    it, in front, and that of the program: ``time`` is the first stamp of a line, as a collector writes one on every
+    line, and ``printed`` the program's own where there is another one in front. ``place`` is the pod, container or host
+    that a collector found the line at; ``host`` is what a process or its launcher says of itself.
     """
 
     rank: int | None = None
@@ -51,6 +54,12 @@ class Context:
     tid: int | None = None
     gpu: int | None = None
     time: float | None = None
+    printed: float | None = None
+    #: Which prefix or header ``time`` comes from.
+    clock: str | None = None
+    place: str | None = None
+    #: The pid by which a collector knows the writer: that of a rank, or of the launcher of all.
+    writer: int | None = None
     program: str | None = None
     actor: str | None = None
     level: str | None = None
@@ -65,7 +74,7 @@ class Context:
 
     def process_key(self) -> tuple[object, ...]:
         """Return what tells this process from others, as far as known."""
-        return (self.rank, self.local_rank, self.group_rank, self.host, self.address, self.pid)
+        return (self.rank, self.local_rank, self.group_rank, self.host, self.address, self.pid, self.place, self.writer)
 
 
 @dataclass(slots=True)

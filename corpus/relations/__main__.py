@@ -7,13 +7,16 @@ import random
 import sys
 import zlib
 from collections import defaultdict
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from corpus.relations import collectors, transport
 from corpus.relations.table import RELATIONS, Relation
 from corpus.relations.world import Answer, Run, diagnose, read
 
-_BEGIN, _END = "<!-- relations: begin (make relations) -->\n", "<!-- relations: end -->"
+#: One log in so many is tried in all the ways that it may come.
+SHARE_CARRIED = 4
 #: Share of trials that must hold; what stays below needs its reason.
 WANTED = 0.97
 
@@ -42,7 +45,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="relations with this word in their name")
     parser.add_argument("--misses", action="store_true", help="list the runs on which a relation fails")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--write", type=Path, help="the document whose table is replaced")
+    parser.add_argument("--write", type=Path, help="the document whose tables are replaced")
     asked = parser.parse_args()
     _runs.extend(read())
     chosen = [n for n, run in enumerate(_runs) if zlib.crc32(run.case.id.encode()) % asked.share == 0]
@@ -65,14 +68,34 @@ def main() -> int:
     reasons = "".join(f"- *{one.name}*: {one.reason}\n" for one in below if one.reason)
     if reasons:
         reasons = f"\nWhat stays below {100 * WANTED:.0f} %, and why:\n{reasons}"
+    carried = _transport(asked)
+    misses += [
+        f"{one.way}: {one.case}: {one.before} -> {one.after}"
+        for one in carried
+        if not (one.cause_holds and one.culprit_holds)
+    ]
     table = f"| what is done to a log | trials | the answer holds |\n|---|---|---|\n{text}{reasons}"
-    sys.stdout.write(table)
+    ways = transport.table(carried)
+    sys.stdout.write(f"{table}\n{ways}")
     if asked.misses:
         sys.stdout.write("\n".join(misses) + "\n")
     if asked.write:
-        before, _, rest = asked.write.read_text(encoding="utf-8").partition(_BEGIN)
-        asked.write.write_text(f"{before}{_BEGIN}{table}{_END}{rest.partition(_END)[2]}", encoding="utf-8")
-    return 0 if all(one.reason for one in below) else 1
+        page = asked.write.read_text(encoding="utf-8")
+        for name, made in (("relations", table), ("transport", ways)):
+            begin, end = f"<!-- {name}: begin (make relations) -->\n", f"<!-- {name}: end -->"
+            before, _, rest = page.partition(begin)
+            page = f"{before}{begin}{made}{end}{rest.partition(end)[2]}"
+        asked.write.write_text(page, encoding="utf-8")
+    return 0 if all(one.reason for one in below) and not transport.below(carried) else 1
+
+
+def _transport(asked: argparse.Namespace) -> list[transport.Trial]:
+    logs = transport.logs(SHARE_CARRIED * asked.share)
+    ways = [name for name in collectors.WAYS if asked.only in name]
+    with get_context("fork").Pool(asked.jobs) as pool:
+        return [
+            trial for found in pool.imap(partial(transport.trials, ways=ways), logs, chunksize=8) for trial in found
+        ]
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def test_colours_inside_a_record_are_taken_away() -> None:
         ({"message": LINE, "kubernetes": "yes"}, None),
     ],
 )
-def test_the_host_is_the_pod_or_the_machine(record: dict[str, Any], host: str | None) -> None:
-    assert peel(orjson.dumps(record).decode()).context.host == host
+def test_the_place_is_the_pod_or_the_machine(record: dict[str, Any], host: str | None) -> None:
+    assert peel(orjson.dumps(record).decode()).context.place == host
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,16 @@ def test_what_stands_behind_known_prefixes_is_learnt_too() -> None:
     profile = WrapperProfile.sniff(lines)
     assert profile.inner is not None
     assert peeled(lines) == peeled(LOG)
+
+
+@pytest.mark.parametrize("put", ["> {line}", "{n:6d}\t{line}", "{n}:{line}"])
+def test_quotes_and_numbers_of_lines_are_taken_off_even_what_is_known_behind_them(put: str) -> None:
+    lines = [f"{n % 3}: gpu01:410{n % 3}:41{n} [0] NCCL INFO Using network Socket" for n in range(12)]
+    copied = [put.format(n=n, line=line) for n, line in enumerate(lines, 1)]
+    profile = WrapperProfile.sniff(copied)
+    assert [peel(line, profile).context.group_rank for line in copied] == [n % 3 for n in range(12)]
+
+
+def test_the_numbers_of_tasks_are_no_numbers_of_lines() -> None:
+    lines = [f"{n}: starting on gpu{n:02d}" for n in range(12)]
+    assert WrapperProfile.sniff(lines).outer is None

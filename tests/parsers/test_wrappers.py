@@ -60,16 +60,16 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
         (
             "Jun  3 14:14:31 gpu-4 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
             "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
-            {"host": "gpu-4", "program": "kernel"},
+            {"place": "gpu-4", "program": "kernel"},
         ),
         (
             "2025-06-03T14:14:32+0800 gpu-7 systemd[1]: nvidia-fabricmanager.service: Failed",
             "nvidia-fabricmanager.service: Failed",
-            {"host": "gpu-7", "pid": 1},
+            {"place": "gpu-7", "writer": 1},
         ),
         ('{"log":"[rank3]: boom\\n","stream":"stderr","time":"2025-06-03T14:14:32.5Z"}', "boom", {"rank": 3}),
         ('{"ts": "2025-06-03T14:14:31Z", "level": "error", "msg": "boom", "rank": 3}', "boom", {"rank": 3}),
-        ("[pod/train-worker-3/pytorch] loss 1.2", "loss 1.2", {"host": "train-worker-3"}),
+        ("[pod/train-worker-3/pytorch] loss 1.2", "loss 1.2", {"place": "train-worker-3"}),
         (
             "2025-06-03 14:14:31.123 | ERROR    | train:main:42 - boom",
             "boom",
@@ -190,7 +190,7 @@ def test_pods_and_tasks_in_brackets_are_believed_where_they_stand_in_front_of_th
     lines = [f"[workers-0-{n % 3}] Train Epoch: {n} loss 2.1" for n in range(6)]
     profile = WrapperProfile.sniff(lines)
     peeled = peel(lines[4], profile)
-    assert (peeled.text, peeled.context.host) == ("Train Epoch: 4 loss 2.1", "workers-0-1")
+    assert (peeled.text, peeled.context.place) == ("Train Epoch: 4 loss 2.1", "workers-0-1")
     assert peel(lines[4], WrapperProfile.sniff([*lines, "loss 1.9"])).text == lines[4]
     assert not WrapperProfile.sniff(["[step-1] loss 2.1", "[step-1] loss 2.0", "[step-1] loss 1.9"]).bracketed
 
@@ -225,6 +225,30 @@ def test_hosts_between_the_time_and_the_message_are_believed_where_every_line_ha
     lines = [f"2025-06-03 14:14:{n % 60:02d} node{n % 3 + 1:02d} step {n} loss 2.{n}" for n in range(30)]
     profile = WrapperProfile.sniff(lines)
     peeled = peel("2025-06-03 14:14:31 node02 KeyError: 'tokens'", profile)
-    assert (peeled.context.host, peeled.text) == ("node02", "KeyError: 'tokens'")
+    assert (peeled.context.place, peeled.text) == ("node02", "KeyError: 'tokens'")
     ranks = WrapperProfile.sniff([f"2025-06-03 14:14:{n:02d} rank{n % 3} step {n}" for n in range(30)])
-    assert peel("2025-06-03 14:14:31 rank2 step 7", ranks).context.host is None
+    assert peel("2025-06-03 14:14:31 rank2 step 7", ranks).context.place is None
+
+
+def test_two_clocks_of_one_line_are_kept_apart() -> None:
+    line = "2025-06-03T01:00:00.500Z stderr F [rank0]:[E603 09:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 0] late"
+    context = peel(line).context
+    assert (context.time, context.clock) == (times.from_stamp("2025-06-03 01:00:00.500"), "cri")
+    assert context.printed == times.from_month_day("603", "09:00:00")
+    alone = peel("[E603 09:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 0] late").context
+    assert (alone.time, alone.printed) == (times.from_month_day("603", "09:00:00"), None)
+
+
+def test_prefixes_are_known_among_many_lines_of_another_program() -> None:
+    own = [f"{n % 4}: step {n} of rank {n % 4}, loss {'abcdefgh'[n % 8] * (n % 5)}" for n in range(20)]
+    lines = [line for one in own for line in (*["INFO: exporter scrape 12 took 3 ms"] * 9, one)]
+    assert WrapperProfile.sniff(lines).srun
+    assert not WrapperProfile.sniff(["INFO: exporter scrape 12 took 3 ms"] * 90).srun
+
+
+def test_blanks_at_the_end_of_a_line_say_nothing() -> None:
+    assert peel("[rank0]: KeyError: 'x'  \t\r\n").text == "KeyError: 'x'"
+
+
+def test_what_stands_behind_a_stamp_keeps_its_indent() -> None:
+    assert peel('2025-06-03T01:00:00Z   File "x.py", line 3, in f').text == '  File "x.py", line 3, in f'

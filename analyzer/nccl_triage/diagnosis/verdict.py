@@ -15,6 +15,7 @@ from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from nccl_triage.redaction.secrets import mask_secrets
+from nccl_triage.story.collected import settled
 
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
@@ -38,6 +39,7 @@ class Diagnosis(Findings):
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
     """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
+    observations = settled(observations)
     case = Case(observations.beside(steps.observe(observations)), rules)
     ballot = cast(model, extract(case), case.story.outcome.is_bad) if model is not None else Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)

@@ -14,7 +14,7 @@ from nccl_triage.ingest import walk
 from nccl_triage.ingest.notes import display_name
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.tail import Change, FileTail, PipeTail
-from nccl_triage.renames import renamed
+from nccl_triage.mapped import renamed
 from nccl_triage.scan.live import LiveScan
 from nccl_triage.scan.scanner import Scanner
 

@@ -47,7 +47,12 @@ class Memory:
         self._marks = marks.of(observations)
         from nccl_triage.history import recall
 
-        if isinstance(self._unanswered, TooSlow) or not recall.failed(observations) or not recall.hosts(observations):
+        if isinstance(self._unanswered, TooSlow) or not recall.failed(observations):
+            return Observations()
+        from nccl_triage.story.collected import settled
+
+        observations = settled(observations)
+        if not recall.hosts(observations):
             return Observations()
         when = recall.moment(observations, time.time())
         try:

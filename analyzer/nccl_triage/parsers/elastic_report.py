@@ -146,7 +146,11 @@ class ElasticReportParser:
             context.host = context.host or host
             fields["host"] = host
         if raw.get("time"):
-            context.time = times.from_stamp(raw["time"])
+            failed = times.from_stamp(raw["time"])
+            if context.clock is None:
+                context.time = failed
+            else:
+                context.printed = failed  # by the program's clock, where a collector's stands in front
         if raw.get("traceback"):
             fields["traceback"] = raw["traceback"][:500]
         return [

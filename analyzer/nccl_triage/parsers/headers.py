@@ -10,6 +10,7 @@ import re
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import times
+from nccl_triage.parsers.prefixes import set_time
 from nccl_triage.patterns import lazily
 
 _NCCL = lazily(
@@ -43,11 +44,11 @@ def read(text: str, context: Context) -> None:
         context.level = context.level or found["level"]
         context.program = "nccl"
         if found["ts"]:
-            context.time = times.from_stamp(found["ts"]) or context.time
+            set_time(context, times.from_stamp(found["ts"]))
     if found := _C10.search(text):
         context.level = found["level"]
         context.program = found["file"]
-        context.time = times.from_month_day(found["mmdd"], found["time"]) or context.time
+        set_time(context, times.from_month_day(found["mmdd"], found["time"]))
     elif found := _C10_OLD.search(text):
         context.level = found["level"]
         context.program = found["file"]

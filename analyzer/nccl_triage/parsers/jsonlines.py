@@ -12,6 +12,7 @@ except ImportError:  # a node of a cluster that has Python only
 from nccl_triage.events import Context
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
+from nccl_triage.parsers.prefixes import set_place, set_time
 
 _MESSAGE = (
     "msg",
@@ -89,8 +90,7 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     time = _time(_first(record, _TIME))
     if time is None and (stamp := _integer(record.get("__REALTIME_TIMESTAMP"))) is not None:
         time = stamp / 1e6
-    if time is not None:
-        context.time = time
+    set_time(context, time)
     level = _first(record, _LEVEL)
     if isinstance(level, str):
         context.level = level.upper()
@@ -103,10 +103,11 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     host = _first(record.get("kubernetes"), ("pod_name", "pod", "host"))
     host = host or _first(record, ("_HOSTNAME", "hostname", "host_name", "host", "node"))
     host = _first(host, ("name", "hostname")) or host
-    if isinstance(host, str) and context.host is None:
-        context.host = host
-    if (pid := _integer(_first(record, ("process", "pid", "_PID")))) is not None:
+    set_place(context, host if isinstance(host, str) else None)
+    if (pid := _integer(_first(record, ("process", "pid")))) is not None:
         context.pid = pid
+    if (pid := _integer(record.get("_PID"))) is not None:
+        context.writer = pid
     program = _first(record, ("SYSLOG_IDENTIFIER", "logger", "name"))
     if isinstance(program, str):
         context.program = program

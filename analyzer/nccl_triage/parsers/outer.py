@@ -16,6 +16,8 @@ from nccl_triage.patterns import lazily
 #: Forms that need no learning: quotes, numbered lines, ``grep -Hn``.
 _FORMS = (
     lazily(r"(?:> ?){1,4}"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9})\t"),
+    lazily(r"(?P<number>\d{1,9}):"),
     lazily(r"\s{0,8}(?P<number>\d{1,9})(?::|\t|\s?\|) ?"),
     lazily(r"\s{0,8}(?P<number>\d{1,9}) {1,4}"),
     lazily(r"[^\s:]{1,200}:(?P<number>\d{1,9})[:-]"),
@@ -31,6 +33,8 @@ MOST, GAIN = 0.95, 0.2
 PROBE = 20
 #: Lines below which nothing is learnt, and characters of a learnt prefix.
 LEAST, LONGEST = 4, 200
+#: Lines that no program begins so by chance, each with a greater number or a quote's mark.
+MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +57,15 @@ def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> Outer 
     """Return what stands before nearly all lines and hides what they are; ``known`` counts those of which that is seen."""
     if len(lines) < LEAST:
         return None
+    certain = _certain(lines) if len(lines) >= MANY else None
+    if certain is not None:
+        return certain
     best = None
     if known(lines[:PROBE]) <= (1 - GAIN) * len(lines[:PROBE]):  # else too little is hidden to look any further
         most = known(lines) + max(2, int(GAIN * len(lines))) - 1
         for candidate in (*map(Outer, _FORMS), Outer(_CELLS, cells=True), *_common(lines)):
             rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
-            if (
-                len(rests) >= min(MOST * len(lines), len(lines) - 1)
-                and _rises(candidate, lines)
-                and (found := known(rests)) > most
-            ):
+            if _fits(candidate, lines) and (found := known(rests)) > most:
                 best, most = candidate, found
     indent = _indent(lines) if best is None else None
     if indent is not None:  # says nothing, and goes where nothing is lost with it
@@ -75,6 +78,22 @@ def _indent(lines: Sequence[str]) -> Outer | None:
     """Return the white space before all lines, if there is any."""
     least = min(len(line) - len(line.lstrip(" \t")) for line in lines)
     return Outer(re.compile(rf"[ \t]{{{min(least, LONGEST)}}}")) if least else None
+
+
+def _certain(lines: Sequence[str]) -> Outer | None:
+    """Return what only a quote, ``cat -n`` or ``grep -n`` puts before lines, in whatever they are known."""
+    quote, tab, colon = map(Outer, _FORMS[:3])
+    if any(_fits(one, lines) for one in (quote, tab)):
+        return quote if _fits(quote, lines) else tab
+    # `srun --label` puts a blank behind the number of a task.
+    close = any(not rest[:1].isspace() for line in lines if (rest := colon.without(line)))
+    return colon if close and _fits(colon, lines) else None
+
+
+def _fits(candidate: Outer, lines: Sequence[str]) -> bool:
+    """Tell whether nearly all lines begin so; of few lines one may be the head of a table."""
+    begun = sum(1 for line in lines if candidate.pattern.match(line))
+    return begun >= min(MOST * len(lines), len(lines) - 1) and _rises(candidate, lines)
 
 
 def _rises(candidate: Outer, lines: Sequence[str]) -> bool:

@@ -23,10 +23,20 @@ def set_host(context: Context, host: str | None) -> None:
         context.host = host
 
 
-def _set_time(context: Context, time: float | None) -> None:
-    """Keep the innermost stamp: it is the one that the program itself printed."""
-    if time is not None:
+def set_place(context: Context, place: str | None) -> None:
+    """Keep the innermost place: a collector may hand on what another one, nearer to the process, has collected."""
+    if place:
+        context.place = place
+
+
+def set_time(context: Context, time: float | None) -> None:
+    """Keep the outermost stamp, which every line of a source has, and the innermost, which the program itself printed."""
+    if time is None:
+        return
+    if context.time is None:
         context.time = time
+    else:
+        context.printed = time
 
 
 def _ray_node(node: str, context: Context) -> None:
@@ -114,19 +124,19 @@ def _mpi_host(match: re.Match[str], context: Context) -> None:
 
 
 def _container(match: re.Match[str], context: Context) -> None:
-    set_host(context, match["pod"])
+    set_place(context, match["pod"])
 
 
 def _stamp(match: re.Match[str], context: Context) -> None:
-    _set_time(context, times.from_stamp(match["ts"]))
+    set_time(context, times.from_stamp(match["ts"]))
 
 
 def _log(match: re.Match[str], context: Context) -> None:
     part = match.groupdict()
     if part.get("ts"):
-        _set_time(context, times.from_stamp(part["ts"]))
+        set_time(context, times.from_stamp(part["ts"]))
     elif part.get("mmdd"):
-        _set_time(context, times.from_month_day(part["mmdd"], part["time"]))
+        set_time(context, times.from_month_day(part["mmdd"], part["time"]))
     if part.get("level"):
         context.level = part["level"]
     if part.get("rank") and int(part["rank"]) >= 0:
@@ -139,11 +149,11 @@ def _log(match: re.Match[str], context: Context) -> None:
 
 
 def _syslog(match: re.Match[str], context: Context) -> None:
-    _set_time(context, times.from_stamp(match["ts"]))
-    set_host(context, match["host"])
+    set_time(context, times.from_stamp(match["ts"]))
+    set_place(context, match["host"])
     context.program = context.service = match["prog"]
     if match["pid"]:
-        context.pid = int(match["pid"])
+        context.writer = int(match["pid"])
 
 
 def _boot_time(match: re.Match[str], context: Context) -> None:
@@ -151,17 +161,17 @@ def _boot_time(match: re.Match[str], context: Context) -> None:
 
 
 def _cri(match: re.Match[str], context: Context) -> None:
-    _set_time(context, times.from_stamp(match["ts"]))
+    set_time(context, times.from_stamp(match["ts"]))
     context.stream = match["stream"]
 
 
 def _xla_worker(match: re.Match[str], context: Context) -> None:
-    _set_time(context, times.from_stamp(match["ts"]))
+    set_time(context, times.from_stamp(match["ts"]))
     context.address = context.address or match["ip"]
 
 
 def _sglang(match: re.Match[str], context: Context) -> None:
-    _set_time(context, times.from_stamp(match["ts"]))
+    set_time(context, times.from_stamp(match["ts"]))
     context.program = "sglang"
     rank = re.search(r"\bTP(\d{1,7})(?!\d)", match["ranks"] or "")
     if rank:
@@ -365,7 +375,8 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
             r"(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) (?P<ip>\d{1,3}(?:\.\d{1,3}){3}) \[\d{0,6}\] ",
             _xla_worker,
         ),
-        ("stamp", "0123456789", r"(?P<ts>" + ISO_TS + r"):?\s+(?=\S)", _stamp),
+        # One blank, as what follows may be indented.
+        ("stamp", "0123456789", r"(?P<ts>" + ISO_TS + r"):?\s(?=\s{0,200}\S)", _stamp),
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",

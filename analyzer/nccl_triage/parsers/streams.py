@@ -33,6 +33,8 @@ class PeeledLine:
             context.rank,
             context.local_rank,
             context.host,
+            context.place,
+            context.writer,
             context.address,
             context.pid if context.program != "nccl" else None,
             context.actor,

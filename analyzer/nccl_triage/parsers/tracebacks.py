@@ -71,6 +71,8 @@ _RECORD = lazily(
 #: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.
 _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
 
+#: A message of which there is more on the next line: pydantic names the field there.
+_MORE = lazily(r"(?:[:,(\\-]|\bvalidation errors? for [\w.]{1,120})\s*$")
 #: Lines of an exception's message kept.
 MAX_MESSAGE_LINES = 12
 #: Lines after which an unfinished block is given up.
@@ -98,6 +100,8 @@ class _Exception:
     mute: bool = False
     #: Whether it was raised while the one before was handled, and not because of it.
     instead: bool = False
+    #: Lines of its stream behind the one with its type.
+    lines: int = 0
 
 
 @dataclass(slots=True)
@@ -317,7 +321,10 @@ class TracebackParser:
     @staticmethod
     def _continue_message(block: _Block, line: PeeledLine, stripped: str) -> bool:
         current = block.chain[-1]
-        if line.number - current.line > MAX_MESSAGE_LINES:
+        # Lines of others may stand between where it is certain that the message goes on.
+        current.lines += 1
+        goes_on = line.text.startswith((" ", "\t")) or _MORE.search(current.message) is not None
+        if (current.lines if goes_on else line.number - current.line) > MAX_MESSAGE_LINES:
             return False
         if stripped.startswith(("Exception raised from", "frame #")):
             current.end_line = line.number

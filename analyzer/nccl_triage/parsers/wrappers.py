@@ -19,13 +19,15 @@ from nccl_triage.events import Context
 from nccl_triage.parsers import headers, times
 from nccl_triage.parsers.jsonlines import peel_json
 from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn
-from nccl_triage.parsers.prefixes import ISO_TS, certain, set_host
+from nccl_triage.parsers.prefixes import ISO_TS, certain, set_place, set_time
 from nccl_triage.patterns import lazily
 
 #: Lines at which is looked more closely.
 SOME = 100
 #: Lines of samples that are tried where a larger one shows no prefix: behind a short run others may speak.
 FEW = (100, 30)
+#: Lines of one shape from which it is learnt where many lines are of few shapes.
+SAME_SHAPE = 4
 #: Prefixes peeled from one line at most; real lines carry six or seven.
 MAX_LAYERS = 16
 
@@ -69,7 +71,7 @@ _COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
 _TASK = lazily(r"\[task (?P<task>\d{1,6})\] (?=\S)")
 #: The name of a pod or host in brackets, as home-made collectors put it; every such name has a number.
 _BRACKETED = lazily(r"\[(?P<pod>(?=[^\]]*\d)[a-z][a-z0-9.]{0,60}(?:-[a-z0-9.]{1,60}){1,8})\] ?")
-_NUMBERED = lazily(r"\d")
+_NUMBERED, _DIGIT_RUNS = lazily(r"\d"), lazily(r"\d+")
 #: How lines without a prefix begin that belong to a traceback, to py-spy's stacks or to nccl-tests.
 _BEGINS = lazily(
     r'Traceback \(most recent call last\):|  File "|[A-Za-z_][\w.]{0,80}(?:Error|Exception)(?:: |$)'
@@ -111,6 +113,9 @@ class WrapperProfile:
         for few in FEW:
             if profile == cls() and len(sample) > few:
                 profile = cls._of(sample[:few])
+        # Lines of another program that come again and again hide how the others begin.
+        if profile == cls() and len(rare := _few_of_a_shape(sample)) < len(sample) // 2:
+            profile = cls._of(rare)
         return profile
 
     @classmethod
@@ -140,9 +145,10 @@ class WrapperProfile:
         """Decide which of the ambiguous prefixes stand at the beginning of lines."""
         half = max(2, len(sample) // 2)
         self.srun = _labelled_by_srun(sample, half)
-        nodes = Counter(m["node"] for line in sample if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"]))
+        named = [m for line in set(sample) if (m := _NODE.match(line)) and not _NOT_A_NODE.match(m["node"])]
+        nodes = Counter(m["node"] for m in named)
         repeated = {name: n for name, n in nodes.items() if n > 1}
-        if repeated and sum(repeated.values()) > len(sample) * 0.4:
+        if repeated and sum(repeated.values()) > len(set(sample)) * 0.4:
             # A word that stands once before a colon is no host, unless it is numbered as hosts are.
             self.node, self.nodes = True, frozenset(n for n in nodes if n in repeated or _NUMBERED.search(n))
         numbers = [int(m["rank"]) for line in sample if (m := _MPICH.match(line))]
@@ -176,6 +182,18 @@ class WrapperProfile:
 
 
 _PLAIN = WrapperProfile()
+
+
+def _few_of_a_shape(sample: Sequence[str]) -> list[str]:
+    """Return the lines without those that only differ in digits from several before them."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for line in sample:
+        shape = _DIGIT_RUNS.sub("0", line)
+        seen[shape] += 1
+        if seen[shape] <= SAME_SHAPE:
+            kept.append(line)
+    return kept
 
 
 def _labelled_by_srun(sample: Sequence[str], most: float) -> bool:
@@ -222,20 +240,21 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
     if profile.number_column and "column" not in seen and (match := _MPICH.match(line)):
         return "column", match.end()
     if profile.stern and "stern" not in seen and (match := _STERN.match(line)):
-        set_host(context, match["pod"])
+        set_place(context, match["pod"])
         return "stern", match.end()
     if profile.stamped and not seen and (match := _STAMPED.match(line)):
-        context.time = times.from_stamp(match["ts"])
-        set_host(context, match["node"])
+        set_time(context, times.from_stamp(match["ts"]))
+        context.clock = context.clock or "stamped"
+        set_place(context, match["node"])
         return "stamped", match.end()
     if profile.task and "task" not in seen and (match := _TASK.match(line)):
         context.group_rank = int(match["task"])
         return "task", match.end()
     if profile.bracketed and "bracketed" not in seen and (match := _BRACKETED.match(line)):
-        set_host(context, match["pod"])
+        set_place(context, match["pod"])
         return "bracketed", match.end()
     if profile.compose and "compose" not in seen and (match := _COMPOSE.match(line)):
-        set_host(context, match["service"])
+        set_place(context, match["service"])
         return "compose", match.end()
     return None
 
@@ -250,7 +269,7 @@ def _recognised(lines: Sequence[str]) -> int:
 
 def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
     """Return the message of a line and the context that its prefixes carried."""
-    text = _strip_ansi(line.rstrip("\r\n"))
+    text = _strip_ansi(line).rstrip()
     peeled = Peeled(text=text, context=Context())
     if profile.outer is not None and (behind := profile.outer.without(text)) is not None:
         peeled.wrappers.append("outer")
@@ -264,6 +283,8 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
             unpacked = peel_json(text, context)
             if unpacked is None:
                 break
+            if context.clock is None and context.time is not None:
+                context.clock = "json"
             peeled.wrappers.append("json")
             text, *extra = map(_strip_ansi, unpacked)
             peeled.extra.extend(extra)
@@ -279,6 +300,8 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
             match = pattern.match(stripped)
             if match is not None:
                 handler(match, context)
+                if context.clock is None and context.time is not None:
+                    context.clock = name
                 peeled.wrappers.append(name)
                 text = stripped[match.end() :]
                 break

@@ -355,10 +355,14 @@ class LineScan:
         if context.pid is None and info.pid is not None:
             context.pid = info.pid
         if context.time is not None:
-            if times.has_year(context.time):
-                self._year = context.time
-            elif self._year is not None:
+            # glog, vLLM and syslog print no year: theirs is that of the other clock, or of the lines before.
+            for time in (context.printed, context.time):
+                if time is not None and times.has_year(time):
+                    self._year = time
+            if self._year is not None:
                 context.time = times.with_year_of(context.time, self._year)
+                if context.printed is not None:
+                    context.printed = times.with_year_of(context.printed, self._year)
 
     def _event(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> Event:
         context = peeled.context  # shared by the events of one line: nobody changes it after this

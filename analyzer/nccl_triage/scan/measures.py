@@ -115,13 +115,15 @@ class Numbers:
         rank = context.rank
         if rank is None and context.group_rank is None and "ank" in peeled.text:
             rank = stated_rank(peeled.text)
-        key = (rank, context.local_rank, context.group_rank, context.host, context.pid)
+        key = (rank, context.local_rank, context.group_rank, context.host, context.place, context.pid, context.writer)
         known = self._processes.get(key)
         if known is None:
             # What looked like the head of an NCCL line in a line that is none was a time of day ("14:22:01 - INFO -").
             host, pid = (None, None) if context.program == "nccl" else (context.host, context.pid)
             numbers = (_known(rank), _known(context.local_rank), _known(context.group_rank))
-            known = self._processes[key] = Process(*numbers, host or "", _known(pid), self._source)
+            known = self._processes[key] = Process(
+                *numbers, host or "", _known(pid), self._source, context.place or "", _known(context.writer)
+            )
         return known
 
 
@@ -168,7 +170,7 @@ class Links:
         """Return what tells connections apart."""
         get = fields.get
         return (
-            context.host, context.pid, get("src"), get("src_dev"), get("dst"), get("dst_dev"), get("dir"),
+            context.host, context.place, context.pid, get("src"), get("src_dev"), get("dst"), get("dst_dev"), get("dir"),
             get("transport"), get("detail"),
         )  # fmt: skip
 

@@ -25,8 +25,9 @@ from nccl_triage.scan.prefilter import Kind
 
 #: Attributes of a context, in order, and which of them are numbers.
 _ATTRIBUTES = tuple(one.name for one in fields_of(Context))
-_WHOLE = frozenset({"rank", "local_rank", "group_rank", "world_size", "pid", "tid", "gpu", "repeated"})
-_TIME = _ATTRIBUTES.index("time")
+_WHOLE = frozenset({"rank", "local_rank", "group_rank", "world_size", "pid", "writer", "tid", "gpu", "repeated"})
+#: Those that tell a time.
+_TIMES = frozenset({"time", "printed"})
 
 _DIGITS = lazily(r"-?[0-9]+")
 _MONTH_DAY = lazily(r"(?<![0-9])([0-9]{3,4}|[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)")
@@ -60,7 +61,7 @@ class _Fields(NamedTuple):
 class Recipe:
     """Where the lines of one shape have what is read of them."""
 
-    __slots__ = ("_constants", "_fields", "_numbers", "_text", "_when", "_words", "_wrappers")
+    __slots__ = ("_constants", "_fields", "_numbers", "_text", "_times", "_words", "_wrappers")
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class Recipe:
         constants: list[Any],
         numbers: Sequence[tuple[int, int, int]],
         words: Sequence[tuple[int, int, int]],
-        when: _When | None,
+        clocks: Sequence[tuple[int, _When]],
         fields: Sequence[_Fields],
     ) -> None:
         self._text, self._wrappers, self._constants = text, wrappers, constants
-        self._numbers, self._words, self._when, self._fields = numbers, words, when, fields
+        self._numbers, self._words, self._times, self._fields = numbers, words, clocks, fields
 
     def read(self, line: str) -> Reading | None:
         """Return what a line of the shape says; None for one that must be read in full."""
@@ -82,11 +83,11 @@ class Recipe:
             values[place] = int(line[start:end])
         for place, start, end in self._words:
             values[place] = line[start:end]
-        if self._when is not None:
-            time = self._when(line)
+        for place, when in self._times:
+            time = when(line)
             if time is None:
                 return None
-            values[_TIME] = time
+            values[place] = time
         start, end = self._text
         text = line[start:end]
         found: list[Match] = []
@@ -141,12 +142,12 @@ def _same(one: Reading | None, two: Reading) -> bool:
 
 def _context(
     lines: Sequence[str], contexts: Sequence[Context]
-) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, int]], _When | None] | None:
+) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, int]], list[tuple[int, _When]]] | None:
     """Return what all contexts have in common, where their numbers and words stand, and how to tell the time."""
     constants: list[Any] = []
     numbers: list[tuple[int, int, int]] = []
     words: list[tuple[int, int, int]] = []
-    when: _When | None = None
+    clocks: list[tuple[int, _When]] = []
     for index, name in enumerate(_ATTRIBUTES):
         values = [getattr(context, name) for context in contexts]
         constants.append(values[0])
@@ -154,16 +155,17 @@ def _context(
             continue
         if any(value is None for value in values):
             return None
-        if name == "time":
+        if name in _TIMES:
             when = _clock(lines, values)
             if when is None:
                 return None
+            clocks.append((index, when))
             continue
         span = _number(lines, values) if name in _WHOLE else _place(lines, values)
         if span is None:
             return None
         (numbers if name in _WHOLE else words).append((index, *span))
-    return constants, numbers, words, when
+    return constants, numbers, words, clocks
 
 
 def _place(lines: Sequence[str], values: Sequence[str]) -> Span | None:

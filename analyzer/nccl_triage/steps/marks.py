@@ -52,6 +52,8 @@ def context_of(process: Process, time: float) -> Context:
         local_rank=_known(process.local_rank),
         group_rank=_known(process.group_rank),
         host=process.host or None,
+        place=process.place or None,
+        writer=_known(process.writer),
         pid=_known(process.pid),
         time=time if time >= 0 else None,
     )

@@ -15,6 +15,7 @@ from functools import cache
 
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.patterns import lazily
 from nccl_triage.story import pci
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.pci import Address
@@ -28,6 +29,10 @@ _NO_LOG = (
     "kernel.pcie_downgraded",
     "kernel.pcie_acs_on",
     "kernel.mlx5_user_completion",
+)
+#: The kernel, and the daemons of a host that run its GPUs, networks and memory, as a syslog names them.
+DAEMONS = lazily(
+    r"(?i:kernel$|nvidia|nv-|nvsm|dcgm|systemd$|systemd-(?:oomd|coredump|logind)|earlyoom|oomd|opensm|ibacm|mlx)"
 )
 #: Lines of nvidia-smi that list a GPU with its number or its processes.
 _LISTED = ("nvidia-driver.smi_*", "nvidia-driver.report_*")
@@ -56,6 +61,11 @@ def _matches(signature: str, patterns: tuple[str, ...]) -> bool:
 def is_kernel(event: Event) -> bool:
     """Tell whether a line comes from the log of the kernel."""
     return _matches(event.signature, KERNEL) and not _matches(event.signature, _NO_LOG)
+
+
+def is_of_host(event: Event) -> bool:
+    """Tell whether a syslog names the kernel or a daemon that runs a host's devices: what it says, it says of the host."""
+    return event.context.service is not None and DAEMONS.match(event.context.service) is not None
 
 
 def host_key(name: str | None) -> str | None:

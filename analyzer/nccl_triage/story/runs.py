@@ -1,8 +1,8 @@
 """Split events into the runs of a job: what one file or folder holds of several.
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
-before it had worked or ended, or with a process that nobody had seen before, coming up behind the end of a job. What is
-no boundary for certain joins.
+before it had worked or ended, or with a process that nobody had seen before, coming up behind the end of a job. A log whose
+first lines come again word for word, with their times or steps, was written twice. What is no boundary for certain joins.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
 OPENS = ("job.launched", "job.restarted")
 #: Kinds of lines that a process prints while it comes up.
 BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen", "variable")
+#: Lines at the beginning of a log by which it is known again.
+OPENING = 3
 
 
 @dataclass(slots=True)
@@ -73,9 +75,11 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
     seen = _Seen()
     # A line that tells how a command failed names the command, too.
     failed = {(event.source, event.line) for event in events if event.is_failure}
+    again = _again(events)
     for event in events:
         process = _process(event, rank_of)
-        if parts[-1].events and (event.source, event.line) not in failed and seen.begins(event, process):
+        begins = (event.source, event.line) not in failed and seen.begins(event, process)
+        if parts[-1].events and (begins or id(event) in again):
             parts.append(Part(_of_line(parts[-1].events, event), event))
             if not parts[-2].events:
                 del parts[-2]
@@ -83,6 +87,28 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
         parts[-1].events.append(event)
         seen.note(event, process)
     return parts
+
+
+def _again(events: Sequence[Event]) -> set[int]:
+    """Return the events with which a log begins anew, word for word."""
+    first = list({(event.source, event.line): event for event in reversed(events)}.values())[::-1]
+    opening = [_words(event) for event in first[:OPENING]]
+    if len(first) < 2 * OPENING or not _unique(first[:OPENING]):
+        return set()
+    return {
+        id(event)
+        for at, event in enumerate(first[OPENING:], OPENING)
+        if _words(event) == opening[0] and [_words(one) for one in first[at : at + OPENING]] == opening
+    }
+
+
+def _words(event: Event) -> tuple[object, ...]:
+    return event.signature, event.text, event.context.time, *event.context.process_key()
+
+
+def _unique(events: Sequence[Event]) -> bool:
+    """Tell whether a program prints these once: at a moment, or of a step."""
+    return any(event.kind == "step" for event in events) or all(event.context.time is not None for event in events)
 
 
 def _of_line(events: list[Event], event: Event) -> list[Event]:

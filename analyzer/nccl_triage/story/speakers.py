@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from nccl_triage.events import Event, Observations
 from nccl_triage.patterns import lazily
+from nccl_triage.story.devices import DAEMONS
 from nccl_triage.story.model import Aside
 
-#: Daemons that start, watch or end jobs, drive GPUs and networks, or are the kernel.
+#: Daemons that start, watch or end jobs, besides those of a host's devices.
 _OF_JOBS = lazily(
-    r"(?i:(?:\w+/)?(?:slurm|kube|containerd|docker|crio|podman|kernel$|nvidia|nv-|nvsm|dcgm|systemd$|systemd-(?:oomd|coredump|logind)"
-    r"|earlyoom|oomd|ray|mpi|orted|prte|hydra|pbs|lsf|sge|mom|python|torch|train|deepspeed|accelerate|vllm|sglang|opensm|ibacm|mlx"
-    r"|munge|apptainer|singularity|bash$|sh$))"
+    r"(?i:(?:\w+/)?(?:slurm|kube|containerd|docker|crio|podman|ray|mpi|orted|prte|hydra|pbs|lsf|sge|mom|python|torch|train|deepspeed"
+    r"|accelerate|vllm|sglang|munge|apptainer|singularity|bash$|sh$))"
 )
 #: A syslog's prefix inside of a line that another collector wrote.
 _INNER = lazily(
@@ -65,7 +65,7 @@ def is_foreign(event: Event, services: set[str]) -> bool:
     if name is None:
         inner = _INNER.match(event.text)
         name = inner["service"] if inner is not None else None
-    return name is not None and name not in services and _OF_JOBS.match(name) is None
+    return name is not None and name not in services and not (_OF_JOBS.match(name) or DAEMONS.match(name))
 
 
 def _is_job(event: Event) -> bool:

@@ -1,0 +1,71 @@
+"""Make observations anew with every event and row changed: under another name of a source, by another clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nccl_triage.curves import CurveTable, Ends, Row, Sample
+from nccl_triage.events import Bucket, Event, Observations
+from nccl_triage.links import LinkTable, Seen
+
+
+def mapped(
+    observations: Observations,
+    event: Callable[[Event], Event],
+    row: Callable[[Row], Row],
+    path: Callable[[str], str] = str,
+) -> Observations:
+    """Return observations with these events, rows and paths of sources; the original stays as it is."""
+
+    def bucket(one: Bucket) -> Bucket:
+        return Bucket([event(e) for e in one.first], [event(e) for e in one.last], one.count, one.room)
+
+    return replace(
+        observations,
+        sources={path(name): replace(info, path=path(name)) for name, info in observations.sources.items()},
+        buckets={
+            signature: {(path(str(key[0])), *key[1:]): bucket(kept) for key, kept in by_key.items()}
+            for signature, by_key in observations.buckets.items()
+        },
+        counts=dict(observations.counts),
+        notes=list(observations.notes),
+        curves=_curves(observations.curves, row),
+        links=_links(observations.links, path),
+    )
+
+
+def renamed(observations: Observations, old: str, new: str) -> Observations:
+    """Return observations in which what stood in ``old`` stands in ``new``: a log that was rotated while it was read."""
+
+    def event(one: Event) -> Event:
+        return replace(one, source=new) if one.source == old else one
+
+    def row(one: Row) -> Row:
+        if one.source != old:
+            return one
+        return one._replace(source=new, process=one.process._replace(source=new))
+
+    return mapped(observations, event, row, lambda path: new if path == old else path)
+
+
+def _curves(table: CurveTable, row: Callable[[Row], Row]) -> CurveTable:
+    return CurveTable(
+        samples={
+            kind: Sample([(mark, row(one)) for mark, one in sample.rows], sample.limit)
+            for kind, sample in table.samples.items()
+        },
+        ends={
+            kind: {row(ends.first).process: Ends(row(ends.first), row(ends.last)) for ends in processes.values()}
+            for kind, processes in table.ends.items()
+        },
+        strange={metric: ([row(one) for one in rows], number) for metric, (rows, number) in table.strange.items()},
+    )
+
+
+def _links(table: LinkTable, path: Callable[[str], str]) -> LinkTable:
+    return LinkTable(
+        links={link: Seen((path(seen.place[0]), seen.place[1]), seen.channels) for link, seen in table.links.items()},
+        lines=table.lines,
+        cut=table.cut,
+    )
