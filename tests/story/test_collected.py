@@ -31,6 +31,7 @@ def test_one_place_of_everything_is_no_host(rules: RuleSet) -> None:
     assert set(hosts(scan_text(log, rules))) == {None}
     found = diagnose_text(log, rules)
     assert found.cause == "gpu-out-of-memory"
+    assert any("collected at train-0" in note["en"] for note in found.notes)
     assert not any(culprit.host for culprit in found.candidates[0].culprits)
 
 
@@ -39,7 +40,9 @@ def test_several_places_are_hosts(rules: RuleSet) -> None:
         *(f"[pod/train-{n % 2}/trainer] {STEP.format(n=n)}" for n in range(6)), f"[pod/train-1/trainer] {ERROR}"
     )
     assert set(hosts(scan_text(log, rules))) == {"train-0", "train-1"}
-    assert diagnose_text(log, rules).candidates[0].culprits[0].host == "train-1"
+    found = diagnose_text(log, rules)
+    assert found.candidates[0].culprits[0].host == "train-1"
+    assert not any("collected at" in note["en"] for note in found.notes)
 
 
 def test_a_host_that_the_processes_name_is_the_host_of_their_place(rules: RuleSet) -> None:
@@ -95,3 +98,12 @@ def test_sources_are_put_on_one_clock(collector: str, rules: RuleSet) -> None:
         time = found[signature]
         assert time is not None
         assert ours - time == pytest.approx(1800, abs=2)
+
+
+def test_two_clocks_are_told(rules: RuleSet) -> None:
+    line = "2025-06-03T01:00:0{n}.000Z stderr F 2025-06-03 09:00:0{n},500 INFO step {n}/100 loss 2.1"
+    (note,) = [
+        n for n in diagnose_text(lines(*(line.format(n=n) for n in range(5))), rules).notes if "two clocks" in n["en"]
+    ]
+    assert "8 h behind the program's" in note["en"]
+    assert "慢 8 小时" in note["zh"]

@@ -8,7 +8,16 @@ from nccl_triage import messages, steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import aside_notes, comparison, culprit, document, interruption, recorded, stack_notes
+from nccl_triage.diagnosis import (
+    aside_notes,
+    collected_notes,
+    comparison,
+    culprit,
+    document,
+    interruption,
+    recorded,
+    stack_notes,
+)
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
@@ -103,6 +112,7 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
 def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     notes = interruption.notes(case)
     notes += [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    notes += collected_notes.notes(case.observations)
     notes += aside_notes.notes(case.aside)
     notes += recorded.notes(case)
     notes += comparison.notes(case)

@@ -56,6 +56,17 @@ def settled(observations: Observations) -> Observations:
     return mapped(observations, lambda event: replace(event, context=context(event)), row)
 
 
+def only_place(observations: Observations) -> str | None:
+    """Return the place where every line of a job was collected, None where there are several or none."""
+    places = _Hosts([event for event in _events(observations) if event.context.place is not None]).of_jobs
+    return places[0] if len(places) == 1 else None
+
+
+def two_clocks(observations: Observations) -> dict[str, float]:
+    """Return for each source whose collector has another clock by how many seconds that is behind the program's."""
+    return {source: seconds for source, seconds in _apart(list(_events(observations))).items() if abs(seconds) > SAME}
+
+
 class _Hosts:
     """Whether places are hosts, and which hosts they are."""
 
@@ -69,7 +80,8 @@ class _Hosts:
             if host is not None:
                 inside[place].add(host)
                 around[host].add(place)
-        self._several = sum(1 for count in self.places.values() if count) > 1
+        #: Those of a job's lines; the kernel and daemons speak of their host in any case.
+        self.of_jobs = [place for place, count in self.places.items() if count]
         #: Place -> the one host of which its processes speak.
         self._called = {place: next(iter(names)) for place, names in inside.items() if len(names) == 1}
         #: Names by which processes of several places call their host ("localhost", the image's own name).
@@ -81,7 +93,7 @@ class _Hosts:
         """Return the host of a line with this host of its own, found at this place."""
         if place is None or (host is not None and host not in self._vague):
             return host
-        if not self._several and not of_host:
+        if len(self.of_jobs) < 2 and not of_host:
             return host
         called = self._called.get(place)
         return called if called is not None and called not in self._vague else place
