@@ -11,12 +11,12 @@ from nccl_triage.redaction.fields import Kind
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.paths import Paths
 from nccl_triage.redaction.people import People, is_version
+from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.tokens import forms_in
 from nccl_triage.redaction.urls import Urls
 from nccl_triage.redaction.vocabulary import vocabulary
 
-_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: An alternative of the shell or a block of awk; ``${NAME}`` is a part of a path.
 _BRACE = lazily(r"(?<!\$)\{")
 
@@ -45,8 +45,10 @@ class Rewriter:
             self._learnt_paths.setdefault(text)
         else:
             around, _, name = key.rpartition(".")
-            for found, value in contexts.names_in(f"{name}={text}" if around == "env" else text):
-                self._learn_name(found, value)
+            written = f"{name}={text}" if around == "env" else text
+            for shown in {written: None, plain(written): None}:
+                for found, value in contexts.names_in(shown):
+                    self._learn_name(found, value)
             self.text(text)
 
     def _learn_name(self, kind: contexts.Kind, name: str) -> None:
@@ -81,10 +83,14 @@ class Rewriter:
         return made
 
     def _rewritten(self, text: str) -> str:
-        if "\x1b" in text:  # colours inside a name would hide it
-            plain = _SEQUENCE.sub("", text)
-            made = self._rewritten(plain)
-            return text if made == plain else made
+        seen = plain(text)
+        if seen != text:  # colours inside a name would hide it
+            made = self._replaced(seen)
+            if made != seen:
+                return made
+        return self._replaced(text)
+
+    def _replaced(self, text: str) -> str:
         if text not in self._forms:
             self._forms[text] = forms_in(text)
         parts, done = [], 0

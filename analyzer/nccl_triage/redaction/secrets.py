@@ -13,11 +13,11 @@ from typing import Any
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import blocks, walk
+from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.table import Row, secrets
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
-_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: What such a name has in it, so that most names are not looked at any further.
 _NAMES = lazily(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
 #: A value that a name gives away whatever it is; no pattern takes it for anything else.
@@ -35,27 +35,29 @@ class Masker:
     """Masks texts by the table; ``found`` collects the kinds that were masked."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._rows = rows_by_text(texts)
+        given = set(texts)
+        #: Texts of which a reader sees less than they hold, as he sees them.
+        self._plain = {text: seen for text in given if (seen := plain(text)) is not text and seen != text}
+        self._rows = rows_by_text(given.union(self._plain.values()))
         self._known: dict[str, str] = {}
         self.found: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return one of the texts without secrets."""
-        rows = self._rows.get(text)
-        if rows is None:
+        if text not in self._rows and text not in self._plain:
             return text
         made = self._known.get(text)
         if made is None:
-            made = self._known[text] = self._masked(text, rows)
+            made = self._known[text] = self._masked(text)
         return made
 
-    def _masked(self, text: str, rows: Sequence[Row]) -> str:
-        if "\x1b" in text:  # colours may stand between a name and its value; a reader does not see them
-            plain = _SEQUENCE.sub("", text)
-            if plain != text:
-                made = self._replaced(plain, rows_by_text([plain]).get(plain, ()))
-                return text if made == plain else made
-        return self._replaced(text, rows)
+    def _masked(self, text: str) -> str:
+        seen = self._plain.get(text)
+        if seen is not None:
+            made = self._replaced(seen, self._rows.get(seen, ()))
+            if made != seen:
+                return made
+        return self._replaced(text, self._rows.get(text, ()))  # a title of the window is hidden, and still written out
 
     def _replaced(self, text: str, rows: Sequence[Row]) -> str:
         made = text
@@ -68,7 +70,9 @@ class Masker:
     @property
     def needed(self) -> bool:
         """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
-        return any(self.text(text) != text or blocks.is_edge(text) or secret_name(text) for text in self._rows)
+        return any(
+            self.text(text) != text or blocks.is_edge(text) or secret_name(text) for text in (*self._rows, *self._plain)
+        )
 
     def _mask(self, match: re.Match[str], row: Row) -> str:
         self.found.add(row.id)
@@ -103,8 +107,9 @@ class Masker:
     def _window(self, lines: Sequence[Any]) -> list[Any]:
         texts = [line if isinstance(line, str) else "" for line in lines]
         made = self._lines(texts)
-        rows = rows_by_text(made)
-        masked = [self._masked(line, rows.get(line, ())) for line in made]
+        masker = Masker(made)
+        masked = [masker.text(line) for line in made]
+        self.found |= masker.found
         return [new if isinstance(old, str) else old for new, old in zip(masked, lines, strict=True)]
 
     def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
