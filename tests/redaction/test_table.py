@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import resources
+from nccl_triage.engine import cache as store
 from nccl_triage.errors import RuleError
 from nccl_triage.redaction import table
 from nccl_triage.redaction.secrets import mask_text
@@ -93,9 +94,12 @@ def test_rows_are_read_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_damaged_cache_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
     first = table.secrets.__wrapped__()
-    for path in tmp_path.iterdir():
-        path.write_text('{"rows": [["x", 1]]}')
-    assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+    (path,) = tmp_path.iterdir()
+    for damage in (b'{"rows": [["x", 1]]}', b'{"rows": []}', b'{"rows": 7}', b"{}", b""):
+        path.write_bytes(damage)
+        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+        store.write(path.name, damage)  # as if it had been stored so
+        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
     with pytest.raises(ValueError, match="damaged"):
         unpacked(["id", 7, [], [], [], []])
 

@@ -130,8 +130,10 @@ def secrets() -> tuple[Row, ...]:
     entry = store.name("secrets", hashlib.sha256(text.encode()).hexdigest())
     known = store.read_table(entry)
     if known is not None:
-        with contextlib.suppress(ValueError, TypeError):
-            return tuple(unpacked(parts) for parts in known["rows"])
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            found = tuple(unpacked(parts) for parts in known["rows"])
+            if found:  # no table is empty: nothing would be masked
+                return found
     rows = read(text, "rules/redaction/secrets.yaml")
     store.write_table(entry, {"rows": [row.packed() for row in rows]})
     return rows
