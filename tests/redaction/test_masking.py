@@ -39,6 +39,20 @@ EVIDENCE = [
     "NCCL_ALGO=Ring NCCL_DEBUG_SUBSYS=INIT,NET NCCL_IB_HCA=mlx5_0:1 NCCL_SOCKET_IFNAME=eth0",
     "KeyError: 'secret'; missing key(s) in state_dict: \"model.layers.0.self_attn.k_proj.weight\"",
     "api_tokens=12 cached_tokens: 0 prompt_tokens=1834 completion_tokens=12 first_token=0.231s",
+    "key=value token count 4096 pass: 3 of 5, password policy, auth ok, secret sauce, the key is 17",
+    "PASS: test_allreduce_2 (8 ranks); first pass: fused, forward pass: 12 ms, pass=2, bpw=4.5, pw: 250W",
+    "The password is too short, your token is invalid, credentials are expired: the API key is required",
+    "Invalid credentials in Authorization header; token is expired; Cookie: expired; secret not found",
+    "python -u train.py --nproc 8 -p 29500 -c conf.yaml -w 4; mkdir -p /data/x; scp -P 22 a b; nvidia-smi -pm 1",
+    "docker run -u 1000:1000 --user root:root -p 8080:80 nvcr.io/nvidia/pytorch:24.01@sha256:2c26b46b68ffc68ff99b",
+    "WARN [LeaseRenewer:ann@node-41:9000] retry; akka.tcp://sparkExecutorActorSystem@node-07:55904",
+    "(name='conv1', key='layer_12', value=3); {'key': 'attention', 'value': 0.5}; KeyError: 'transformer.h.0.attn'",
+    "torch inductor cache key: fxgraph_3k; NCCL_IB_PKEY=0x7fff pkey_index=0; ssh host key verification failed",
+    "https://example.org/search?q=token&page=2&code=404; http://10.0.0.1:8265/api/jobs?limit=100",
+    "License: Apache-2.0; license_id: apache; serial number 17; session 3 of 4; GOOGLE_APPLICATION_CREDENTIALS=/run/k.json",
+    "<|im_end|> <pad> <token>4096</token> </s> [PAD] token_type: 3; PWD=/workspace/train OLDPWD=~/x",
+    "密码错误，令牌：4096，最大令牌数=131072，密钥为空，口令 错误，验证码：无效",
+    "mount -t nfs nas:/share /mnt -o user=ann,vers=4; mysql --port 3306 -u root -p; curl -u ann https://x; gpu user=3%",
 ]
 
 

@@ -7,28 +7,32 @@ identifiers are no secrets; the table of kinds (``rules/redaction/secrets.yaml``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import blocks, walk
+from nccl_triage.redaction.chance import looks_random
 from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.table import Row, secrets
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
 #: What such a name has in it, so that most names are not looked at any further.
-_NAMES = lazily(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
+_NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jwt|cookie|_[as]k$|[^\x00-\x7f]")
 #: A value that a name gives away whatever it is; no pattern takes it for anything else.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
 _MARK = lazily(r"\[secret:[a-z0-9-]+\]")
+_LEGIBLE = lazily(r"[^\W_]")
 #: For guards, all digits are one.
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
 
-#: A row with its ``starts`` and ``guards``, folded.
-Literals = tuple[Row, tuple[bytes, ...], tuple[bytes, ...]]
+#: Folded literals, each with the numbers of its rows.
+Literals = list[tuple[bytes, list[int]]]
 
 
 class Masker:
@@ -75,9 +79,14 @@ class Masker:
         )
 
     def _mask(self, match: re.Match[str], row: Row) -> str:
-        self.found.add(row.id)
         start, end = match.span(match.lastgroup) if match.lastgroup else match.span()
         text, offset = match[0], match.start()
+        value = text[start - offset : end - offset]
+        if _is_masked(match.string, start, end):
+            return text
+        if row.random and not looks_random(value):
+            return text
+        self.found.add(row.id)
         return f"{text[: start - offset]}[secret:{row.id}]{text[end - offset :]}"
 
     def _cut(self, text: str) -> str:
@@ -143,6 +152,16 @@ class Masker:
         return f"[secret:{row.id}]"
 
 
+def _is_masked(text: str, start: int, end: int) -> bool:
+    """Tell whether a part of a text has nothing besides what is masked already, or cuts a mark."""
+    around = _MARK.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+    marks = [mark.span() for mark in around if mark.end() > start and mark.start() < end]
+    if not marks:
+        return False
+    cut = any(first < start or last > end for first, last in marks)
+    return cut or not _LEGIBLE.search(_MARK.sub("", text[start:end]))
+
+
 @cache
 def secret_name(name: str) -> Row | None:
     """Return the row by which a variable of this name holds a secret, or None."""
@@ -175,9 +194,7 @@ def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[Row, ...]]:
     plain = [text for text in ordered if "\0" not in text]
     shapes = [*_folded("\0".join(plain)).split(b"\0"), *map(_folded, ordered[len(plain) :])]
     shapes = shapes if plain else shapes[1:]
-    distinct = set(shapes)
-    near = _rows_of(b"\0".join(distinct), _literals())
-    known = {shape: tuple(row for row, *_ in _rows_of(shape, near)) for shape in distinct} if near else {}
+    known = _rows_of(list(dict.fromkeys(shapes)))
     return {text: rows for text, shape in zip(ordered, shapes, strict=True) if (rows := known.get(shape))}
 
 
@@ -185,18 +202,44 @@ def _folded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").translate(_FOLD)
 
 
-def _rows_of(shape: bytes, literals: Iterable[Literals]) -> list[Literals]:
-    lowered = shape.lower()
-    return [
-        (row, starts, guards)
-        for row, starts, guards in literals
-        if any(start in shape for start in starts) or any(guard in lowered for guard in guards)
-    ]
+def _rows_of(shapes: list[bytes]) -> dict[bytes, tuple[Row, ...]]:
+    """Return the shapes in which a literal occurs, with its rows: each literal is looked for once, in all of them."""
+    begins = [0, *accumulate(len(shape) + 1 for shape in shapes)]
+    joined = b"\0".join(shapes)
+    cased, lowered = (
+        _places(literals, text, begins) for literals, text in zip(_literals(), (joined, joined.lower()), strict=True)
+    )
+    found: dict[int, set[int]] = {}
+    for number, places in (*cased, *lowered):
+        for place in places:
+            found.setdefault(place, set()).add(number)
+    rows = secrets()
+    return {shapes[place]: tuple(rows[number] for number in sorted(numbers)) for place, numbers in found.items()}
+
+
+def _places(literals: Literals, text: bytes, begins: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the numbers of the rows whose literals occur in a text, with the numbers of the shapes where they do."""
+    for literal, numbers in literals:
+        places: list[int] = []
+        at = text.find(literal)
+        while at >= 0:
+            places.append(bisect_right(begins, at) - 1)
+            at = text.find(literal, begins[places[-1] + 1])
+        if places:
+            for number in numbers:
+                yield number, places
 
 
 @cache
-def _literals() -> tuple[Literals, ...]:
-    return tuple((row, tuple(map(_folded, row.starts)), tuple(map(_folded, row.guards))) for row in secrets())
+def _literals() -> tuple[Literals, Literals]:
+    """Return the literals of all rows, each with the numbers of its rows: as they are written, and of any case."""
+    cased: dict[bytes, list[int]] = {}
+    lowered: dict[bytes, list[int]] = {}
+    for number, row in enumerate(secrets()):
+        for literals, kind in ((row.starts, cased), (row.guards, lowered)):
+            for literal in literals:
+                kind.setdefault(_folded(literal), []).append(number)
+    return list(cased.items()), list(lowered.items())
 
 
 def mask_text(text: str) -> str:
