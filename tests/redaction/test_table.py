@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -82,6 +83,17 @@ def test_no_text_makes_a_pattern_slow(row: Row) -> None:
     for most, around in repeats(parser.parse(row.pattern.source)):
         assert most <= 16384, "a repeat without a bound"
         assert around <= 4 or most <= 1, "a repeat inside a long repeat"
+
+
+@pytest.mark.parametrize("joint", [" ", "", ":", "@", "\n"])
+def test_samples_without_end_are_masked_in_time_that_grows_with_them(joint: str) -> None:
+    started = time.process_time()
+    for row in secrets():
+        for sample in (*row.match_samples, *row.not_samples):
+            text = (sample + joint) * (4000 // len(sample) + 1)
+            for _ in row.pattern.compiled.finditer(text):
+                pass
+    assert time.process_time() - started < 5
 
 
 def test_rows_are_read_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
