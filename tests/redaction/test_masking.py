@@ -174,6 +174,19 @@ def test_a_key_inside_one_text_of_several_lines() -> None:
     assert made.endswith("[rank0]: loading model")
 
 
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_a_value_whose_name_stands_in_the_line_before(prefix: str) -> None:
+    lines = [
+        f"{prefix}{line}"
+        for line in ("env:", "- name: DB_PASSWORD", "  value: hunter2", "- name: STEPS", "  value: 40000")
+    ]
+    document = {"excerpts": [{"lines": lines}], "text": "\n".join(lines)}
+    made = mask_secrets(document)
+    assert made["excerpts"][0]["lines"] == [line.replace("hunter2", "[secret:named-value]") for line in lines]
+    assert made["text"] == "\n".join(made["excerpts"][0]["lines"])
+    assert mask_secrets(made) == made
+
+
 def test_lines_around_a_certificate_stay() -> None:
     lines = ["-----BEGIN CERTIFICATE-----", *BODY, "-----END CERTIFICATE-----"]
     document = {"excerpts": [{"lines": lines}]}

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from nccl_triage.patterns import lazily
 
-#: Fewer characters than this prove nothing.
-_SHORTEST = 16
+#: Fewer characters than this prove nothing; fewer than the second only if capitals, small letters and digits mix.
+_SHORTEST, _SHORT = 8, 16
 #: Of hexadecimal digits, which are too few to change often, so many.
 _HEXADECIMAL = 24
 _HEX = lazily(r"[0-9a-f-]+|[0-9A-F-]+")
@@ -26,14 +26,17 @@ def looks_random(text: str) -> bool:
     pieces = _PIECE.findall(text)
     letters = "".join(pieces)
     longest = max(map(len, pieces), default=0)
-    if len(letters) < _SHORTEST or longest < _SHORTEST // 2 or sum(map(str.isdigit, letters)) < 2:
+    short = len(letters) < _SHORT
+    if len(letters) < _SHORTEST or longest < _SHORTEST or sum(map(str.isdigit, letters)) < (1 if short else 2):
         return False
     if _HEX.fullmatch(text):
         return len(letters) >= _HEXADECIMAL and not letters.isdigit()
     kinds = [piece.translate(_KINDS) for piece in pieces]
+    if short and len(set("".join(kinds))) < 3:
+        return False
     changes = sum(a != b for piece in kinds for a, b in pairwise(piece))
-    if changes < 0.28 * (len(letters) - len(pieces)):
+    if changes < (0.4 if short else 0.28) * (len(letters) - len(pieces)):
         return False
     counts = Counter(letters)
     entropy = -sum(count / len(letters) * math.log2(count / len(letters)) for count in counts.values())
-    return entropy >= 3.0
+    return entropy >= (2.7 if short else 3.0)

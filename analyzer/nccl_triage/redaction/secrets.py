@@ -26,6 +26,7 @@ _NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jw
 #: A value that a name gives away whatever it is; no pattern takes it for anything else.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
+_VALUE = lazily(r"\b[Vv]alue[\"']?\s?[:=]\s?[\"']?\S{3}")
 _MARK = lazily(r"\[secret:[a-z0-9-]+\]")
 _LEGIBLE = lazily(r"[^\W_]")
 #: For guards, all digits are one.
@@ -75,7 +76,8 @@ class Masker:
     def needed(self) -> bool:
         """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
         return any(
-            self.text(text) != text or blocks.is_edge(text) or secret_name(text) for text in (*self._rows, *self._plain)
+            self.text(text) != text or blocks.is_edge(text) or _is_value(text) or secret_name(text)
+            for text in (*self._rows, *self._plain)
         )
 
     def _mask(self, match: re.Match[str], row: Row) -> str:
@@ -109,17 +111,28 @@ class Masker:
             return self.text(value)
         if isinstance(value, dict):
             return self._variables(value)
-        if any(isinstance(line, str) and blocks.is_edge(line) for line in value):
+        if any(isinstance(line, str) and (blocks.is_edge(line) or _is_value(line)) for line in value):
             return self._window(value)
         return value
 
     def _window(self, lines: Sequence[Any]) -> list[Any]:
         texts = [line if isinstance(line, str) else "" for line in lines]
-        made = self._lines(texts)
+        made = self._values(self._lines(texts))
         masker = Masker(made)
         masked = [masker.text(line) for line in made]
         self.found |= masker.found
         return [new if isinstance(old, str) else old for new, old in zip(masked, lines, strict=True)]
+
+    def _values(self, lines: list[str]) -> list[str]:
+        """Return the lines without values whose name stands in the line before: ``- name: TOKEN``, ``  value: x``."""
+        made = list(lines)
+        for index in range(1, len(made)):
+            if _is_value(made[index]):
+                pair = "\n".join(made[index - 1 : index + 1])
+                masker = Masker([pair])
+                made[index - 1 : index + 1] = masker.text(pair).split("\n")
+                self.found |= masker.found
+        return made
 
     def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -150,6 +163,10 @@ class Masker:
             return made
         self.found.add(row.id)
         return f"[secret:{row.id}]"
+
+
+def _is_value(line: str) -> bool:
+    return "alue" in line and _VALUE.search(line) is not None
 
 
 def _is_masked(text: str, start: int, end: int) -> bool:
