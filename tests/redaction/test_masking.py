@@ -51,6 +51,7 @@ EVIDENCE = [
     "https://example.org/search?q=token&page=2&code=404; http://10.0.0.1:8265/api/jobs?limit=100",
     "License: Apache-2.0; license_id: apache; serial number 17; session 3 of 4; GOOGLE_APPLICATION_CREDENTIALS=/run/k.json",
     "<|im_end|> <pad> <token>4096</token> </s> [PAD] token_type: 3; PWD=/workspace/train OLDPWD=~/x",
+    "wandb: (?:ERROR|W&B API key|Tried to log); | each kind of secret | ends at once | 0 |; password = self._auth[3]",
     "密码错误，令牌：4096，最大令牌数=131072，密钥为空，口令 错误，验证码：无效",
     "mount -t nfs nas:/share /mnt -o user=ann,vers=4; mysql --port 3306 -u root -p; curl -u ann https://x; gpu user=3%",
 ]
