@@ -200,7 +200,9 @@ def test_a_secret_that_was_cut_with_its_text_is_masked(length: int) -> None:
     assert mask_text(text) == f"{'x ' * 120}env [secret:huggingface-token]"
 
 
-@pytest.mark.parametrize("end", ["hf_hub_download", "sk-learn", "npm_config", "eyJ"])
+@pytest.mark.parametrize(
+    "end", ["hf_hub_download", "sk-learn", "npm_config", "eyJ", "access-log-2024", "fw_step_100", "torch-v1.0-beta2"]
+)
 def test_a_long_text_may_end_in_a_common_word(end: str) -> None:
     text = f"{'x ' * 120}{end}"
     assert mask_text(text) == text
