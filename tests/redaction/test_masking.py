@@ -17,7 +17,7 @@ from nccl_triage.render import FORMATS, render
 from tests.render import documents
 
 ROOT = Path(__file__).parents[2]
-TOKEN = expand("hf_<alnum:34>")
+TOKEN, HEX = expand("hf_<alnum:34>"), expand("<hex:40>")
 BODY = [expand("<base64:64>"), expand("<base64:64>")[::-1], "Abc9="]
 
 #: What is evidence although it looks like a secret, or stands beside a word that names one.
@@ -123,6 +123,8 @@ def test_a_variable_whose_name_tells_loses_all_of_its_value() -> None:
         "HUB_TOKEN": TOKEN,
         "API_TOKEN": "None",
         "PAD_TOKEN": "abcdefgh",
+        "DEPLOY_KEY": "/root/.ssh/deploy_key",
+        "DATADOG_APP_KEY": HEX,
         "NCCL_DEBUG": "INFO",
     }
     assert mask_secrets(document)["job"]["env"] == {
@@ -132,6 +134,8 @@ def test_a_variable_whose_name_tells_loses_all_of_its_value() -> None:
         "HUB_TOKEN": "[secret:huggingface-token]",
         "API_TOKEN": "None",
         "PAD_TOKEN": "abcdefgh",
+        "DEPLOY_KEY": "/root/.ssh/deploy_key",
+        "DATADOG_APP_KEY": "[secret:random-value]",
         "NCCL_DEBUG": "INFO",
     }
 

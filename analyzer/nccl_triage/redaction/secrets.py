@@ -158,6 +158,8 @@ class Masker:
         written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
         if not isinstance(value, str) or not any(map(row.pattern.compiled.search, written)):
             return value
+        if row.random and not looks_random(value):
+            return value
         made = self.text(value)
         if _MARK.fullmatch(made):  # its form tells more than its name
             return made
