@@ -2,7 +2,7 @@
 
 Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
 docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md, docs/variables.md,
-docs/symptoms.md, docs/codes.md and docs/timeouts.md. ``--accuracy`` also measures the labelled cases and rewrites the
+docs/symptoms.md, docs/codes.md and docs/timeouts.md, the table of leaks in docs/privacy.md. ``--accuracy`` also measures the labelled cases and rewrites the
 table in README.md and README.zh.md (it takes a minute and needs the case folders).
 """
 
@@ -196,6 +196,14 @@ def verifier_page() -> str:
     )
 
 
+def privacy_page() -> str:
+    """Return docs/privacy.md with the freshly measured table of leaks."""
+    import leaks
+
+    page = ROOT / "docs" / "privacy.md"
+    return _between(page.read_text(encoding="utf-8"), "leaks", leaks.table())
+
+
 def ablation_page() -> str:
     """Return docs/accuracy.md with a freshly measured comparison of rules, classifier and both."""
     from nccl_triage.classifier import examples as files
@@ -229,6 +237,7 @@ def main() -> int:
         "docs/symptoms.md": knowledge_pages.symptoms_page(),
         "docs/timeouts.md": knowledge_pages.timeouts_page(),
         "docs/codes.md": knowledge_pages.codes_page(),
+        "docs/privacy.md": privacy_page(),
     }
     if arguments.accuracy:
         made |= accuracy()

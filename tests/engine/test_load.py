@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import resources
-from nccl_triage.engine import load, snapshot
+from nccl_triage.engine import cache, load, snapshot
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.errors import InputError, RuleError
 
@@ -108,9 +108,9 @@ def test_rules_survive_the_cache_and_a_damaged_cache_is_made_again(
     assert again.digest == first.digest
     assert shown(again) == shown(first)
     assert [list(part) for part in (again.signatures, again.causes)] == [list(first.signatures), list(first.causes)]
-    good = entry.read_bytes()
+    good = cache.read(entry.name) or b""
     for damage in (b"", b"{", good[:1000], good[:-1], good.replace(b"Signature", b"SIgnature"), pickle.dumps([1])):
-        entry.write_bytes(damage)
+        cache.write(entry.name, damage)
         assert len(load.load().signatures) == len(first.signatures)
         assert snapshot.read(entry.name) is not None
 
@@ -143,7 +143,7 @@ def test_nothing_in_the_cache_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     count = len(load.load().signatures)
     (entry,) = tmp_path.glob("rules-*")
     for evil in (Evil(), {"x": [Evil()]}):
-        entry.write_bytes(pickle.dumps(evil))
+        cache.write(entry.name, pickle.dumps(evil))
         assert len(load.load().signatures) == count
         assert not (tmp_path / "ran").exists()
 

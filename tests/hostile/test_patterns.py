@@ -16,6 +16,7 @@ import nccl_triage
 from nccl_triage.engine.match import MAX_MATCH
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.blocks import MAX_LINE
+from nccl_triage.redaction.contexts import contexts
 from nccl_triage.redaction.table import secrets
 from tests.hostile.attacks import attacks
 from tests.test_patterns import found
@@ -77,6 +78,10 @@ def test_signatures_and_series(rules: RuleSet) -> None:
 
 def test_kinds_of_secrets() -> None:
     assert sum(attack(row.id, row.pattern.compiled.search, row.pattern.source, 4000) for row in secrets()) > 100
+
+
+def test_places_of_names() -> None:
+    assert sum(attack(row.id, row.pattern.compiled.search, row.pattern.source, 4000) for row in contexts()) > 50
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[str], str]]:

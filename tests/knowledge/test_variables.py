@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from nccl_triage.engine import nodes
+from nccl_triage.engine import cache, nodes
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import variables
 from nccl_triage.knowledge.variables import Variables
@@ -168,10 +168,10 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
     count = len(list(variables.shipped()))
     (entry,) = tmp_path.glob("knowledge_variables-*")
-    whole = entry.read_bytes()
+    whole = cache.read(entry.name) or b""
     files = len(json.loads(whole)["files"])
     for damage in (b"{", b'{"files": []}', whole[:999], json.dumps({"files": [["x", 1]] * files}).encode()):
-        entry.write_bytes(damage)
+        cache.write(entry.name, damage)
         variables.shipped.cache_clear()
         assert len(list(variables.shipped())) == count
         found = variables.shipped().find("NCCL_IB_HCA")

@@ -51,6 +51,22 @@ def test_a_command_names_the_path_that_the_report_shows(two_networks: dict[str, 
     assert f"nccl-triage verify {path}" in render(made, "text").decode()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the user is not allowed to do that on the host: out of host memory, node 3 of 4 is down",
+        "failed to load model Qwen/Qwen2.5-7B-Instruct from https://huggingface.co/Qwen/Qwen2.5-7B-Instruct",
+        "User provided device_type of 'cuda', but CUDA is not available; user code failed in user space",
+        "from rank 3 to rank 4: connection refused; worker at step:10000; loading weights 3/8 on node",
+        "[rank:3] [GPU:0] [epoch:12] pool.map(fn, [a:3]) | rank-3 | 8 | in 10-04-12",
+        "host=None node=3 hosts: none nodes: 2 project=None account for 12 GiB, telephone, +12.5 % 1e+10 20",
+        "nvcr.io/nvidia/pytorch:24.01-py3 and docker.io/library/python on PyTorch 2.1.0",
+    ],
+)
+def test_ordinary_words_are_no_names(text: str) -> None:
+    assert redact({"notes": [text]})["notes"] == [text]
+
+
 def test_only_counts_are_recorded(two_networks: dict[str, Any]) -> None:
     made = redact(two_networks)
     counts = made["redaction"]["pseudonyms"]

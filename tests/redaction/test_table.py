@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from typing import Any
 
 import pytest
 
 from nccl_triage import resources
+from nccl_triage.engine import cache as store
 from nccl_triage.errors import RuleError
 from nccl_triage.redaction import table
 from nccl_triage.redaction.secrets import mask_text
@@ -83,6 +85,17 @@ def test_no_text_makes_a_pattern_slow(row: Row) -> None:
         assert around <= 4 or most <= 1, "a repeat inside a long repeat"
 
 
+@pytest.mark.parametrize("joint", [" ", "", ":", "@", "\n"])
+def test_samples_without_end_are_masked_in_time_that_grows_with_them(joint: str) -> None:
+    started = time.process_time()
+    for row in secrets():
+        for sample in (*row.match_samples, *row.not_samples):
+            text = (sample + joint) * (4000 // len(sample) + 1)
+            for _ in row.pattern.compiled.finditer(text):
+                pass
+    assert time.process_time() - started < 5
+
+
 def test_rows_are_read_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
     first = table.secrets.__wrapped__()
@@ -93,9 +106,12 @@ def test_rows_are_read_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_damaged_cache_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
     first = table.secrets.__wrapped__()
-    for path in tmp_path.iterdir():
-        path.write_text('{"rows": [["x", 1]]}')
-    assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+    (path,) = tmp_path.iterdir()
+    for damage in (b'{"rows": [["x", 1]]}', b'{"rows": []}', b'{"rows": 7}', b"{}", b""):
+        path.write_bytes(damage)
+        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+        store.write(path.name, damage)  # as if it had been stored so
+        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
     with pytest.raises(ValueError, match="damaged"):
         unpacked(["id", 7, [], [], [], []])
 

@@ -1,7 +1,8 @@
 """Things derived from the rules, kept on disk between runs: literals of patterns, the compiled multi-pattern matcher.
 
-A cache entry is named by a digest of everything it depends on, written atomically, and never trusted: what cannot be
-read or does not fit is made again. ``NCCL_TRIAGE_CACHE=off`` switches it off.
+A cache entry is named by a digest of everything it depends on, begins with a digest of its name and content, and is
+written atomically: what was damaged, emptied, cut off or exchanged counts as absent and is made again, since half of a
+table would change answers without a word. ``NCCL_TRIAGE_CACHE=off`` switches it off.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from nccl_triage._version import __version__
 
 #: Entries of older rules or versions kept beside the present one.
 _KEEP = 6
+#: Bytes of the digest before an entry's content.
+_DIGEST = hashlib.sha256().digest_size
 
 
 def _folder() -> Path | None:
@@ -38,15 +42,26 @@ def name(kind: str, *parts: str) -> str:
     return f"{kind}-{hashlib.sha256(seed.encode()).hexdigest()[:24]}"
 
 
+def _digest(entry: str, data: bytes) -> bytes:
+    made = hashlib.sha256(entry.encode() + b"\0")
+    made.update(data)
+    return made.digest()
+
+
 def read(entry: str) -> bytes | None:
-    """Return an entry, or None."""
+    """Return an entry, or None when it is absent or not what was written."""
     folder = _folder()
     if folder is None:
         return None
+    path = folder / entry
     try:
-        return (folder / entry).read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            return None
+        data = path.read_bytes()
     except OSError:
         return None
+    content = data[_DIGEST:]
+    return content if data[:_DIGEST] == _digest(entry, content) else None
 
 
 def write(entry: str, data: bytes) -> None:
@@ -61,7 +76,7 @@ def write(entry: str, data: bytes) -> None:
         descriptor, temporary = tempfile.mkstemp(dir=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
+                stream.write(_digest(entry, data) + data)
             Path(temporary).replace(folder / entry)
         except OSError:
             Path(temporary).unlink(missing_ok=True)

@@ -11,16 +11,23 @@ from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern
+from nccl_triage.patterns import lazily
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.table import written_out
+from nccl_triage.redaction.vocabulary import vocabulary
 
-Kind = Literal["host", "user", "name", "path", "guid", "serial"]
-KINDS: tuple[Kind, ...] = ("host", "user", "name", "path", "guid", "serial")
+Kind = Literal["host", "user", "name", "repo", "path", "guid", "serial", "account", "phone"]
+KINDS: tuple[Kind, ...] = ("host", "user", "name", "repo", "path", "guid", "serial", "account", "phone")
+#: An item of a list, its brackets of numbers included, without the port or the slots behind it.
+_ITEM = lazily(r"(?P<name>[^\s,\"'\[\]:]{1,253}(?:\[[\d,-]{1,400}\])?[^\s,\"'\[\]:]{0,64})[^\s,]{0,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A place where a name of one kind stands; the last group of ``pattern`` that matched is the name."""
+    """A place where a name of one kind stands; the last group of ``pattern`` that matched is the name.
+
+    What a ``weak`` place holds is no name when it is made of words of messages alone; ``several`` have a list of names.
+    """
 
     id: str
     kind: Kind
@@ -28,10 +35,20 @@ class Context:
     pattern: Pattern
     match_samples: tuple[str, ...]
     not_samples: tuple[str, ...]
+    weak: bool = False
+    several: bool = False
+
+    def names(self, text: str) -> Iterator[str]:
+        """Yield the names that stand at such places of a text."""
+        for match in self.pattern.compiled.finditer(text):
+            found = match[match.lastgroup]
+            for name in (item["name"] for item in _ITEM.finditer(found)) if self.several else (found,):
+                if not (self.weak and vocabulary().common(name, prose=True)):
+                    yield name
 
 
 def _context(node: Node, parts: dict[str, str]) -> Context:
-    part = node.keys(("id", "kind", "guard", "pattern", "match", "not"))
+    part = node.keys(("id", "kind", "guard", "pattern", "match", "not"), ("weak", "several"))
     return Context(
         id=part["id"].text(),
         kind=part["kind"].choice(KINDS),  # type: ignore[arg-type]
@@ -39,6 +56,8 @@ def _context(node: Node, parts: dict[str, str]) -> Context:
         pattern=written_out(part["pattern"], parts),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),
+        weak="weak" in part and part["weak"].flag(),
+        several="several" in part and part["several"].flag(),
     )
 
 
@@ -60,5 +79,5 @@ def _contexts_of(shape: str) -> tuple[Context, ...]:
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
     """Yield the names in a text with their kinds."""
     for context in _contexts_of(walk.shape(text)):
-        for match in context.pattern.compiled.finditer(text):
-            yield context.kind, match[match.lastgroup]
+        for name in context.names(text):
+            yield context.kind, name

@@ -49,8 +49,7 @@ class People:
         """Tell whether a name stays: it is a pseudonym already, or says nothing."""
         if self.pseudonyms.made(name) or addresses.taken(name, self.pseudonyms):
             return True
-        short = name.isalpha() and len(name) < _LETTERS
-        return (vocabulary().plain(name) or short) and not looks_made(name)
+        return (vocabulary().plain(name) or _is_short(name)) and not looks_made(name)
 
     def _label(self, label: str) -> str:
         if self._stays(label):
@@ -94,9 +93,14 @@ class People:
 
     def _named(self, kind: str, name: str) -> str:
         shown = self.pseudonyms.of(kind, name.lower())
-        if len(name) >= _LETTERS or (len(name) > 2 and not name.isalpha()):
+        if not _is_short(name) and len(name) > (2 if name.isascii() else 1):
             self.known.add(name, shown)
         return shown
+
+
+def _is_short(name: str) -> bool:
+    """Tell whether a name of letters alone is too short; of Chinese characters any number is enough."""
+    return name.isascii() and name.isalpha() and len(name) < _LETTERS
 
 
 def is_version(text: str) -> bool:

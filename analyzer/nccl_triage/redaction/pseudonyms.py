@@ -23,6 +23,8 @@ WORDS = {
     "guids": "guid",
     "serials": "serial",
     "gpus": "uuid",
+    "accounts": "account",
+    "phones": "phone",
 }
 _KINDS = {word: kind for kind, word in WORDS.items()}
 #: Networks and addresses have forms of their own: ``10.net-1.2``.

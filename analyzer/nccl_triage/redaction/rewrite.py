@@ -11,12 +11,12 @@ from nccl_triage.redaction.fields import Kind
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.paths import Paths
 from nccl_triage.redaction.people import People, is_version
+from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.tokens import forms_in
 from nccl_triage.redaction.urls import Urls
 from nccl_triage.redaction.vocabulary import vocabulary
 
-_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: An alternative of the shell or a block of awk; ``${NAME}`` is a part of a path.
 _BRACE = lazily(r"(?<!\$)\{")
 
@@ -45,8 +45,10 @@ class Rewriter:
             self._learnt_paths.setdefault(text)
         else:
             around, _, name = key.rpartition(".")
-            for found, value in contexts.names_in(f"{name}={text}" if around == "env" else text):
-                self._learn_name(found, value)
+            written = f"{name}={text}" if around == "env" else text
+            for shown in {written: None, plain(written): None}:
+                for found, value in contexts.names_in(shown):
+                    self._learn_name(found, value)
             self.text(text)
 
     def _learn_name(self, kind: contexts.Kind, name: str) -> None:
@@ -56,10 +58,19 @@ class Rewriter:
             self._people.user(name)
         elif kind == "name":
             self._people.project(name)
+        elif kind == "repo":
+            self._repository(name)
         elif kind == "path":
             self._learnt_paths.setdefault(name)
         else:
             self._people.number(f"{kind}s", name)
+
+    def _repository(self, name: str) -> None:
+        """Learn the names of a repository of somebody, as ``owner/model``; what the public knows stays."""
+        owner, _, repository = name.partition("/")
+        if owner.lower() not in vocabulary().organisations and not vocabulary().common(owner):
+            self._people.project(owner)
+            self._people.project(repository)
 
     def settle(self) -> None:
         """End the learning: from here on texts are rewritten with all that was learnt."""
@@ -81,10 +92,14 @@ class Rewriter:
         return made
 
     def _rewritten(self, text: str) -> str:
-        if "\x1b" in text:  # colours inside a name would hide it
-            plain = _SEQUENCE.sub("", text)
-            made = self._rewritten(plain)
-            return text if made == plain else made
+        seen = plain(text)
+        if seen != text:  # colours inside a name would hide it
+            made = self._replaced(seen)
+            if made != seen:
+                return made
+        return self._replaced(text)
+
+    def _replaced(self, text: str) -> str:
         if text not in self._forms:
             self._forms[text] = forms_in(text)
         parts, done = [], 0
@@ -122,6 +137,8 @@ class Rewriter:
             return f"{token[:3]}-{people.number('gpus', token[4:])}"
         if kind in ("mac", "guid"):
             return people.number(f"{kind}s", token)
+        if kind == "apart":
+            return self._apart(token)
         if kind in ("ipv4", "ipv6"):
             return self._address(match)
         if kind == "winpath":
@@ -135,6 +152,10 @@ class Rewriter:
         user, _, host = token.rstrip(".-_").partition("@")
         tail = token[len(user) + 1 + len(host) :]
         named = people.known.replace(host) != host or any(char in ".-0123456789" for char in host)
+        address = addresses.parse(host)
+        if address is not None:
+            shown = people.address(address) or host
+            return f"{people.user(user)}@{shown}{tail}"
         if is_version(host) or not named or (words.plain(user) and user.lower() not in words.accounts):
             return None
         only_domain = host.count(".") == 1 and host.rpartition(".")[2].lower() in words.domains
@@ -152,6 +173,11 @@ class Rewriter:
         prefix = int(length) if length and int(length) <= address.max_prefixlen else None
         made = self._people.address(address, prefix)
         return match[0] if made is None else made + match[0][len(text) :]
+
+    def _apart(self, token: str) -> str | None:
+        """Return what stands in place of an address whose numbers are joined by ``_`` or ``-``."""
+        address = addresses.parse(token.replace("_", ".").replace("-", "."))
+        return None if address is None else self._people.address(address)
 
     def _path(self, token: str) -> str | None:
         path = _BRACE.split(token, maxsplit=1)[0].rstrip(".")
@@ -174,6 +200,8 @@ class Rewriter:
         host = re.split("[:/]", token, maxsplit=1)[0]
         labels = host.split(".")
         named = any(char.isdigit() or char == "-" for label in labels[:-1] for char in label)
-        if not (labels[-1] in words.domains or named or self._people.known.replace(host) != host):
+        if not (
+            labels[-1] in words.domains or named or words.of_users(host) or self._people.known.replace(host) != host
+        ):
             return None
         return self._urls.of(f"x://{token}").removeprefix("x://")

@@ -7,55 +7,62 @@ identifiers are no secrets; the table of kinds (``rules/redaction/secrets.yaml``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import blocks, walk
+from nccl_triage.redaction.chance import looks_random
+from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.table import Row, secrets
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
-_SEQUENCE = lazily(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: What such a name has in it, so that most names are not looked at any further.
-_NAMES = lazily(r"(?i)token|secret|pass|pwd|key|auth|jwt|cookie|_[as]k$")
+_NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jwt|cookie|_[as]k$|[^\x00-\x7f]")
 #: A value that a name gives away whatever it is; no pattern takes it for anything else.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
+_VALUE = lazily(r"\b[Vv]alue[\"']?\s?[:=]\s?[\"']?\S{3}")
 _MARK = lazily(r"\[secret:[a-z0-9-]+\]")
+_LEGIBLE = lazily(r"[^\W_]")
 #: For guards, all digits are one.
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
 
-#: A row with its ``starts`` and ``guards``, folded.
-Literals = tuple[Row, tuple[bytes, ...], tuple[bytes, ...]]
+#: Folded literals, each with the numbers of its rows.
+Literals = list[tuple[bytes, list[int]]]
 
 
 class Masker:
     """Masks texts by the table; ``found`` collects the kinds that were masked."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._rows = rows_by_text(texts)
+        given = set(texts)
+        #: Texts of which a reader sees less than they hold, as he sees them.
+        self._plain = {text: seen for text in given if (seen := plain(text)) is not text and seen != text}
+        self._rows = rows_by_text(given.union(self._plain.values()))
         self._known: dict[str, str] = {}
         self.found: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return one of the texts without secrets."""
-        rows = self._rows.get(text)
-        if rows is None:
+        if text not in self._rows and text not in self._plain:
             return text
         made = self._known.get(text)
         if made is None:
-            made = self._known[text] = self._masked(text, rows)
+            made = self._known[text] = self._masked(text)
         return made
 
-    def _masked(self, text: str, rows: Sequence[Row]) -> str:
-        if "\x1b" in text:  # colours may stand between a name and its value; a reader does not see them
-            plain = _SEQUENCE.sub("", text)
-            if plain != text:
-                made = self._replaced(plain, rows_by_text([plain]).get(plain, ()))
-                return text if made == plain else made
-        return self._replaced(text, rows)
+    def _masked(self, text: str) -> str:
+        seen = self._plain.get(text)
+        if seen is not None:
+            made = self._replaced(seen, self._rows.get(seen, ()))
+            if made != seen:
+                return made
+        return self._replaced(text, self._rows.get(text, ()))  # a title of the window is hidden, and still written out
 
     def _replaced(self, text: str, rows: Sequence[Row]) -> str:
         made = text
@@ -68,12 +75,20 @@ class Masker:
     @property
     def needed(self) -> bool:
         """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
-        return any(self.text(text) != text or blocks.is_edge(text) or secret_name(text) for text in self._rows)
+        return any(
+            self.text(text) != text or blocks.is_edge(text) or _is_value(text) or secret_name(text)
+            for text in (*self._rows, *self._plain)
+        )
 
     def _mask(self, match: re.Match[str], row: Row) -> str:
-        self.found.add(row.id)
         start, end = match.span(match.lastgroup) if match.lastgroup else match.span()
         text, offset = match[0], match.start()
+        value = text[start - offset : end - offset]
+        if _is_masked(match.string, start, end):
+            return text
+        if row.random and not looks_random(value):
+            return text
+        self.found.add(row.id)
         return f"{text[: start - offset]}[secret:{row.id}]{text[end - offset :]}"
 
     def _cut(self, text: str) -> str:
@@ -96,16 +111,28 @@ class Masker:
             return self.text(value)
         if isinstance(value, dict):
             return self._variables(value)
-        if any(isinstance(line, str) and blocks.is_edge(line) for line in value):
+        if any(isinstance(line, str) and (blocks.is_edge(line) or _is_value(line)) for line in value):
             return self._window(value)
         return value
 
     def _window(self, lines: Sequence[Any]) -> list[Any]:
         texts = [line if isinstance(line, str) else "" for line in lines]
-        made = self._lines(texts)
-        rows = rows_by_text(made)
-        masked = [self._masked(line, rows.get(line, ())) for line in made]
+        made = self._values(self._lines(texts))
+        masker = Masker(made)
+        masked = [masker.text(line) for line in made]
+        self.found |= masker.found
         return [new if isinstance(old, str) else old for new, old in zip(masked, lines, strict=True)]
+
+    def _values(self, lines: list[str]) -> list[str]:
+        """Return the lines without values whose name stands in the line before: ``- name: TOKEN``, ``  value: x``."""
+        made = list(lines)
+        for index in range(1, len(made)):
+            if _is_value(made[index]):
+                pair = "\n".join(made[index - 1 : index + 1])
+                masker = Masker([pair])
+                made[index - 1 : index + 1] = masker.text(pair).split("\n")
+                self.found |= masker.found
+        return made
 
     def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -131,11 +158,27 @@ class Masker:
         written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
         if not isinstance(value, str) or not any(map(row.pattern.compiled.search, written)):
             return value
+        if row.random and not looks_random(value):
+            return value
         made = self.text(value)
         if _MARK.fullmatch(made):  # its form tells more than its name
             return made
         self.found.add(row.id)
         return f"[secret:{row.id}]"
+
+
+def _is_value(line: str) -> bool:
+    return "alue" in line and _VALUE.search(line) is not None
+
+
+def _is_masked(text: str, start: int, end: int) -> bool:
+    """Tell whether a part of a text has nothing besides what is masked already, or cuts a mark."""
+    around = _MARK.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+    marks = [mark.span() for mark in around if mark.end() > start and mark.start() < end]
+    if not marks:
+        return False
+    cut = any(first < start or last > end for first, last in marks)
+    return cut or not _LEGIBLE.search(_MARK.sub("", text[start:end]))
 
 
 @cache
@@ -170,9 +213,7 @@ def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[Row, ...]]:
     plain = [text for text in ordered if "\0" not in text]
     shapes = [*_folded("\0".join(plain)).split(b"\0"), *map(_folded, ordered[len(plain) :])]
     shapes = shapes if plain else shapes[1:]
-    distinct = set(shapes)
-    near = _rows_of(b"\0".join(distinct), _literals())
-    known = {shape: tuple(row for row, *_ in _rows_of(shape, near)) for shape in distinct} if near else {}
+    known = _rows_of(list(dict.fromkeys(shapes)))
     return {text: rows for text, shape in zip(ordered, shapes, strict=True) if (rows := known.get(shape))}
 
 
@@ -180,18 +221,44 @@ def _folded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").translate(_FOLD)
 
 
-def _rows_of(shape: bytes, literals: Iterable[Literals]) -> list[Literals]:
-    lowered = shape.lower()
-    return [
-        (row, starts, guards)
-        for row, starts, guards in literals
-        if any(start in shape for start in starts) or any(guard in lowered for guard in guards)
-    ]
+def _rows_of(shapes: list[bytes]) -> dict[bytes, tuple[Row, ...]]:
+    """Return the shapes in which a literal occurs, with its rows: each literal is looked for once, in all of them."""
+    begins = [0, *accumulate(len(shape) + 1 for shape in shapes)]
+    joined = b"\0".join(shapes)
+    cased, lowered = (
+        _places(literals, text, begins) for literals, text in zip(_literals(), (joined, joined.lower()), strict=True)
+    )
+    found: dict[int, set[int]] = {}
+    for number, places in (*cased, *lowered):
+        for place in places:
+            found.setdefault(place, set()).add(number)
+    rows = secrets()
+    return {shapes[place]: tuple(rows[number] for number in sorted(numbers)) for place, numbers in found.items()}
+
+
+def _places(literals: Literals, text: bytes, begins: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the numbers of the rows whose literals occur in a text, with the numbers of the shapes where they do."""
+    for literal, numbers in literals:
+        places: list[int] = []
+        at = text.find(literal)
+        while at >= 0:
+            places.append(bisect_right(begins, at) - 1)
+            at = text.find(literal, begins[places[-1] + 1])
+        if places:
+            for number in numbers:
+                yield number, places
 
 
 @cache
-def _literals() -> tuple[Literals, ...]:
-    return tuple((row, tuple(map(_folded, row.starts)), tuple(map(_folded, row.guards))) for row in secrets())
+def _literals() -> tuple[Literals, Literals]:
+    """Return the literals of all rows, each with the numbers of its rows: as they are written, and of any case."""
+    cased: dict[bytes, list[int]] = {}
+    lowered: dict[bytes, list[int]] = {}
+    for number, row in enumerate(secrets()):
+        for literals, kind in ((row.starts, cased), (row.guards, lowered)):
+            for literal in literals:
+                kind.setdefault(_folded(literal), []).append(number)
+    return list(cased.items()), list(lowered.items())
 
 
 def mask_text(text: str) -> str:

@@ -35,7 +35,8 @@ class Row:
     """One kind of secret.
 
     Its pattern is tried on texts that hold one of ``starts``, the first characters of such secrets, or one of
-    ``guards``, literals in lower case that any case of the text may have.
+    ``guards``, literals in lower case that any case of the text may have. What a row that is ``random`` finds counts
+    only if it looks as if it was drawn by chance.
     """
 
     id: str
@@ -44,18 +45,21 @@ class Row:
     starts: tuple[str, ...]
     match_samples: tuple[str, ...]
     not_samples: tuple[str, ...]
+    random: bool = False
 
     def packed(self) -> list[Any]:
         """Return the row as plain data: what ``unpacked`` reads back."""
-        return [self.id, self.pattern.source, self.guards, self.starts, self.match_samples, self.not_samples]
+        lists = (self.guards, self.starts, self.match_samples, self.not_samples)
+        return [self.id, self.pattern.source, self.random, *lists]
 
 
 def unpacked(parts: Any) -> Row:
     """Return the row of ``packed``; raises ValueError when it is damaged."""
-    name, pattern, *lists = parts
-    if not isinstance(name, str) or not isinstance(pattern, str) or len(lists) != 4:
+    name, pattern, random, *lists = parts
+    if not isinstance(name, str) or not isinstance(pattern, str) or not isinstance(random, bool) or len(lists) != 4:
         raise ValueError("damaged row")
-    return Row(name, Pattern(pattern), *(tuple(map(str, found)) for found in lists))
+    guards, starts, matching, not_matching = (tuple(map(str, found)) for found in lists)
+    return Row(name, Pattern(pattern), guards, starts, matching, not_matching, random)
 
 
 def expand(sample: str) -> str:
@@ -88,7 +92,7 @@ def written_out(node: Node, parts: dict[str, str]) -> Pattern:
 
 
 def _row(node: Node, parts: dict[str, str]) -> Row:
-    part = node.keys(("id", "pattern", "match", "not"), ("starts", "guard"))
+    part = node.keys(("id", "pattern", "match", "not"), ("starts", "guard", "random"))
     if ("starts" in part) == ("guard" in part):
         raise node.fail("a row has either 'starts' or 'guard'")
     if not _ID.match(part["id"].text()):
@@ -104,6 +108,7 @@ def _row(node: Node, parts: dict[str, str]) -> Row:
         starts=starts,
         match_samples=_samples(part["match"]),
         not_samples=_samples(part["not"]),
+        random="random" in part and part["random"].flag(),
     )
 
 
@@ -130,8 +135,10 @@ def secrets() -> tuple[Row, ...]:
     entry = store.name("secrets", hashlib.sha256(text.encode()).hexdigest())
     known = store.read_table(entry)
     if known is not None:
-        with contextlib.suppress(ValueError, TypeError):
-            return tuple(unpacked(parts) for parts in known["rows"])
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            found = tuple(unpacked(parts) for parts in known["rows"])
+            if found:  # no table is empty: nothing would be masked
+                return found
     rows = read(text, "rules/redaction/secrets.yaml")
     store.write_table(entry, {"rows": [row.packed() for row in rows]})
     return rows

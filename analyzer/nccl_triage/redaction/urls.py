@@ -37,7 +37,7 @@ class Urls:
         host, path = match["host"], match["path"] or ""
         in_bucket = match["scheme"].lower() in _BUCKETS
         if vocabulary().public(host) and not self._is_content(host, path):
-            return url
+            return people.known.replace(url)
         named = people.bucket if in_bucket else people.user
         user = "" if match["user"] is None else f"{named(match['user'])}{match['password'] or ''}@"
         shown = people.bucket(host) if in_bucket and not match["user"] else people.host(host)

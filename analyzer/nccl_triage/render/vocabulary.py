@@ -145,6 +145,7 @@ path_word = Path = 通路
 peers = Who talks to whom = 通信关系
 peers_text = Rows send, columns receive; the mark tells what the connection runs over. = 行为发送方，列为接收方；标记表示连接使用的通路。
 channels = Channels = 通道数
+pseudonym_accounts = accounts = 账号
 pseudonym_addresses = addresses = 地址
 pseudonym_buckets = buckets = 存储桶
 pseudonym_domains = domains = 域名
@@ -156,6 +157,7 @@ pseudonym_macs = MAC addresses = MAC 地址
 pseudonym_names = names of projects = 项目名
 pseudonym_networks = networks = 网络
 pseudonym_paths = paths = 路径
+pseudonym_phones = telephone numbers = 电话号码
 pseudonym_serials = serial numbers = 序列号
 pseudonym_users = users = 用户
 pseudonyms = Redacted: pseudonyms stand for the true names ({counts}). = 已脱敏：真实名称以假名代替（{counts}）。
