@@ -237,7 +237,11 @@ def _merge(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Tri
         yield _log(text), lambda answer: (answer.verdict, answer.cause) == (base.verdict, base.cause)
 
 
-@relation("split a log into one file for each rank")
+@relation(
+    "split a log into one file for each rank",
+    "Which of two ranks failed first the one log shows by the order of its lines. Files show it by their stamps, and many "
+    "lines have none, or whole seconds.",
+)
 def _split(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     """What no rank printed stays in a file of its own, as a launcher's output does."""
     if not _failed(run):

@@ -252,3 +252,8 @@ def test_blanks_at_the_end_of_a_line_say_nothing() -> None:
 
 def test_what_stands_behind_a_stamp_keeps_its_indent() -> None:
     assert peel('2025-06-03T01:00:00Z   File "x.py", line 3, in f').text == '  File "x.py", line 3, in f'
+
+
+def test_a_source_file_in_brackets_is_no_host() -> None:
+    assert peel("[rank 0] [pretrain.py:288] INFO: step 1").context.host is None
+    assert peel("[gpu01:4711] mca_btl_tcp: failed").context.host == "gpu01"

@@ -241,7 +241,9 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         (
             "mpi-host",
             "[",
-            r"\[(?P<host>(?!(?:PID|RANK|LOCAL_RANK):)[A-Za-z][\w.-]*):(?P<pid>\d{1,18})\] (?=\S)",
+            # What has the ending of a source file is one: `[pretrain.py:288] `.
+            r"\[(?P<host>(?!(?:PID|RANK|LOCAL_RANK|[\w.-]{1,200}\.(?:py|pyx|sh|cc?|cpp|cu|hp*|go|rs|java|scala|js)):)[A-Za-z][\w.-]*):"
+            r"(?P<pid>\d{1,18})\] (?=\S)",
             _mpi_host,
         ),
         ("axolotl", "[", r"\[PID:(?P<pid>\d{1,18})\](?: \[RANK:(?P<local>\d{1,7})\])? (?=\S)", _axolotl),

@@ -116,6 +116,8 @@ class WrapperProfile:
         # Lines of another program that come again and again hide how the others begin.
         if profile == cls() and len(rare := _few_of_a_shape(sample)) < len(sample) // 2:
             profile = cls._of(rare)
+            if not all(map(_NUMBERED.search, profile.nodes)):
+                profile = cls()  # of so few lines a word before a colon is no name
         return profile
 
     @classmethod
