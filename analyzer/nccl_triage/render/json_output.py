@@ -41,6 +41,11 @@ def dump(document: Document, option: int = 0) -> bytes:
         data = orjson.dumps(document, option=option)
     except TypeError:
         data = orjson.dumps(_clean(dict(document)), option=option)
+    return inert(data)
+
+
+def inert(data: bytes) -> bytes:
+    """Return JSON in UTF-8 with what a terminal obeys spelled out: JSON itself allows much of it within strings."""
     return _ACTING.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
