@@ -82,6 +82,8 @@ def figure(value: object) -> str:
     """Return a bandwidth with three digits that mean something, never in powers of ten."""
     if not isinstance(value, (int, float)):
         return ""
+    if abs(value) >= 1e15:
+        return f"{value:.3g}"
     digits = 0 if abs(value) >= 100 else 2 - math.floor(math.log10(abs(value))) if value else 0
     return f"{value:,.{min(max(digits, 0), 5)}f}"
 

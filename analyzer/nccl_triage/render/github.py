@@ -45,7 +45,8 @@ def annotation(level: str, title: str, message: str, where: Mapping[str, Any]) -
             properties.append(f"line={first}")
             if isinstance(last, int) and last > first:
                 properties.append(f"endLine={last}")
-    return f"::{level} {','.join([*properties, f'title={_value(title)}'])}::{_data(message)}"
+    shown = "\n".join(map(visible, message.split("\n")))
+    return f"::{level} {','.join([*properties, f'title={_value(title)}'])}::{_data(shown)}"
 
 
 def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:

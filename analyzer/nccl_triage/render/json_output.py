@@ -12,7 +12,8 @@ from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
 #: What a terminal obeys or shows in another order, besides what JSON escapes anyway: here it only stands in strings.
-_ACTING = lazily(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+#: So does a runner of continuous integration with ``##[``.
+_ACTING = lazily(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|#(?=#\w*\[)")
 
 
 def _clean(value: Any) -> Any:

@@ -18,6 +18,7 @@ from nccl_triage.render.words import (
     confidence,
     consequence_phrase,
     culprit_name,
+    harmless_line,
     listed,
     pick,
     place,
@@ -309,7 +310,7 @@ def render(document: Document, lang: Lang) -> str:
     lines += _not_seen(document, lang)
     tool = document.get("tool") or {}
     lines += [f"nccl-triage {code(tool.get('version'))}, {word('rules', lang)} {code(tool.get('rules'))}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(harmless_line, "\n".join(lines).split("\n"))) + "\n"
 
 
 def produce(document: Document, view: View) -> str:

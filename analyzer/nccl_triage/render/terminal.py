@@ -25,6 +25,7 @@ from nccl_triage.render.words import (
     consequence_phrase,
     culprit_name,
     cut,
+    harmless_line,
     pick,
     place,
     prompt,
@@ -285,7 +286,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
     if causes:
         _verification(page, document)
-    return "\n".join(page.lines) + "\n"
+    return "\n".join(map(harmless_line, page.lines)) + "\n"
 
 
 def produce(document: Document, view: View) -> str:
