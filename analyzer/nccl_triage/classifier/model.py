@@ -9,7 +9,7 @@ and ``metrics``. Files of format 1, whose rows are objects (label index -> weigh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import exp, isfinite, sqrt
 from pathlib import Path
@@ -40,6 +40,8 @@ class Model:
     temperature: float
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    #: The file of a model that is not shipped.
+    origin: str = ""
 
     def probabilities(self, names: Iterable[str]) -> dict[str, float]:
         """Return label -> calibrated probability."""
@@ -185,7 +187,7 @@ def load(path: Path) -> Model:
         raise InputError(
             "cannot read the model {path}", cause="{why}", path=path, why=error.strerror or error
         ) from None
-    return from_json(data, str(path))
+    return replace(from_json(data, str(path)), origin=str(path))
 
 
 @cache

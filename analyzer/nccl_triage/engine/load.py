@@ -58,6 +58,7 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
 
     Bounded in number and size; what is no regular file is refused, wherever a link leads.
     """
+    label = f"./{folder}" if folder.parts[:1] == ("rules",) else str(folder)
     found: list[tuple[str, str, str]] = []
     visited: set[tuple[int, int]] = set()
     room = MAX_BYTES
@@ -75,7 +76,7 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
             waiting += [entry for entry in reversed(entries) if entry.is_dir()]
             for entry in entries:
                 if entry.suffix in (".yaml", ".yml") and not entry.is_dir():
-                    found.append((kind, str(entry), _text(entry)))
+                    found.append((kind, f"{label}/{entry.relative_to(folder).as_posix()}", _text(entry)))
                     room -= len(found[-1][2])
             if len(visited) > MAX_FILES or len(found) > MAX_FILES or room < 0:
                 raise RuleError("holds more files or more text than rules have", where=str(folder))
@@ -166,8 +167,8 @@ class _Reading:
                 self._supports += build.supports(item, found.id, self._user)
 
 
-def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> list[str]:
-    """Read a folder of rules into a set; returns the texts of its files, raises all that is wrong with them."""
+def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> dict[str, str]:
+    """Read a folder of rules into a set; returns its files with their texts, raises all that is wrong with them."""
     found = _read_texts(folder, label, user)
     texts = [text for _, _, text in found]
     table = AnchorTable(_digest(texts))
@@ -176,7 +177,7 @@ def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> 
         reading.file(kind, path, text)
     reading.finish()
     table.save()
-    return texts
+    return {path: text for _, path, text in found}
 
 
 def _digest(texts: list[str]) -> str:
@@ -191,7 +192,7 @@ def _shipped() -> RuleSet:
     if known is not None:
         return known
     rules = RuleSet({}, {}, "")
-    rules = replace(rules, digest=_digest(_read_folder(folder, "rules", False, rules)))
+    rules = replace(rules, digest=_digest(list(_read_folder(folder, "rules", False, rules).values())))
     series_load.check_names(rules.series)
     snapshot.write(entry, rules)
     return rules
@@ -201,20 +202,23 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
     rules = _shipped() if builtin else RuleSet({}, {}, "")
     texts = [rules.digest] if builtin else []
+    foreign: list[str] = []
     if user_folders:
         Pattern.patience = Patience()
+    # Shipped rules are said to stand in "rules/..": a folder of that name here is told apart.
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(
                 "{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
             )
-        found = _read_folder(folder, str(folder), True, rules)
+        found = _read_folder(folder, "", True, rules)
         if not found:
             raise InputError(
                 "{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it", folder=folder
             )
-        texts += found
+        texts += found.values()
+        foreign += found
     if not user_folders and builtin:
         return rules
     series_load.check_names(rules.series)
-    return replace(rules, digest=_digest(texts))
+    return replace(rules, digest=_digest(texts), foreign=frozenset(foreign))

@@ -294,6 +294,8 @@ def render(document: Document, lang: Lang) -> str:
     """Return the whole report as GitHub-flavoured Markdown."""
     diagnoses = document.get("diagnoses") or []
     lines = [f"## nccl-triage: {plain(pick(document, 'headline', lang))}", ""]
+    others = remarks.foreign(document, lang)
+    lines += [f"{_bold('foreign', lang)} {plain(others)}", ""] if others else []
     if document.get("verdict") == "diagnosed" and diagnoses:
         lines += _best(document, diagnoses[0], lang)
         lines += _rivals(diagnoses[1:], lang, "rivals")

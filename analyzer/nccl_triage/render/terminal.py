@@ -263,6 +263,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     verdict = document.get("verdict")
     diagnoses = document.get("diagnoses") or []
     page.say(0, "nccl-triage", pick(document, "headline", lang) or word(str(verdict), lang))
+    page.say(2, word("foreign", lang), remarks.foreign(document, lang), fg="yellow")
     if verdict == "diagnosed" and diagnoses:
         _diagnosed(page, document, verbose)
     elif verdict == "healthy":

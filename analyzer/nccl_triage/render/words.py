@@ -67,6 +67,8 @@ first = First = 首次
 first_error = First error = 首个错误
 first_fault = first fault = 首个故障
 fix = fix = 修复
+foreign_rules = not shipped with nccl-triage, but heard in this verdict: {rules} = 并非随 nccl-triage 发布，但参与了本结论：{rules}
+foreign = other rules = 外来规则
 fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
 healthy = healthy = 正常
