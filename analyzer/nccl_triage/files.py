@@ -1,4 +1,4 @@
-"""Reading files that others may have put in their place: regular ones of bounded size, whatever the path leads to."""
+"""Reading files that others may have put in their place, regular ones of bounded size; replacing files at once."""
 
 from __future__ import annotations
 
@@ -44,3 +44,16 @@ def read_with_state(path: str | PathLike[str], limit: int) -> tuple[bytes, os.st
 def _refuse_special(state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise NotRegular(errno.EINVAL, "it is no regular file")
+
+
+def replace(path: Path, data: bytes, mode: int) -> None:
+    """Put a file in place of another at once; whatever comes between leaves the old one and nothing half written."""
+    temporary = path.with_name(f".nccl-triage-{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from nccl_triage.cli import configuration, language
-from nccl_triage.cli.configuration import Layer
+from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.language import columns
 from nccl_triage.cli.settings import Setting, Words, options_of
 

@@ -54,14 +54,26 @@ def _read_texts(folder: Traversable, label: str, user: bool) -> list[tuple[str, 
 
 
 def texts_of(folder: Path) -> list[tuple[str, str, str]]:
-    """Return (kind, path, text) of every rule file in a user's folder, each folder once; raises RuleError.
+    """Return (kind, path, text) of every rule file in a user's folder; raises RuleError.
 
-    Bounded in number and size; what is no regular file is refused, wherever a link leads.
+    Bounded in size; what is no regular file is refused, wherever a link leads.
     """
     label = f"./{folder}" if folder.parts[:1] == ("rules",) else str(folder)
     found: list[tuple[str, str, str]] = []
-    visited: set[tuple[int, int]] = set()
     room = MAX_BYTES
+    for path in paths_of(folder):
+        inside = path.relative_to(folder)
+        found.append((inside.parts[0], f"{label}/{inside.as_posix()}", _text(path)))
+        room -= len(found[-1][2])
+        if room < 0:
+            raise RuleError("holds more files or more text than rules have", where=str(folder))
+    return found
+
+
+def paths_of(folder: Path) -> list[Path]:
+    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError for too many."""
+    found: list[Path] = []
+    visited: set[tuple[int, int]] = set()
     for kind in KINDS:
         waiting = [folder / kind]
         while waiting:
@@ -74,11 +86,8 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
             visited.add((state.st_dev, state.st_ino))
             entries = sorted(place.iterdir(), key=lambda entry: entry.name)
             waiting += [entry for entry in reversed(entries) if entry.is_dir()]
-            for entry in entries:
-                if entry.suffix in (".yaml", ".yml") and not entry.is_dir():
-                    found.append((kind, f"{label}/{entry.relative_to(folder).as_posix()}", _text(entry)))
-                    room -= len(found[-1][2])
-            if len(visited) > MAX_FILES or len(found) > MAX_FILES or room < 0:
+            found += [entry for entry in entries if entry.suffix in (".yaml", ".yml") and not entry.is_dir()]
+            if max(len(visited), len(found)) > MAX_FILES:
                 raise RuleError("holds more files or more text than rules have", where=str(folder))
     return found
 
