@@ -54,7 +54,7 @@ BEST: mutations.Place = ("diagnoses", 0)
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "text", ["\x1b[2J", "a\n::error::b", "[x](https://evil.example)", "www.evil.example", "<img>", "w" * 65]
+    "text", ["\x1b[2J", "a\n::error::b", "[x](https://evil.example)", "www.evil.example", "<img>", "w" * 65, ""]
 )
 def test_a_word_that_is_none_is_refused(place: mutations.Place, text: str, tmp_path: Path) -> None:
     document = json.loads(json_output.render(diagnosed()))

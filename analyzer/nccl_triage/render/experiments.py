@@ -135,7 +135,7 @@ def shows(run: Item, lang: Lang) -> str:
 
 def state_word(path: Item, lang: Lang) -> str:
     """Return the state of a path as a word."""
-    return word(f"path_{path.get('state')}", lang).removeprefix("path_")
+    return word(f"path_{path.get('state')}", lang).removeprefix("path_") or "?"
 
 
 def folded(paths: Iterable[Item]) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str
     words = schema.get("enum", [])
     if isinstance(value, str) and value not in words and any(isinstance(one, str) for one in words):
         # Newer programs may have further words, which are words all the same.
-        if not is_word(value):
+        if not value or not is_word(value):
             yield where
         return
     if isinstance(value, (int, float)) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
