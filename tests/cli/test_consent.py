@@ -114,6 +114,14 @@ def test_a_model_that_a_file_names_is_part_of_what_is_allowed(folder: Path) -> N
     assert consent.digest(layer) != before
 
 
+def test_show_config_says_what_is_ignored(folder: Path) -> None:
+    for words in (["--show-config"], ["diagnose", "--show-config"]):
+        result = invoke(*words)
+        assert result.stdout.startswith("no configuration file\n")
+        assert result.stderr.count("is ignored until you allow it") == 1
+    assert "ignored" not in invoke("--show-config", "--no-config").stderr
+
+
 def test_what_is_denied_is_never_told_of_again(folder: Path) -> None:
     path = folder / ".nccl-triage.yaml"
     assert invoke("config", "deny").stdout == f"denied: {path}\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from nccl_triage.cli import base, show_config
+from nccl_triage.cli import base, configuration, language, show_config
 from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.settings import Words
 
@@ -15,6 +15,9 @@ def everything(
     commands: Mapping[Words, click.Command], without_files: bool, form: str, chosen: str | None = None
 ) -> str:
     """Return the configuration of all commands, as it is without any flag but ``--config``."""
+    if not without_files:
+        for template, values in configuration.read(base.chosen_file(["--config", chosen] if chosen else [])).notes:
+            language.say(template, **values)
     found = {}
     files: Sequence[Layer] = []
     for words, command in commands.items():
