@@ -114,6 +114,23 @@ def test_a_model_that_a_file_names_is_part_of_what_is_allowed(folder: Path) -> N
     assert consent.digest(layer) != before
 
 
+@pytest.mark.parametrize("denied", [False, True])
+def test_a_file_that_does_not_count_hides_none_above_it(
+    folder: Path, denied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / ".git").mkdir()
+    above = folder.parent / ".nccl-triage.yaml"
+    above.write_text("redact: true\n")
+    invoke("config", "allow", str(above))
+    if denied:
+        invoke("config", "deny")
+    found = invoke("diagnose", "--show-config=json")
+    assert json.loads(found.stdout)["files"] == [str(above)]
+    assert len(notes()) == (not denied)
+    invoke("config", "allow")
+    assert json.loads(invoke("diagnose", "--show-config=json").stdout)["files"] == [str(folder / ".nccl-triage.yaml")]
+
+
 def test_show_config_says_what_is_ignored(folder: Path) -> None:
     for words in (["--show-config"], ["diagnose", "--show-config"]):
         result = invoke(*words)

@@ -97,8 +97,9 @@ def read(chosen: str | None = None, *, look: bool = True) -> Reading:
     if chosen is not None:
         reading.layers.append(named(Path(chosen)))
     elif look:
-        for path, reader in found(_here()):
-            _consider(path, reader, reading)
+        for name, reader in _PROJECT:
+            # One that does not count must not hide one above it that does, with its redact: true.
+            next(filter(lambda path: _taken(path, reader, reading), _speaking(_here(), name, reader)), None)
     own = user_file()
     layer = _layer(own, config_files.read_yaml, project=False) if own is not None else None
     if layer is not None:
@@ -115,12 +116,16 @@ def _here() -> Path | None:
 
 def found(start: Path | None) -> Iterator[tuple[Path, Reader]]:
     """Yield the files of the project that would count from a folder on, the nearest of each kind, with their reader."""
-    folders = list(_folders(start)) if start is not None else []
     for name, reader in _PROJECT:
-        for folder in folders:
-            if _speaks(folder / name, reader):
-                yield folder / name, reader
-                break
+        nearest = next(_speaking(start, name, reader), None)
+        if nearest is not None:
+            yield nearest, reader
+
+
+def _speaking(start: Path | None, name: str, reader: Reader) -> Iterator[Path]:
+    """Yield the files of a name that have something for us, the nearest first."""
+    folders = _folders(start) if start is not None else ()
+    return (folder / name for folder in folders if _speaks(folder / name, reader))
 
 
 def _speaks(path: Path, reader: Reader) -> bool:
@@ -141,7 +146,7 @@ def _speaks(path: Path, reader: Reader) -> bool:
         return True
 
 
-def _consider(path: Path, reader: Reader, reading: Reading) -> None:
+def _taken(path: Path, reader: Reader, reading: Reading) -> bool:
     """Take over a file that was merely found, if the user has allowed what it says; else note what would allow it.
 
     Raises UsageError for one that was allowed and cannot be understood any more.
@@ -150,7 +155,7 @@ def _consider(path: Path, reader: Reader, reading: Reading) -> None:
 
     known = consent.of(path)
     if known is not None and known.denied:
-        return
+        return False
     try:
         layer = _layer(path, reader, project=True)
     except UsageError as error:
@@ -160,12 +165,12 @@ def _consider(path: Path, reader: Reader, reading: Reading) -> None:
         template = "{place}: not a valid configuration, ignored ({why})"
         why = {lang: error.in_language(lang)[1] or "" for lang in ("en", "zh")}
         reading.notes.append((template, {"place": error.values.get("place", path), "why": why}))
-        return
+        return False
     if layer is None:
-        return
+        return False
     if known is not None and known.digest == consent.digest(layer):
         reading.layers.append(layer)
-        return
+        return True
     template = (
         "{path} is ignored: it, or what it names, has changed since you allowed it; read it, then: "
         "nccl-triage config allow {quoted}"
@@ -173,6 +178,7 @@ def _consider(path: Path, reader: Reader, reading: Reading) -> None:
         else "{path} is ignored until you allow it; read it, then: nccl-triage config allow {quoted} (or config deny)"
     )
     reading.notes.append((template, {"path": path, "quoted": shlex.quote(str(path))}))
+    return False
 
 
 def named(path: Path) -> Layer:
