@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nccl_triage import api, errors, resources
+from nccl_triage import api, errors
 from nccl_triage.cli import cli, saved
-from nccl_triage.render import FORMATS, shape
-from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown
+from nccl_triage.render import FORMATS
+from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown, with_words
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted((ROOT / "corpus" / "written" / "logs").iterdir())[20::250]
@@ -163,22 +162,9 @@ def test_a_mark_at_the_start_of_the_file_does_no_harm(saved_report: Path) -> Non
     assert b"gpu-out-of-memory" in done("render", saved_report)
 
 
-def _with_words(document: Any) -> Any:
-    """Return a document in which words of the schema are words: it would be refused otherwise."""
-    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
-    document = json.loads(json.dumps(document))
-    while (where := shape.problem(document, schema)) is not None:
-        *way, last = [int(number) if number else key for key, number in re.findall(r"\.([a-z_]+)|\[(\d+)\]", where)]
-        holder = document
-        for key in way:
-            holder = holder[key]
-        holder[last] = "unknown"
-    return document
-
-
 def test_a_hostile_report_does_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(_with_words({**hostile(), "tool": diagnosed()["tool"]})))
+    path.write_text(json.dumps(with_words({**hostile(), "tool": diagnosed()["tool"]})))
     for format in ("text", "junit", "sarif", "github", "markdown"):
         text = done("render", path, "--format", format, "-v").decode()
         assert all(char.isprintable() or char in "\n\t" for char in text), format
