@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from nccl_triage.classifier import examples as files
 from nccl_triage.classifier import model as models
 from nccl_triage.classifier import train
 from nccl_triage.classifier.examples import Example
-from nccl_triage.errors import InputError, UsageError
+from nccl_triage.cli import cli
+from nccl_triage.errors import EXIT_USAGE, InputError, UsageError
 
 WORDS = {
     "gpu-out-of-memory": ["memory", "allocate", "cuda", "gib"],
@@ -76,6 +84,67 @@ def test_a_row_of_weights_that_does_not_fit_is_refused(words: str) -> None:
     broken = replace(model, weights={**model.weights, next(iter(model.weights)): words})
     with pytest.raises(InputError):
         models.from_json(models.to_json(broken), "it")
+
+
+BASE: dict[str, Any] = {
+    "format": models.FORMAT,
+    "labels": ["gpu-out-of-memory", "unknown", "no-such-cause"],
+    "temperature": 1.0,
+    "intercepts": [3.0, 0.5, 2.0],
+    "training": {"incidents": {"gpu-out-of-memory": 2}},
+    "metrics": {},
+    "features": {"w:cuda": 1.0, "w:memory": 1.0},
+    "weights": {"w:cuda": "3 0 1", "w:memory": "2 0 1"},
+}
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value within a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (*above, key)
+        yield from places(item, (*above, key))
+
+
+@pytest.mark.parametrize(
+    "odd", [0, -1, 1e308, 1e-308, None, "x", "", [], {}, True, [0] * 3, {"gpu-out-of-memory": "x"}], ids=str
+)
+def test_a_model_of_odd_values_is_refused_or_gives_probabilities(odd: Any) -> None:
+    for place in places(BASE):
+        changed = copy.deepcopy(BASE)
+        inner = changed
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = odd
+        try:
+            model = models.from_json(json.dumps(changed).encode(), "x.json")
+        except InputError as error:
+            assert error.message == "x.json is no model" or "model format" in error.message
+            continue
+        found = model.probabilities(["w:cuda", "w:memory"])
+        assert sum(found.values()) == pytest.approx(1.0), place
+        assert model.incidents("gpu-out-of-memory") >= 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"temperature": 0}, {"temperature": -2.0}, {"temperature": 1e400}, {"labels": [], "intercepts": [], "features": {}, "weights": {}}]
+)  # fmt: skip
+def test_a_model_that_nothing_can_be_computed_with_ends_in_a_sentence(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({**BASE, **change}).replace("Infinity", "1e400"))
+    log = tmp_path / "job.log"
+    log.write_text("[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    result = CliRunner().invoke(cli, ["diagnose", str(log), "--model", str(path)], standalone_mode=False)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.exit_code == EXIT_USAGE
+
+
+def test_only_a_regular_file_is_read_as_a_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(InputError, match="cannot read the model"):
+            models.load(tmp_path / name)
 
 
 def test_examples_survive_their_file() -> None:

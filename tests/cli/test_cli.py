@@ -263,3 +263,16 @@ def test_terminal_escapes_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> 
     assert b"\x1b]0" not in result.stdout
     assert b"\x1b[2J" not in result.stdout
     assert "\u202e".encode() not in result.stdout
+
+
+def test_links_out_of_a_folder_are_followed_when_asked(oom: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "rank0.log").write_text("step 1 loss 2.0\n")
+    (folder / "rank2.log").symlink_to(oom)
+    left_out = json.loads(run(str(folder), "--format", "json").stdout)
+    assert [Path(item["path"]).name for item in left_out["inputs"]] == ["rank0.log"]
+    assert "links that lead out of the folder; --follow-links reads them" in " ".join(left_out["notes"])
+    followed = json.loads(run(str(folder), "--format", "json", "--follow-links").stdout)
+    assert [Path(item["path"]).name for item in followed["inputs"]] == ["rank0.log", "rank2.log"]
+    assert followed["diagnoses"][0]["cause"] == "gpu-out-of-memory"

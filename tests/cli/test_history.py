@@ -129,7 +129,7 @@ def test_a_file_of_the_project_may_not_choose_it(tmp_path: Path, monkeypatch: py
     (tmp_path / ".git").mkdir()
     (tmp_path / ".nccl-triage.yaml").write_text("history: /tmp/theirs.sqlite\n")
     (tmp_path / "train.log").write_text(XID)
-    result = CliRunner().invoke(cli, ["train.log"])
+    result = CliRunner().invoke(cli, ["train.log", "--config", ".nccl-triage.yaml"])
     assert result.exit_code != 0
     assert "history may not be set by a file of the project" in str(result.exception)
 

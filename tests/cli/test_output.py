@@ -14,7 +14,7 @@ from nccl_triage import errors
 from nccl_triage.cli import cli, output
 from nccl_triage.render import FORMATS
 from nccl_triage.render.github import SUMMARY_BYTES
-from tests.render.documents import Doc, diagnosed, hostile, not_run
+from tests.render.documents import Doc, diagnosed, hostile, not_run, with_words
 
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of 79.15 GiB of which 141.25 MiB is free.\n"
 
@@ -125,7 +125,7 @@ def test_files_are_refused_before_the_work(tmp_path: Path) -> None:
 
 
 def test_the_headline_of_a_hostile_report_is_harmless_on_stderr(report: Path, tmp_path: Path) -> None:
-    report.write_text(json.dumps({**hostile(), "tool": diagnosed()["tool"]}))
+    report.write_text(json.dumps(with_words({**hostile(), "tool": diagnosed()["tool"]})))
     text = invoke("render", report, "-o", tmp_path / "x.md").stderr
     assert "<script>" in text
     assert all(char.isprintable() or char == "\n" for char in text)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from nccl_triage import api, errors
 from nccl_triage.cli import cli, saved
 from nccl_triage.render import FORMATS
-from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown
+from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown, with_words
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted((ROOT / "corpus" / "written" / "logs").iterdir())[20::250]
@@ -164,7 +164,7 @@ def test_a_mark_at_the_start_of_the_file_does_no_harm(saved_report: Path) -> Non
 
 def test_a_hostile_report_does_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    path.write_text(json.dumps({**hostile(), "tool": diagnosed()["tool"]}))
+    path.write_text(json.dumps(with_words({**hostile(), "tool": diagnosed()["tool"]})))
     for format in ("text", "junit", "sarif", "github", "markdown"):
         text = done("render", path, "--format", format, "-v").decode()
         assert all(char.isprintable() or char in "\n\t" for char in text), format

@@ -79,7 +79,7 @@ def test_a_failure_is_explained_on_stderr_and_keeps_its_output_and_exit_code(tem
     assert "rank 2" in text
     (folder,) = kept(temporary)
     log = folder / "output.log"
-    assert f"the output is kept in {log}\n" in text
+    assert f"the output is kept in {log}, secrets included" in text
     assert f"{log}:4" in text
     assert log.read_text() == "progress\n" + OOM + "nccl-triage run: sh exited with code 3\n"
     assert log.stat().st_mode & 0o077 == 0
@@ -369,6 +369,7 @@ def test_words_behind_the_command_are_its_own(temporary: Path) -> None:
 def test_quiet_says_nothing_of_its_own(temporary: Path) -> None:
     result = run(temporary, "sh", "-c", "echo err >&2; exit 2", options=["-q"])
     assert (result.returncode, result.stderr) == (2, b"err\n")
+    assert kept(temporary) == []  # nobody was told of it
 
 
 def test_the_verdict_in_chinese(temporary: Path) -> None:

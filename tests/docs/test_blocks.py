@@ -102,7 +102,7 @@ def test_configuration_blocks_are_understood(language: str, name: str, place: tu
     (work / name).write_text(body)
     (work / "my-rules" / "signatures").mkdir(parents=True)
     result = subprocess.run(
-        ["nccl-triage", "verify", "--show-config"], cwd=work, env=environment, capture_output=True, text=True, check=False,
+        ["nccl-triage", "verify", "--show-config", "--config", name], cwd=work, env=environment, capture_output=True, text=True, check=False,
         timeout=60, stdin=subprocess.DEVNULL, executable=shutil.which("nccl-triage", path=environment["PATH"]),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

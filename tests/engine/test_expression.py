@@ -54,6 +54,7 @@ def test_fields_of_an_event() -> None:
     [
         "__import__('os')", "open('/etc/passwd')", "(1).__class__", "f.__class__", "[x for x in [1]]", "lambda: 1",
         "upper.__globals__", "f['a']", "x", "'a'.upper()", "length(*[1])", "upper(x='a')", "1 ** 9", "a := 1", "f'{1}'", "1 +",
+        "1 << 999999999", "~1",
     ],
 )  # fmt: skip
 def test_everything_else_is_refused(source: str) -> None:
@@ -64,9 +65,33 @@ def test_everything_else_is_refused(source: str) -> None:
 def test_long_and_deep_sources_are_refused_not_crashing() -> None:
     with pytest.raises(RuleError):
         parse("1 + " * 5000 + "1", "t:1")
-    with pytest.raises(RuleError):
-        parse("(" * 900 + "1" + ")" * 900, "t:1")
+    for deep in (
+        "(" * 900 + "1" + ")" * 900,
+        "-" * 1900 + "1",
+        "1+" * 900 + "1",
+        "not " * 400 + "true",
+        "[" * 150 + "]" * 150,
+    ):
+        with pytest.raises(RuleError):
+            parse(deep, "t:1")
 
 
-def test_arithmetic_cannot_blow_up_memory() -> None:
-    assert not truth("'a' * 99999999 == 'b'")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "'a' * 99999999 == 'b'", "[0] * 9999999999", "9999999999 * [0]", "(1, 2) * 99999999", "[[0] * 9] * 9", "'%999999999d' % 1",
+        "[0] + [1]",
+    ],
+)  # fmt: skip
+def test_texts_and_lists_are_no_operands(source: str) -> None:
+    with pytest.raises(RuleError, match="arithmetic is for numbers"):
+        parse(source, "t:1")
+
+
+@pytest.mark.parametrize("operand", ["f.text", "many()", "([0] if true else 1)", "(f.text if true else 1)"])
+@pytest.mark.parametrize("operator", ["* 99999999999", "% 1", "+ f.text", "+ many()"])
+def test_arithmetic_cannot_blow_up_memory(operand: str, operator: str) -> None:
+    evaluator = Evaluator({"many": lambda: [0] * 9})
+    source = f"{operand} {operator}"
+    assert evaluator.value(parse(source, "t:1"), {"text": "%99999999999d"}) is None
+    assert evaluator.truth(parse(f"length({source}) >= 0 or true", "t:1"))

@@ -30,8 +30,14 @@ def test_a_folder_of_traps_is_read_for_its_log(tmp_path: Path) -> None:
     assert [source.file for source in found] == [tmp_path / "job.log"]
     told = "\n".join(notes)
     assert "a link back to a folder above it" in told
+    assert "1 file (a pipe, socket or device)" in told
+    assert "4 files (links that lead out of the folder" in told
+    assert all(name in told for name in ("self", "away", "memory.log", "null.log", "tty.log"))
+    found, notes = find_sources([str(tmp_path)], None, links=True)
+    assert [source.file for source in found] == [tmp_path / "job.log"]
+    told = "\n".join(notes)
     assert "3 files (a pipe, socket or device)" in told
-    assert all(name in told for name in ("self", "away", "memory.log"))
+    assert "1 file (of the kernel, no logs)" in told
 
 
 def test_names_cannot_reach_a_terminal_or_another_folder(tmp_path: Path) -> None:
@@ -105,8 +111,8 @@ def test_a_file_that_vanishes_between_finding_and_reading_is_a_problem(
     (tmp_path / "a.log").write_bytes(LOG)
     (tmp_path / "b.log").write_bytes(ERROR % (7, 7))
 
-    def finding(*given: object) -> object:
-        found = find_sources(*given)  # type: ignore[arg-type]
+    def finding(*given: object, **more: object) -> object:
+        found = find_sources(*given, **more)  # type: ignore[arg-type]
         (tmp_path / "b.log").unlink()
         return found
 

@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from nccl_triage import renderings
 from nccl_triage.errors import EXIT_USAGE, InputError
 from nccl_triage.ingest import sources as module
+from nccl_triage.ingest import walk
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.notes import display_name
 from nccl_triage.ingest.sources import STDIN, Source, find_sources
@@ -44,8 +46,8 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found(*arguments: str, stdin: Any = None) -> tuple[list[str], list[str]]:
-    sources, notes = find_sources(arguments, stdin)
+def found(*arguments: str, stdin: Any = None, links: bool = False) -> tuple[list[str], list[str]]:
+    sources, notes = find_sources(arguments, stdin, links=links)
     return [source.path for source in sources], notes
 
 
@@ -159,11 +161,58 @@ def test_a_file_reached_twice_is_read_once(inside: Path) -> None:
     assert notes == []
 
 
-def test_a_link_out_of_the_folder_is_followed(inside: Path) -> None:
-    make(inside, "elsewhere/x.log")
-    (inside / "logs").mkdir()
+LEFT_OUT = "links that lead out of the folder; --follow-links reads them"
+
+
+def test_a_link_out_of_the_folder_is_followed_only_when_asked(inside: Path) -> None:
+    make(inside, "elsewhere/x.log", "secret.log", "logs/a.log", "logs-of-somebody/b.log")
     (inside / "logs/run").symlink_to(inside / "elsewhere")
-    assert found("logs")[0] == ["logs/run/x.log"]
+    (inside / "logs/rank0.log").symlink_to("../secret.log")
+    (inside / "logs/beside").symlink_to("../logs-of-somebody")
+    (inside / "logs/twice").symlink_to("run")
+    (inside / "logs/within.log").symlink_to("a.log")
+    assert found("logs") == (
+        ["logs/a.log"],
+        [f"skipped 4 files ({LEFT_OUT}): logs/beside, logs/rank0.log, logs/run, logs/twice"],
+    )
+    assert found("logs/**/*.log") == found("logs")
+    paths, notes = found("logs", links=True)
+    assert paths == ["logs/a.log", "logs/beside/b.log", "logs/rank0.log", "logs/run/x.log"]
+    assert notes == []
+    # What is named is read, a link, too.
+    assert found("logs/rank0.log", "logs/run")[0] == ["logs/rank0.log", "logs/run/x.log"]
+
+
+def test_a_folder_that_is_a_link_itself_holds_what_it_leads_to(inside: Path) -> None:
+    make(inside, "session_1/logs/raylet.out")
+    (inside / "session_latest").symlink_to("session_1")
+    (inside / "session_1/now.out").symlink_to("logs/raylet.out")
+    assert found("session_latest")[0] == ["session_latest/logs/raylet.out"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_what_the_kernel_shows_as_files_is_never_read(inside: Path) -> None:
+    make(inside, "logs/a.log")
+    (inside / "logs/kmsg.log").symlink_to("/proc/kmsg")
+    (inside / "logs/proc").symlink_to("/proc")
+    (inside / "logs/sys").symlink_to("/sys")
+    started = time.monotonic()
+    paths, notes = found("logs", links=True)
+    assert paths == ["logs/a.log"]
+    assert [note for note in notes if "of the kernel, no logs" in note] != []
+    for name in ("/proc", "/proc/kmsg", "/proc/self", "/"):
+        with pytest.raises(InputError) as refused:
+            found(name)
+        assert "of the kernel" in str(refused.value.cause) or "the whole file system" in str(refused.value.cause)
+    assert time.monotonic() - started < 5
+
+
+def test_a_walk_has_bounds(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "MAX_ENTRIES", 20)
+    make(inside, *(f"logs/{number}.log" for number in range(50)))
+    paths, notes = found("logs")
+    assert len(paths) == 20
+    assert notes == ["cannot read logs: more than 20 files and folders, the rest was not looked at"]
 
 
 def test_loops_of_links_end_and_are_told(inside: Path) -> None:
@@ -174,8 +223,11 @@ def test_loops_of_links_end_and_are_told(inside: Path) -> None:
     assert paths == ["logs/a.log"]
     assert notes == [
         "cannot read logs/round: Too many levels of symbolic links",
-        "cannot read logs/up/logs: a link back to a folder above it, not followed",
+        f"skipped 1 file ({LEFT_OUT}): logs/up",
     ]
+    (inside / "logs/self").symlink_to(".")
+    assert "cannot read logs/self: a link back to a folder above it, not followed" in found("logs")[1]
+    assert "cannot read logs/up/logs: a link back to a folder above it, not followed" in found("logs", links=True)[1]
 
 
 # What is left out.

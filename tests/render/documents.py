@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from typing import Any
+
+from nccl_triage import resources
+from nccl_triage.render import shape
 
 Doc = dict[str, Any]
 
@@ -557,6 +562,19 @@ def hostile() -> Doc:
     spoiled["job"]["env"] = {HOSTILE: HOSTILE}
     spoiled["job"]["ranks"][0]["host"] = HOSTILE
     return spoiled
+
+
+def with_words(document: Any) -> Any:
+    """Return a document in which words of the schema are words: it would be refused otherwise."""
+    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
+    document = json.loads(json.dumps(document))
+    while (where := shape.problem(document, schema)) is not None:
+        *way, last = [int(number) if number else key for key, number in re.findall(r"\.([a-z_]+)|\[(\d+)\]", where)]
+        holder = document
+        for key in way:
+            holder = holder[key]
+        holder[last] = "unknown"
+    return document
 
 
 def chinese() -> Doc:

@@ -9,7 +9,7 @@ and ``metrics``. Files of format 1, whose rows are objects (label index -> weigh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import exp, isfinite, sqrt
 from pathlib import Path
@@ -17,10 +17,14 @@ from typing import Any
 
 import orjson
 
-from nccl_triage import resources
+from nccl_triage import files, resources
 from nccl_triage.errors import InputError
 
 FORMAT = 2
+#: Bytes of a model's file at most.
+MAX_BYTES = 64 << 20
+#: Weights, frequencies and the like beyond this are no result of training, nor are temperatures below that.
+_LARGEST, _COLDEST = 1e9, 1e-3
 #: Kinds of features that are words; they and the others are brought to length one apart from each other.
 WORD_KINDS = ("w:", "p:")
 
@@ -36,6 +40,8 @@ class Model:
     temperature: float
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    #: The file of a model that is not shipped.
+    origin: str = ""
 
     def probabilities(self, names: Iterable[str]) -> dict[str, float]:
         """Return label -> calibrated probability."""
@@ -113,6 +119,7 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
             raise ValueError("labels and weights do not fit each other")
         if not trusted:
             _check(weights, idf, len(labels))
+            _check_rest(raw, labels)
         return Model(
             labels=labels,
             idf=idf,
@@ -130,12 +137,31 @@ def _check(weights: dict[str, Any], idf: dict[str, Any], labels: int) -> None:
     """Raise ValueError or TypeError unless all weights and frequencies are numbers of known labels."""
     for words in weights.values():
         numbers = [float(word) for word in words.split()]
-        if len(numbers) != labels or not all(map(isfinite, numbers)):
-            raise ValueError("a weight of no label, or no number")
-    if not all(isfinite(value) for value in idf.values()):
-        raise ValueError("a frequency is no number")
+        if len(numbers) != labels or not all(map(_is_sound, numbers)):
+            raise ValueError("a weight of no label, or no number that a model has")
+    if not all(map(_is_sound, idf.values())):
+        raise ValueError("a frequency is no number that a model has")
     if not idf.keys() <= weights.keys():
         raise ValueError("a feature without weights")
+
+
+def _check_rest(raw: Mapping[str, Any], labels: tuple[str, ...]) -> None:
+    """Raise ValueError unless labels, intercepts, temperature and numbers of incidents can be computed with."""
+    if not labels or len(set(labels)) != len(labels):
+        raise ValueError("it has no labels, or one twice")
+    if not all(map(_is_sound, raw["intercepts"])):
+        raise ValueError("an intercept is no number that a model has")
+    temperature = raw["temperature"]
+    if not _is_sound(temperature) or temperature < _COLDEST:
+        raise ValueError("the temperature is no number above zero")
+    incidents = raw.get("training", {}).get("incidents", {})
+    if not all(isinstance(number, int) and 0 <= number <= _LARGEST for number in incidents.values()):
+        raise ValueError("a number of incidents is none")
+
+
+def _is_sound(value: object) -> bool:
+    """Tell whether a value is a number with which sums and powers stay finite."""
+    return isinstance(value, (int, float)) and isfinite(value) and abs(value) <= _LARGEST
 
 
 def to_json(model: Model) -> bytes:
@@ -156,12 +182,12 @@ def to_json(model: Model) -> bytes:
 def load(path: Path) -> Model:
     """Return the model of a user's file; raises InputError when it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = files.read_regular(path, MAX_BYTES)
     except OSError as error:
         raise InputError(
             "cannot read the model {path}", cause="{why}", path=path, why=error.strerror or error
         ) from None
-    return from_json(data, str(path))
+    return replace(from_json(data, str(path)), origin=str(path))
 
 
 @cache

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("history", "Show earlier diagnoses, what recurs, and which hosts to leave out."),
     "timeouts": ("timeouts", "Compute a time-out, and tell who sets it and where."),
     "rules": ("rules", "List, show and test rules."),
+    "config": ("config", "Allow or deny configuration files of projects."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
     "model": ("model", "Train and evaluate the classifier on labelled incidents."),
     "completion": ("completion", "Print the script that completes commands in bash, zsh or fish."),
@@ -124,7 +125,7 @@ def _language(args: list[str]) -> str:
         found = str(entry.value) if entry is not None else None
     if found is None and "--no-config" not in args:
         try:
-            entries = (layer.get((), "lang") for layer in configuration.layers())
+            entries = (layer.get((), "lang") for layer in configuration.layers(base.chosen_file(args)))
             found = next((str(entry.value) for entry in entries if entry is not None), None)
         except errors.TriageError:
             pass
@@ -178,7 +179,8 @@ def cli(ctx: click.Context) -> None:
     if shown:
         from nccl_triage.cli import whole_config
 
-        click.echo(whole_config.everything(every_command(), base.remembered("no_config"), shown))
+        flags = base.remembered("no_config"), shown, base.remembered("config")
+        click.echo(whole_config.everything(every_command(), *flags))
         ctx.exit()
     click.echo(ctx.get_help(), err=True)
     ctx.exit(errors.EXIT_USAGE)

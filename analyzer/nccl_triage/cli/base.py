@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from nccl_triage.cli import configuration, language, settings
-from nccl_triage.cli.configuration import Layer
+from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.help_page import Translated
 from nccl_triage.cli.settings import Setting
 from nccl_triage.errors import EXIT_USAGE, UsageError
@@ -62,6 +63,13 @@ def _common(command: click.Command) -> list[click.Parameter]:
             **kept,
         ),
         click.Option(
+            ["--config"],
+            metavar="FILE",
+            is_eager=True,
+            help="Read this configuration file in place of those of the project, which count once they are allowed.",
+            **kept,
+        ),
+        click.Option(
             ["--no-config"],
             is_flag=True,
             is_eager=True,
@@ -84,13 +92,25 @@ def _common(command: click.Command) -> list[click.Parameter]:
 
 def group_options() -> list[click.Parameter]:
     """Return those of these options that stand for themselves, without a command."""
-    wanted = ("lang", "color", "show_config", "no_config")
+    wanted = ("lang", "color", "show_config", "config", "no_config")
     return [param for param in _common(click.Command(None)) if param.name in wanted]
 
 
 def before_dashes(args: Sequence[str]) -> list[str]:
     """Return the words before ``--``."""
     return list(args[: args.index("--")]) if "--" in args else list(args)
+
+
+def chosen_file(args: Sequence[str]) -> str | None:
+    """Return the file of ``--config``, which is read before the command line is, or of its variable."""
+    chosen = os.environ.get(configuration.CHOSEN) or None
+    words = before_dashes(args)
+    for index, word in enumerate(words):
+        if word == "--config" and index + 1 < len(words):
+            chosen = words[index + 1]
+        elif word.startswith("--config="):
+            chosen = word.removeprefix("--config=")
+    return chosen
 
 
 def spelled_out(args: list[str]) -> list[str]:
@@ -103,10 +123,10 @@ def command_first(args: list[str]) -> tuple[list[str], list[str]]:
     """Return the options that all commands have and that stand before the command's name, and the words from there."""
     rest, leading = list(args), list[str]()
     while rest:
-        if rest[0] in ("--lang", "--color") and len(rest) > 1:
+        if rest[0] in ("--lang", "--color", "--config") and len(rest) > 1:
             leading += rest[:2]
             rest = rest[2:]
-        elif rest[0].startswith(("--lang=", "--color=")) or rest[0] in ("--no-config", "--debug"):
+        elif rest[0].startswith(("--lang=", "--color=", "--config=")) or rest[0] in ("--no-config", "--debug"):
             leading.append(rest.pop(0))
         else:
             break
@@ -136,8 +156,13 @@ class Command(Translated):
         """Read the configuration, which gives defaults, before the command line."""
         words = before_dashes(args)
         if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
-            self.files = [] if "--no-config" in words else configuration.layers()
+            reading = configuration.Reading()
+            if "--no-config" not in words:
+                # The command that allows files is not told that they are not allowed.
+                reading = configuration.read(chosen_file(args), look=self.words[:1] != ("config",))
+            self.files = reading.layers
             self.settings, notes = settings.resolve(self, self.words, self.files, self._commands)
+            notes = [*reading.notes, *notes]
             extra["default_map"] = {name: setting.value for name, setting in self.settings.items()}
         else:
             notes = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,15 @@ from nccl_triage.patterns import lazily
 Sections = dict[tuple[str, ...], dict[str, "Entry"]]
 Reader = Callable[[Path, str], Sections]
 _HEADER = lazily(r"\s*\[([^\[\]]+)\]")
+#: Names in a row, and keys of ours in a file, at most.
+MAX_DEPTH, MAX_KEYS = 6, 500
+#: Dots in a line at most: what a dotted key of TOML costs grows with the square of its parts.
+_MAX_DOTS = 200
+#: Characters of a value at most.
+_MAX_VALUE = 10_000
+#: Characters of what a parser says.
+_LONGEST = 200
+_SIGN = lazily("[=:]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,25 @@ class Entry:
 
     value: str | list[str]
     origin: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """One file. ``project`` files may set less than the user's own; ``trusted`` ones belong to the user or root."""
+
+    path: Path
+    project: bool
+    trusted: bool = True
+    sections: Sections = field(default_factory=dict)
+
+    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
+        """Return what the section of these words says for an option."""
+        return self.sections.get(words, {}).get(key)
+
+
+def others_cannot_write(state: os.stat_result, project: bool = True) -> bool:
+    """Tell whether a file belongs to the user or root, and nobody else may write it; what was found is looked at harder."""
+    return state.st_uid in (0, os.geteuid()) and not state.st_mode & (0o022 if project else 0o002)
 
 
 def broken(place: str, cause: str, **values: object) -> UsageError:
@@ -47,9 +75,11 @@ def read_yaml(path: Path, text: str) -> Sections:
         root = nodes.parse(text, str(path))
         root.mapping()
         found = plain(root, ())
+    except RecursionError:
+        raise broken(str(path), "nested too deeply") from None
     except RuleError as error:
         raise broken(error.where or str(path), error.texts[0], **error.values) from None
-    return _sections(found, lambda words: f"{path}:{lines[words]}")
+    return _sections(path, found, lines.__getitem__)
 
 
 def read_toml(path: Path, text: str) -> Sections:
@@ -60,15 +90,33 @@ def read_toml(path: Path, text: str) -> Sections:
         import tomllib
     else:
         import tomli as tomllib  # installed with us where Python has none
+    if any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
+        return _not_ours(path, text, "nested too deeply")
     try:
-        found = tomllib.loads(text).get("tool", {}).get("nccl-triage", {})
+        found = tomllib.loads(text).get("tool", {})
+        found = found.get("nccl-triage", {}) if isinstance(found, dict) else {}
+    except RecursionError:
+        return _not_ours(path, text, "nested too deeply")
     except tomllib.TOMLDecodeError as error:
-        if "[tool.nccl-triage" not in text:
-            return {}
-        raise broken(str(path), "{why}", why=error) from None
+        return _not_ours(path, text, "{why}", why=_short(error))
+    except ValueError:  # a number of thousands of digits
+        return _not_ours(path, text, "a value is too long")
     if not isinstance(found, dict):
         raise broken(str(path), "tool.nccl-triage is no table")
-    return _sections(found, lambda words: f"{path}:{_line(text, ('tool', 'nccl-triage', *words))}")
+    return _sections(path, found, _Lines(text, ("tool", "nccl-triage")).of)
+
+
+def _not_ours(path: Path, text: str, cause: str, **values: object) -> Sections:
+    """Return nothing for a file that cannot be read and has no section of ours; raises UsageError for one that has."""
+    if "[tool.nccl-triage" not in text:
+        return {}
+    raise broken(str(path), cause, **values)
+
+
+def _short(error: Exception) -> str:
+    """Return the words of an error on one line, without what it quotes at length."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} .."
 
 
 def read_cfg(path: Path, text: str) -> Sections:
@@ -81,53 +129,79 @@ def read_cfg(path: Path, text: str) -> Sections:
     except configparser.Error as error:
         if "[nccl-triage" not in text:
             return {}
-        raise broken(str(path), "{why}", why=str(error).replace("\n", " ")) from None
+        raise broken(str(path), "{why}", why=_short(error)) from None
     found: dict[str, Any] = {}
     for name in parser.sections():
         first, *words = name.split(".")
         if first == "nccl-triage":
+            if len(words) > MAX_DEPTH:
+                raise broken(str(path), "nested too deeply")
             place = found
             for word in words:
                 place = place.setdefault(word, {})
                 if not isinstance(place, dict):
                     raise broken(str(path), "[{section}]: {word} is a key already", section=name, word=word)
             place.update(parser[name])
-    return _sections(found, lambda words: f"{path}:{_line(text, ('nccl-triage', *words))}")
+    return _sections(path, found, _Lines(text, ("nccl-triage",)).of)
 
 
-def _sections(found: dict[str, Any], where: Callable[[tuple[str, ...]], str]) -> Sections:
+def _sections(path: Path, found: dict[str, Any], line: Callable[[tuple[str, ...]], int]) -> Sections:
+    """Return entries by section and key; raises UsageError for more of them, or deeper ones, than any option needs."""
     sections: Sections = {}
-    for words, value in _leaves(found, ()):
+    for number, (words, value) in enumerate(_leaves(path, found, ())):
+        if number >= MAX_KEYS:
+            raise broken(str(path), "more than {limit} keys", limit=MAX_KEYS)
         key = words[-1].replace("_", "-")
-        sections.setdefault(words[:-1], {})[key] = Entry(value, where(words))
+        sections.setdefault(words[:-1], {})[key] = Entry(value, f"{path}:{line(words)}")
     return sections
 
 
-def _leaves(found: dict[str, Any], words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str | list[str]]]:
+def _leaves(
+    path: Path, found: dict[str, Any], words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str | list[str]]]:
+    if len(words) > MAX_DEPTH:
+        raise broken(str(path), "nested too deeply")
     for name, value in found.items():
         if isinstance(value, dict):
-            yield from _leaves(value, (*words, name))
+            yield from _leaves(path, value, (*words, name))
         elif isinstance(value, list):
-            yield (*words, name), [_text(item) for item in value]
+            yield (*words, name), [_text(path, item) for item in value]
         elif value is not None:
-            yield (*words, name), _text(value)
+            yield (*words, name), _text(path, value)
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _text(path: Path, value: object) -> str:
+    try:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, written in base 16
+        raise broken(str(path), "a value is too long") from None
+    if len(text) > _MAX_VALUE:
+        raise broken(str(path), "a value is too long")
+    return text
 
 
-def _line(text: str, words: tuple[str, ...]) -> int:
-    """Return the line (from 1) where a key is set, or else where its section begins: the parsers do not tell."""
-    wanted = re.compile(rf"\s*[\"']?{re.escape(words[-1])}[\"']?\s*[=:]", re.IGNORECASE)
-    section: tuple[str, ...] = ()
-    nearest = 1
-    for number, line in enumerate(text.splitlines(), 1):
-        header = _HEADER.match(line)
-        if header:
-            section = tuple(part.strip(" \t\"'") for part in header[1].split("."))
-            if section == words[: len(section)]:
-                nearest = number
-        elif section == words[:-1] and wanted.match(line):
-            return number
-    return nearest
+class _Lines:
+    """Where keys stand, which the parsers do not tell."""
+
+    def __init__(self, text: str, above: tuple[str, ...]) -> None:
+        self._above = above
+        self._keys: dict[tuple[str, ...], int] = {}
+        self._headers: dict[tuple[str, ...], int] = {}
+        section: tuple[str, ...] = ()
+        for number, line in enumerate(text.splitlines(), 1):
+            header = _HEADER.match(line)
+            if header:
+                section = tuple(part.strip(" \t\"'") for part in header[1].split("."))
+                if section[: len(above)] == above[: len(section)]:
+                    self._headers[section] = number
+            elif section[: len(above)] == above[: len(section)]:
+                name = _SIGN.split(line, maxsplit=1)[0].strip(" \t\"'").lower()
+                self._keys.setdefault((*section, name), number)
+
+    def of(self, words: tuple[str, ...]) -> int:
+        """Return the line (from 1) where a key is set, or else where its section begins."""
+        wanted = (*self._above, *words)
+        found = self._keys.get((*wanted[:-1], wanted[-1].lower()))
+        if found is not None:
+            return found
+        return max((self._headers.get(wanted[:length], 1) for length in range(len(wanted))), default=1)

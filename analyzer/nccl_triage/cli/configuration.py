@@ -3,7 +3,9 @@
 First to last: variables ``NCCL_TRIAGE_<OPTION>``; ``.nccl-triage.yaml``; ``[tool.nccl-triage]`` of pyproject.toml;
 ``[nccl-triage]`` of setup.cfg; ``nccl-triage/config.yaml`` below ``$XDG_CONFIG_HOME`` (``~/.config``), the user's own
 file. The three of the project are each looked for in the current folder and those above it, up to the root of the
-repository or the user's home; outside of both, in the current folder only. A file counts if it has our section.
+repository or the user's home; outside of both, in the current folder only. A file counts if it has our section, and
+one of the project only after the user has allowed what it says (``consent``): a folder that was unpacked or cloned may
+bring one along. A file that ``--config`` or its variable names counts in place of these.
 
 A key is the long name of an option. At the top level it counts for every command that has such an option and takes
 the value; in a section named like a command (``verify:``, ``[tool.nccl-triage.verify]``, ``[nccl-triage.rules.list]``)
@@ -13,43 +15,35 @@ for that command. Here everything is text, with the place where it stands; ``set
 from __future__ import annotations
 
 import os
-import stat
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nccl_triage import files
 from nccl_triage.cli import config_files
-from nccl_triage.cli.config_files import Entry, Reader, Sections
+from nccl_triage.cli.config_files import Entry, Layer, Reader, others_cannot_write
+from nccl_triage.errors import UsageError
 
 PREFIX = "NCCL_TRIAGE_"
 NAME = ".nccl-triage.yaml"
 #: Variables that are no options.
 OTHER_VARIABLES = (
-    "NCCL_TRIAGE_CACHE", "NCCL_TRIAGE_NO_HYPERSCAN",
+    "NCCL_TRIAGE_CACHE", "NCCL_TRIAGE_CONFIG", "NCCL_TRIAGE_NO_HYPERSCAN",
     # What --on-verdict tells its command, which may be one of ours.
     "NCCL_TRIAGE_VERDICT", "NCCL_TRIAGE_CAUSE", "NCCL_TRIAGE_CULPRIT", "NCCL_TRIAGE_CONFIDENCE", "NCCL_TRIAGE_REASON",
 )  # fmt: skip
-#: Larger files are none of ours.
-_MAX_SIZE = 1 << 20
+#: The variable of ``--config``.
+CHOSEN = "NCCL_TRIAGE_CONFIG"
+#: Bytes of a configuration file at most.
+MAX_SIZE = 256 << 10
+#: A template of ``messages`` and its values.
+Note = tuple[str, dict[str, object]]
 _PROJECT: tuple[tuple[str, Reader], ...] = (
     (NAME, config_files.read_yaml),
     ("pyproject.toml", config_files.read_toml),
     ("setup.cfg", config_files.read_cfg),
 )
-
-
-@dataclass(slots=True)
-class Layer:
-    """One file. ``project`` files may set less than the user's own; ``trusted`` ones belong to the user or root."""
-
-    path: Path
-    project: bool
-    trusted: bool = True
-    sections: Sections = field(default_factory=dict)
-
-    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
-        """Return what the section of these words says for an option."""
-        return self.sections.get(words, {}).get(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +75,122 @@ def user_file() -> Path | None:
         return None
 
 
-def layers() -> list[Layer]:
-    """Read the files that count, in their order; raises UsageError for one that cannot be understood."""
-    found: list[Layer] = []
-    try:
-        folders = list(_folders(Path.cwd()))
-    except OSError:  # the current folder is gone
-        folders = []
-    for name, read in _PROJECT:
-        nearest = (layer for folder in folders if (layer := _layer(folder / name, read, project=True)))
-        found += [layer for layer in (next(nearest, None),) if layer is not None]
+@dataclass(slots=True)
+class Reading:
+    """The files that count, in their order, and what is to be told of those that do not."""
+
+    layers: list[Layer] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+def layers(chosen: str | None = None) -> list[Layer]:
+    """Return the files that count, as ``read`` finds them."""
+    return read(chosen).layers
+
+
+def read(chosen: str | None = None, *, look: bool = True) -> Reading:
+    """Read the files that count; raises UsageError for one of the user's that cannot be understood.
+
+    ``chosen`` is read in place of the files of the project, ``look`` tells whether to look for these.
+    """
+    reading = Reading()
+    if chosen is not None:
+        reading.layers.append(named(Path(chosen)))
+    elif look:
+        for name, reader in _PROJECT:
+            # One that does not count must not hide one above it that does, with its redact: true.
+            next(filter(lambda path: _taken(path, reader, reading), _speaking(_here(), name, reader)), None)
     own = user_file()
     layer = _layer(own, config_files.read_yaml, project=False) if own is not None else None
-    return [*found, layer] if layer is not None else found
+    if layer is not None:
+        reading.layers.append(layer)
+    return reading
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # the current folder is gone
+        return None
+
+
+def found(start: Path | None) -> Iterator[tuple[Path, Reader]]:
+    """Yield the files of the project that would count from a folder on, the nearest of each kind, with their reader."""
+    for name, reader in _PROJECT:
+        nearest = next(_speaking(start, name, reader), None)
+        if nearest is not None:
+            yield nearest, reader
+
+
+def _speaking(start: Path | None, name: str, reader: Reader) -> Iterator[Path]:
+    """Yield the files of a name that have something for us, the nearest first."""
+    folders = _folders(start) if start is not None else ()
+    return (folder / name for folder in folders if _speaks(folder / name, reader))
+
+
+def _speaks(path: Path, reader: Reader) -> bool:
+    """Tell whether a file is there that has, or seems to have, something for us."""
+    try:
+        data = files.read_regular(path, MAX_SIZE)
+    except files.TooLarge:
+        return reader is config_files.read_yaml
+    except OSError:  # absent, no regular file, or not ours to read
+        return False
+    if reader is config_files.read_yaml:
+        return bool(data.strip())
+    if b"nccl-triage" not in data:
+        return False
+    try:
+        return bool(reader(path, data.decode("utf-8-sig")))
+    except (UsageError, UnicodeDecodeError):
+        return True
+
+
+def _taken(path: Path, reader: Reader, reading: Reading) -> bool:
+    """Take over a file that was merely found, if the user has allowed what it says; else note what would allow it.
+
+    Raises UsageError for one that was allowed and cannot be understood any more.
+    """
+    from nccl_triage.cli import consent  # seldom needed
+
+    known = consent.of(path)
+    if known is not None and known.denied:
+        return False
+    try:
+        layer = _layer(path, reader, project=True)
+    except UsageError as error:
+        if known is not None:
+            raise
+        # Others cannot stop us with a file of which the user need not even know.
+        template = "{place}: not a valid configuration, ignored ({why})"
+        why = {lang: error.in_language(lang)[1] or "" for lang in ("en", "zh")}
+        reading.notes.append((template, {"place": error.values.get("place", path), "why": why}))
+        return False
+    if layer is None:
+        return False
+    if known is not None and known.digest == consent.digest(layer):
+        reading.layers.append(layer)
+        return True
+    template = (
+        "{path} is ignored: it, or what it names, has changed since you allowed it; read it, then: "
+        "nccl-triage config allow {quoted}"
+        if known is not None
+        else "{path} is ignored until you allow it; read it, then: nccl-triage config allow {quoted} (or config deny)"
+    )
+    reading.notes.append((template, {"path": path, "quoted": shlex.quote(str(path))}))
+    return False
+
+
+def named(path: Path) -> Layer:
+    """Read the file that the user names for this run; raises UsageError where it cannot be read or has nothing of ours."""
+    reader = {".toml": config_files.read_toml, ".cfg": config_files.read_cfg}.get(path.suffix, config_files.read_yaml)
+    try:
+        layer = _from(path, reader, project=True)
+    except OSError as error:
+        raise UsageError("cannot read {path}", path=path, cause="{why}", why=error.strerror or error) from None
+    if layer is None:
+        raise UsageError("{path} has no configuration of nccl-triage", path=path)
+    return layer
 
 
 def _folders(start: Path) -> Iterator[Path]:
@@ -110,20 +207,21 @@ def _folders(start: Path) -> Iterator[Path]:
     yield start
 
 
-def _layer(path: Path, read: Reader, project: bool) -> Layer | None:
+def _layer(path: Path, reader: Reader, project: bool) -> Layer | None:
+    """Read a file that may be absent; None for one that has nothing of ours."""
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_SIZE:
-            return None
-        data = path.read_bytes()
-    except OSError:  # absent, or not ours to read
+        return _from(path, reader, project)
+    except files.TooLarge:
+        raise config_files.broken(str(path), "the file is too large") from None
+    except OSError:  # absent, no regular file, or not ours to read
         return None
-    if read is not config_files.read_yaml and b"nccl-triage" not in data:
-        return None
+
+
+def _from(path: Path, reader: Reader, project: bool) -> Layer | None:
+    data, state = files.read_with_state(path, MAX_SIZE)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise config_files.broken(str(path), "it is no UTF-8 text") from None
-    sections = read(path, text)
-    trusted = state.st_uid in (0, os.geteuid()) and not state.st_mode & 0o002
-    return Layer(path, project, trusted, sections) if sections else None
+    sections = reader(path, text)
+    return Layer(path, project, others_cannot_write(state, project), sections) if sections else None

@@ -62,6 +62,12 @@ def _partial(number: int, document: output.Document, wish: output.Wanted) -> int
     type=click.IntRange(1, 64),
     help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
 )
+@click.option(
+    "--follow-links",
+    "links",
+    is_flag=True,
+    help="Follow links in folders wherever they lead, not only within the folder that is named.",
+)
 @host_facts.option
 @click.option(
     "--baseline",
@@ -85,6 +91,7 @@ def command(
     mode: str,
     budget: float,
     jobs: int | None,
+    links: bool,
     baseline: tuple[str, ...],
     following: bool,
     hang_after: float | None,
@@ -105,7 +112,7 @@ def command(
     from nccl_triage.stopping import ReadingStop
 
     stop = ReadingStop()
-    paths, engine = engines.chosen(paths, given, jobs, stop)
+    paths, engine = engines.chosen(paths, given, jobs, stop, links)
     if not paths:
         if sys.stdin.isatty():
             click.echo(ctx.get_help(), err=True)
@@ -120,7 +127,7 @@ def command(
     if following:
         automatic.refuse_while_following(mode)
         engines.refuse_while_following(engine)
-        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory)
+        document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory, links)
         memory.keep(document)
         ctx.exit(output.exit_code(document, want_code))
     follow.refuse_alone(ctx)
@@ -133,7 +140,7 @@ def command(
             paths,
             rules_dirs=folders,
             jobs=jobs,
-            engine=engine or Local(jobs, _stdin(paths), stop=stop),
+            engine=engine or Local(jobs, _stdin(paths), stop=stop, links=links),
             baseline=baseline,
             progress=progress.bytes,
             model=options.chosen_model(model_name),

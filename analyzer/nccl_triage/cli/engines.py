@@ -45,11 +45,11 @@ def options(function: Any) -> Any:
 
 
 def chosen(
-    paths: tuple[str, ...], given: dict[str, Any], jobs: int | None, stop: ReadingStop
+    paths: tuple[str, ...], given: dict[str, Any], jobs: int | None, stop: ReadingStop, links: bool
 ) -> tuple[tuple[str, ...], Engine | None]:
     """Take the options out of ``given``; return what is to be read, and the engine if it is not this machine.
 
-    ``stop`` may end the reading early.
+    ``stop`` may end the reading early; ``links`` are followed out of folders.
     """
     engine, session = given.pop("engine"), given.pop("ray_session")
     address, patience = given.pop("ray_address"), given.pop("node_timeout")
@@ -66,7 +66,7 @@ def chosen(
             "there is nothing to read on the cluster",
             remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
         )
-    return paths, RayEngine(address, jobs or 1, patience, stop=stop)
+    return paths, RayEngine(address, jobs or 1, patience, stop=stop, links=links)
 
 
 def refuse_while_following(engine: Engine | None) -> None:

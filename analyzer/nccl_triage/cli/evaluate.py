@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nccl_triage.cli import options
+from nccl_triage.cli import language, options
 
 
 @click.command("evaluate", epilog="\b\nExample:\n  nccl-triage evaluate corpus/recorded corpus/written --no-misses")
@@ -44,8 +44,10 @@ def command(
     if chosen == "json":
         import orjson
 
-        click.echo(orjson.dumps(table.as_data(results), option=orjson.OPT_INDENT_2).decode())
+        from nccl_triage.render import json_output
+
+        click.echo(json_output.inert(orjson.dumps(table.as_data(results), option=orjson.OPT_INDENT_2)).decode())
     elif chosen == "markdown":
         click.echo(table.markdown(results))
     else:
-        click.echo(table.text(results, misses))
+        click.echo("\n".join(map(language.harmless, table.text(results, misses).split("\n"))))

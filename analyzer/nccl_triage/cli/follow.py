@@ -104,6 +104,7 @@ def run(
     hang_after: float | None,
     command: str | None,
     memory: Memory,
+    links: bool = False,
 ) -> Document:
     """Follow the logs to the end and return the last document."""
     from nccl_triage.classifier import model as models
@@ -119,7 +120,7 @@ def run(
     rules, model = load.load(folders), options.chosen_model(model_name)
     with stop.listening(), StatusLine(wish.quiet) as line:
         try:
-            follower = Follower(paths, stdin, rules)
+            follower = Follower(paths, stdin, rules, links=links)
             announcer = Announcer(wish, hook, line)
             live = Live(
                 follower,

@@ -174,9 +174,10 @@ def _json(path: Any, **content: Any) -> None:
     import orjson
 
     from nccl_triage.history.listing import SCHEMA_VERSION
+    from nccl_triage.render import json_output
 
     document = {"schema_version": SCHEMA_VERSION, "history": str(path), **content}
-    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    click.echo(json_output.inert(orjson.dumps(document, option=orjson.OPT_INDENT_2)).decode())
 
 
 def _show(blocks: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import click
 
+from nccl_triage import files
 from nccl_triage.errors import OutputError, UsageError
 
 
@@ -141,7 +142,7 @@ def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
             return
         if path.exists() and not force:
             raise OutputError("{path} exists already", remedy="add --force to overwrite it", path=path)
-        _replace(path, data, mode)
+        files.replace(path, data, mode)
     except OSError as error:
         raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
 
@@ -149,16 +150,3 @@ def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
 def _is_sink(path: Path) -> bool:
     """Tell whether a path names a pipe or a device, which is written to and not replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Put a file in place of another at once; whatever comes between leaves the old one and nothing half written."""
-    temporary = path.with_name(f".nccl-triage-{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

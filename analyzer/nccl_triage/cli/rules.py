@@ -31,11 +31,11 @@ def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug
     from nccl_triage.engine import load
 
     rules = load.load(rules_dirs)
-    language = options.language(lang)
+    spoken = options.language(lang)
     rows: list[dict[str, str]] = []
     if kind in ("causes", "all"):
         rows += [
-            {"kind": "cause", "id": c.id, "group": c.family, "text": c.title[language], "where": c.where}
+            {"kind": "cause", "id": c.id, "group": c.family, "text": c.title[spoken], "where": c.where}
             for c in rules.causes.values()
         ]
     if kind in ("signatures", "all"):
@@ -46,10 +46,13 @@ def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug
     if chosen == "json":
         import orjson
 
-        click.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        from nccl_triage.render import json_output
+
+        click.echo(json_output.inert(orjson.dumps(rows, option=orjson.OPT_INDENT_2)).decode())
         return
     for row in rows:
-        click.echo(f"{row['id']:44} {row['group']:14} {row['text'].splitlines()[0]}")
+        first = " ".join(row["text"].split("\n", 1)[0].split())
+        click.echo(language.harmless(f"{row['id']:44} {row['group']:14} {first}"))
 
 
 @command.command("show", epilog="\b\nExample:\n  nccl-triage rules show network-wrong-interface")
@@ -65,8 +68,8 @@ def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
     found = rules.causes.get(rule) or rules.signatures.get(rule)
     if found is None:
         raise UsageError("there is no rule {rule!r}", remedy="nccl-triage rules list", rule=rule)
-    click.echo(f"# {found.where}")
-    click.echo(definition(found.where, rule))
+    for line in (f"# {found.where}", *definition(found.where, rule).split("\n")):
+        click.echo(language.harmless(line))
 
 
 @command.command(
@@ -99,11 +102,11 @@ def test(
     try:
         rules = load.load(folders)
     except RuleError as error:
-        click.echo("\n".join(error.lines(language.current())))
+        click.echo("\n".join(map(language.harmless, error.lines(language.current()))))
         ctx.exit(1)
     findings = [*check_all(rules, healthy, corpora), *check_harmless(rules)]
     for finding in findings:
-        click.echo(finding.show())
+        click.echo("\n".join(map(language.harmless, finding.show().split("\n"))))
     errors_ = sum(finding.severity == "error" for finding in findings)
     samples = sum(len(s.match_samples) + len(s.not_samples) for s in rules.signatures.values())
     samples += sum(len(row.harmless) for cause in rules.causes.values() for row in (*cause.evidence, *cause.against))

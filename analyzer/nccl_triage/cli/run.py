@@ -47,8 +47,8 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 @click.option(
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep all output in this file. Without it: in a temporary file, removed after a success, of which very long "
-    "output loses its middle. After a failure its last line tells the exit code.",
+    help="Keep all output in this file. Without it: in a temporary file, removed after a success and with --quiet, of "
+    "which very long output loses its middle. After a failure its last line tells the exit code.",
 )
 @click.option(
     "--logs",
@@ -98,9 +98,9 @@ def command(
     keeper = _keeper(log, given["quiet"])
     try:
         code, reader_left = _run(words, keeper, pty)
-    except errors.TriageError:
+    except BaseException as error:
         keeper.discard()
-        if log is not None:
+        if log is not None and isinstance(error, errors.TriageError):
             log.unlink(missing_ok=True)
         raise
     if code == 0 or (reader_left and code == 128 + signal.SIGPIPE):
@@ -199,7 +199,12 @@ def _triage(code: int, keeper: Keeper, started: float, report: Path | None, forc
 
             _print(traceback.format_exc())
         language.say("the triage failed ({kind}: {error})", kind=type(error).__name__, error=error)
-    if keeper.path is not None and not given["quiet"]:
+    if given["quiet"]:
+        # Nobody would be told where it lies.
+        keeper.discard()
+    elif keeper.temporary:
+        language.say("the output is kept in {path}, secrets included; delete it when you are done", path=keeper.path)
+    elif keeper.path is not None:
         language.say("the output is kept in {path}", path=keeper.path)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from nccl_triage.cli import configuration, language
-from nccl_triage.cli.config_files import Entry
-from nccl_triage.cli.configuration import Environment, Layer
+from nccl_triage.cli.config_files import Entry, Layer
+from nccl_triage.cli.configuration import Environment, Note
 from nccl_triage.errors import TriageError, UsageError
 
 Words = tuple[str, ...]
@@ -35,15 +35,16 @@ PROJECT_KEYS = frozenset({
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
-    "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "force", "history", "host",
+    "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
     "host-facts", "hostfile", "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address",
     "ray-session", "report", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})
-
-#: A template and its values.
-Note = tuple[str, dict[str, object]]
+#: What a file of the project may turn on, and never off.
+ONE_WAY = frozenset({"redact"})
+#: What click takes for no.
+_NO = ("0", "false", "f", "no", "n", "off", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,32 @@ def resolve(
                 entry = layer.get(section, key)
                 if entry is None:
                     continue
-                if key in TRUSTED_KEYS and not layer.trusted:
-                    template = "{where}: {key} is not used: others than you can write this file"
-                    notes.append((template, {"where": entry.origin, "key": key}))
+                if (note := _refused(key, entry, layer)) is not None:
+                    notes.append(note)
                     continue
                 value = _value(option, key, entry, layer, others=() if section else _others(key, words, commands))
                 if value is not None and option.name not in settings:
                     settings[str(option.name)] = Setting(value, entry.origin)
     notes += _unknown_variables(words, mine, commands)
     return settings, notes
+
+
+def _refused(key: str, entry: Entry, layer: Layer | Environment) -> Note | None:
+    """Return why an entry does not count although its file does, None for one that counts."""
+    if isinstance(layer, Environment):
+        return None
+    if key in TRUSTED_KEYS:
+        from nccl_triage.cli import consent
+
+        paths = consent.named(layer, [key]) if layer.project else []
+        exposed = layer.path if not layer.trusted else next(filter(None, map(consent.exposed, paths)), None)
+        if exposed is not None:
+            template = "{where}: {key} is not used: others than you can write {path}"
+            return template, {"where": entry.origin, "key": key, "path": exposed}
+    if key in ONE_WAY and layer.project and str(entry.value).strip().lower() in _NO:
+        template = "{where}: {key} is not used: a file of the project can turn it on, not off"
+        return template, {"where": entry.origin, "key": key}
+    return None
 
 
 def _sections(words: Words) -> Iterator[Words]:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from nccl_triage.cli import configuration, language
-from nccl_triage.cli.configuration import Layer
+from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.language import columns
 from nccl_triage.cli.settings import Setting, Words, options_of
 
@@ -44,8 +44,12 @@ def page(commands: Mapping[Words, Mapping[str, Mapping[str, Any]]], files: Seque
     if form == "json":
         import json
 
+        from nccl_triage.render import json_output
+
         shown = {" ".join(words): found for words, found in commands.items()}
-        return json.dumps({"files": [str(f.path) for f in files], "commands": shown}, indent=2, ensure_ascii=False)
+        document = {"files": [str(f.path) for f in files], "commands": shown}
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        return json_output.inert(text.encode("utf-8", "replace")).decode()
     head = language.text("configuration files, first to last: {files}", files=", ".join(str(f.path) for f in files))
     lines = [head if files else language.text("no configuration file")]
     for words, found in commands.items():
@@ -59,7 +63,8 @@ def page(commands: Mapping[Words, Mapping[str, Mapping[str, Any]]], files: Seque
             f"  {key.ljust(widths[0])}  {value}{' ' * (widths[1] - columns(value))}  {origin}".rstrip()
             for key, value, origin in cells
         ]
-    return "\n".join(lines)
+    # Values and names of files come from elsewhere.
+    return "\n".join(map(language.harmless, lines))
 
 
 def _shown(value: Any) -> str:

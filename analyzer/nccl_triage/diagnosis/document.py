@@ -12,6 +12,7 @@ from nccl_triage._version import __version__
 from nccl_triage.diagnosis import (
     blanks,
     comparison,
+    foreign,
     incident,
     interruption,
     job,
@@ -305,11 +306,13 @@ def build(diagnosis: Findings) -> dict[str, Any]:
     recurrence = remembered.describe(diagnosis)
     compared = comparison.describe(diagnosis)
     partial = interruption.describe(case)
+    others = foreign.describe(diagnosis)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
         "verdict": diagnosis.verdict,
         **_pair("headline", interruption.marked(case, job.headline(diagnosis))),
+        **({"foreign_rules": others} if others else {}),
         "outcome": told.outcome(case),
         "runs": told.runs(case),
         **({"interrupted": partial} if partial else {}),

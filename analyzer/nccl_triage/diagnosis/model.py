@@ -43,6 +43,8 @@ class Findings:
     notes: list[dict[str, str]] = field(default_factory=list)
     excerpts: list[dict[str, Any]] = field(default_factory=list)
     seconds: float | None = None
+    #: The file of a model that is not shipped.
+    model: str = ""
 
     @property
     def cause(self) -> str | None:

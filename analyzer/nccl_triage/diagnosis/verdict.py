@@ -65,7 +65,14 @@ def diagnose_observations(observations: Observations, rules: RuleSet, model: Mod
                 status = "supported"  # what was not read may tell of something earlier
             candidates.append(Candidate(item, status, culprit.find(case, item)))
     notes = _notes(case, verdict)
-    return Diagnosis(verdict=verdict, candidates=candidates, unknown_confidence=unknown, case=case, notes=notes)
+    return Diagnosis(
+        verdict=verdict,
+        candidates=candidates,
+        unknown_confidence=unknown,
+        case=case,
+        notes=notes,
+        model=model.origin if model is not None else "",
+    )
 
 
 def _verdict(case: Case, shown: list[Weighed]) -> Verdict:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.engine import expression, stages, values
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.nodes import Complaints, Node
-from nccl_triage.engine.pattern import Pattern
+from nccl_triage.engine.pattern import Pattern, pattern_of
 from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,
@@ -94,19 +92,6 @@ def bilingual(node: Node, user: bool) -> Text:
     return {language: parts.get(language, parts[LANGUAGES[0]]).text() for language in LANGUAGES}
 
 
-def _pattern(node: Node, user: bool) -> Pattern:
-    pattern = Pattern(node.text().strip("\n"), user)
-    if user:
-        import regex
-
-        for compile_ in (re.compile, regex.compile):
-            try:
-                compile_(pattern.source)
-            except (re.error, regex.error) as error:
-                raise node.fail("not a valid regular expression: {error}", error=error) from None
-    return pattern
-
-
 def signature(node: Node, program: str, user: bool, table: AnchorTable | None = None) -> Signature:
     """Return the signature that a node describes; ``table`` knows the literals of patterns."""
     part = node.keys(
@@ -127,7 +112,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
             "culprit",
         ),
     )
-    pattern = _pattern(part["pattern"], user)
+    pattern = pattern_of(part["pattern"], user)
     anchors: Anchors | None
     if "anchors" in part:
         anchors = Anchors(frozenset(part["anchors"].texts()))
@@ -412,7 +397,7 @@ def activity(node: Node, user: bool) -> Activity:
     return Activity(
         id=identifier(part["id"]),
         stands=part["stands"].choice(STANDS),
-        frame=_pattern(part["frame"], user),
+        frame=pattern_of(part["frame"], user),
         meaning=part["meaning"].text(),
         where=node.where,
         match_samples=tuple(part["match"].texts()),

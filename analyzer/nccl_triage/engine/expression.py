@@ -1,6 +1,6 @@
 """Conditions of rules: a small, safe subset of Python expressions.
 
-Comparisons, arithmetic, ``and``/``or``/``not``, membership, conditional expressions, literals, lists, calls of
+Comparisons, arithmetic on numbers, ``and``/``or``/``not``, membership, conditional expressions, literals, lists, calls of
 the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the event at hand. There are no
 attributes of objects, no subscripts with side effects, no comprehensions, no names from Python itself. The
 source is parsed once, checked against that list, and walked by ``evaluate``: nothing is compiled or executed.
@@ -36,6 +36,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _CONSTANTS = {"none": None, "true": True, "false": False}
 _MAX_SOURCE = 2000
+#: Nesting of parts at most: what checks and evaluates a condition must not run out of stack. A sum is as deep as it is long.
+_MAX_DEPTH = 100
 #: Functions that name a term of rules/terms: which one must be plain to see.
 _NAMED_TERMS = ("premise", "words")
 
@@ -83,11 +85,23 @@ class Expression:
         ]
 
 
-def _check(node: ast.AST, where: str) -> None:
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _check(node: ast.AST, where: str, depth: int = 0) -> None:
+    if depth > _MAX_DEPTH:
+        raise RuleError("nested too deeply", where=where)
     if isinstance(node, (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)):
-        if isinstance(node, ast.operator) and type(node) not in _BINARY:
+        if isinstance(node, ast.Invert) or (isinstance(node, ast.operator) and type(node) not in _BINARY):
             raise RuleError("this operator is not allowed in a condition", where=where)
         return
+    operands = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+    if any(
+        isinstance(part, (ast.List, ast.Tuple)) or (isinstance(part, ast.Constant) and not _is_number(part.value))
+        for part in operands
+    ):
+        raise RuleError("arithmetic is for numbers", where=where)
     if isinstance(node, ast.Constant):
         if not isinstance(node.value, (str, int, float, bool)):
             raise RuleError("only numbers and texts are allowed in a condition", where=where)
@@ -111,7 +125,7 @@ def _check(node: ast.AST, where: str) -> None:
     else:
         raise RuleError("{name} is not allowed in a condition", where=where, name=type(node).__name__)
     for child in children:
-        _check(child, where)
+        _check(child, where, depth + 1)
 
 
 def parse(source: str, where: str, functions: set[str] | None = None) -> Expression:
@@ -180,8 +194,9 @@ class Evaluator:
             return -number if isinstance(node.op, ast.USub) else +number
         if isinstance(node, ast.BinOp):
             left, right = self._value(node.left, fields), self._value(node.right, fields)
-            if isinstance(left, str) or isinstance(right, str):
-                raise TypeError("arithmetic on text")
+            if not (_is_number(left) and _is_number(right)):
+                # A text formats with "%", a list times a number fills the memory.
+                raise TypeError("arithmetic is for numbers")
             return _BINARY[type(node.op)](left, right)
         if isinstance(node, ast.Compare):
             return self._comparison(node, fields)

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nccl_triage import resources
+from nccl_triage import files, resources
 from nccl_triage.engine import build, nodes, producers, series_load, snapshot
 from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.pattern import Patience, Pattern
 from nccl_triage.engine.schema import Row, RuleSet, Support
 from nccl_triage.engine.supports import attach, share_consequences
 from nccl_triage.engine.terms import refuse_circles
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 #: The folders of rules that a diagnosis reads; users may have them, too.
 KINDS = ("signatures", "causes", "producers", "terms", "witnesses", "series", "stacks")
+
+#: Files and folders, and bytes, of a user's folder of rules at most.
+MAX_FILES, MAX_BYTES = 5_000, 64 << 20
 
 
 def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
@@ -37,14 +41,65 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
                 raise RuleError("cannot be read: {error}", where=name, error=error) from None
 
 
-def _read_texts(folder: Traversable, label: str) -> list[tuple[str, str, str]]:
+def _read_texts(folder: Traversable, label: str, user: bool) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a folder of rules."""
+    if user and isinstance(folder, Path):
+        return texts_of(folder)
     return [
         (kind, path, text)
         for kind in KINDS
         if (folder / kind).is_dir()
         for path, text in _files(folder / kind, f"{label}/{kind}")
     ]
+
+
+def texts_of(folder: Path) -> list[tuple[str, str, str]]:
+    """Return (kind, path, text) of every rule file in a user's folder; raises RuleError.
+
+    Bounded in size; what is no regular file is refused, wherever a link leads.
+    """
+    label = f"./{folder}" if folder.parts[:1] == ("rules",) else str(folder)
+    found: list[tuple[str, str, str]] = []
+    room = MAX_BYTES
+    for path in paths_of(folder):
+        inside = path.relative_to(folder)
+        found.append((inside.parts[0], f"{label}/{inside.as_posix()}", _text(path)))
+        room -= len(found[-1][2])
+        if room < 0:
+            raise RuleError("holds more files or more text than rules have", where=str(folder))
+    return found
+
+
+def paths_of(folder: Path) -> list[Path]:
+    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError for too many."""
+    found: list[Path] = []
+    visited: set[tuple[int, int]] = set()
+    for kind in KINDS:
+        waiting = [folder / kind]
+        while waiting:
+            place = waiting.pop()
+            if not place.is_dir():
+                continue
+            state = place.stat()
+            if (state.st_dev, state.st_ino) in visited:
+                continue
+            visited.add((state.st_dev, state.st_ino))
+            entries = sorted(place.iterdir(), key=lambda entry: entry.name)
+            waiting += [entry for entry in reversed(entries) if entry.is_dir()]
+            found += [entry for entry in entries if entry.suffix in (".yaml", ".yml") and not entry.is_dir()]
+            if max(len(visited), len(found)) > MAX_FILES:
+                raise RuleError("holds more files or more text than rules have", where=str(folder))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return files.read_regular(path, nodes.MAX_FILE).decode("utf-8")
+    except files.TooLarge:
+        raise RuleError("the file is larger than {limit} MiB", where=str(path), limit=nodes.MAX_FILE >> 20) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else error
+        raise RuleError("cannot be read: {error}", where=str(path), error=why) from None
 
 
 def _add(part: dict[str, Any], item: Any) -> None:
@@ -121,17 +176,17 @@ class _Reading:
                 self._supports += build.supports(item, found.id, self._user)
 
 
-def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> list[str]:
-    """Read a folder of rules into a set; returns the texts of its files, raises all that is wrong with them."""
-    files = _read_texts(folder, label)
-    texts = [text for _, _, text in files]
+def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> dict[str, str]:
+    """Read a folder of rules into a set; returns its files with their texts, raises all that is wrong with them."""
+    found = _read_texts(folder, label, user)
+    texts = [text for _, _, text in found]
     table = AnchorTable(_digest(texts))
     reading = _Reading(into, user, table)
-    for kind, path, text in files:
+    for kind, path, text in found:
         reading.file(kind, path, text)
     reading.finish()
     table.save()
-    return texts
+    return {path: text for _, path, text in found}
 
 
 def _digest(texts: list[str]) -> str:
@@ -146,7 +201,7 @@ def _shipped() -> RuleSet:
     if known is not None:
         return known
     rules = RuleSet({}, {}, "")
-    rules = replace(rules, digest=_digest(_read_folder(folder, "rules", False, rules)))
+    rules = replace(rules, digest=_digest(list(_read_folder(folder, "rules", False, rules).values())))
     series_load.check_names(rules.series)
     snapshot.write(entry, rules)
     return rules
@@ -156,18 +211,23 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
     rules = _shipped() if builtin else RuleSet({}, {}, "")
     texts = [rules.digest] if builtin else []
+    foreign: list[str] = []
+    if user_folders:
+        Pattern.patience = Patience()
+    # Shipped rules are said to stand in "rules/..": a folder of that name here is told apart.
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(
                 "{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
             )
-        found = _read_folder(folder, str(folder), True, rules)
+        found = _read_folder(folder, "", True, rules)
         if not found:
             raise InputError(
                 "{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it", folder=folder
             )
-        texts += found
+        texts += found.values()
+        foreign += found
     if not user_folders and builtin:
         return rules
     series_load.check_names(rules.series)
-    return replace(rules, digest=_digest(texts))
+    return replace(rules, digest=_digest(texts), foreign=frozenset(foreign))

@@ -299,6 +299,8 @@ class RuleSet:
     activities: dict[str, Activity] = field(default_factory=dict)
     premises: dict[str, Premise] = field(default_factory=dict)
     words: dict[str, Words] = field(default_factory=dict)
+    #: The files of the rules that are not shipped.
+    foreign: frozenset[str] = frozenset()
 
     @property
     def kinds(self) -> dict[str, str]:

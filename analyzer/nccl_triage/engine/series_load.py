@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.pattern import Pattern
+from nccl_triage.engine.pattern import pattern_of
 from nccl_triage.engine.schema import LANGUAGES
 from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
 from nccl_triage.errors import RuleError
@@ -106,12 +104,6 @@ def _format(node: Node, program: str, user: bool) -> Format:
         raise part["id"].fail(
             "{identifier!r} is no id of a format", "use lower case words joined by '-'", identifier=identifier
         )
-    source = part["pattern"].text().strip("\n")
-    if user:
-        try:
-            re.compile(source)
-        except re.error as error:
-            raise part["pattern"].fail("not a valid regular expression: {error}", error=error) from None
     for literal in part["literals"].items():
         if len(literal.text()) < 3:
             raise literal.fail("a literal has three characters or more")
@@ -119,7 +111,7 @@ def _format(node: Node, program: str, user: bool) -> Format:
         id=identifier,
         program=program,
         literals=tuple(part["literals"].texts()),
-        pattern=Pattern(source, user),
+        pattern=pattern_of(part["pattern"], user),
         where=node.where,
         values=_names(part["values"]) if "values" in part else (),
         after=_rates(part["after"]) if "after" in part else (),

@@ -47,8 +47,10 @@ class Local:
         stdin: BinaryIO | None = None,
         since: float | None = None,
         stop: ReadingStop | None = None,
+        links: bool = False,
     ) -> None:
-        self._jobs, self._stdin, self._since, self._stop = jobs, stdin, since, stop
+        """``links`` are followed out of the folders that are read."""
+        self._jobs, self._stdin, self._since, self._stop, self._links = jobs, stdin, since, stop, links
         self._sources: list[Source] = []
 
     def __enter__(self) -> Local:
@@ -59,7 +61,7 @@ class Local:
 
     def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
         """See ``Engine``."""
-        sources, notes = find_sources(arguments, self._stdin, self._since)
+        sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links)
         self._sources = sources
         with self._stop.listening() if self._stop is not None else nullcontext():
             found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)

@@ -38,7 +38,10 @@ MAX_FORMER = 8
 class Follower:
     """The logs that the arguments name, now and later. Raises InputError for what can never be read."""
 
-    def __init__(self, arguments: Sequence[str], stdin: BinaryIO | None, rules: RuleSet) -> None:
+    def __init__(
+        self, arguments: Sequence[str], stdin: BinaryIO | None, rules: RuleSet, *, links: bool = False
+    ) -> None:
+        self._links = links
         self.hearing = Hearing()
         #: Grows with everything that may change a diagnosis, and when it did so last.
         self.version, self.changed = 0, 0.0
@@ -194,7 +197,7 @@ class Follower:
             return
         started = time.monotonic()
         try:
-            sources, self._notes = find_sources(self._arguments, None)
+            sources, self._notes = find_sources(self._arguments, None, links=self._links)
             self.missing = None
         except InputError as error:
             sources, self.missing = [], error

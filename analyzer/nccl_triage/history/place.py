@@ -10,14 +10,20 @@ VARIABLE = "NCCL_TRIAGE_HISTORY"
 OFF = "off"
 
 
-def default() -> Path | None:
-    """Return the usual place, None where the user has no home."""
+def state_folder() -> Path | None:
+    """Return the user's folder for what we keep, None where the user has no home."""
     base = os.environ.get("XDG_STATE_HOME")
     try:
         state = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
         return None
-    return state / "nccl-triage" / "history.sqlite"
+    return state / "nccl-triage"
+
+
+def default() -> Path | None:
+    """Return the usual place, None where the user has no home."""
+    folder = state_folder()
+    return folder / "history.sqlite" if folder is not None else None
 
 
 def off(given: str | None) -> bool:

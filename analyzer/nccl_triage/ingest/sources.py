@@ -7,6 +7,7 @@ error.
 from __future__ import annotations
 
 import io
+import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -105,11 +106,12 @@ def _is_there(path: Path) -> bool:
 class _Finder:
     """The sources found so far."""
 
-    def __init__(self, stdin: BinaryIO | None, since: float | None) -> None:
+    def __init__(self, stdin: BinaryIO | None, since: float | None, links: bool = False) -> None:
         self.sources: list[Source] = []
         self.notes = Notes()
         self._stdin = stdin
         self._since = since
+        self._links = links
         self._seen: set[tuple[int, int]] = set()
         self._siblings: dict[Path, Siblings] = {}
 
@@ -121,7 +123,7 @@ class _Finder:
             # Before patterns: a name may hold brackets.
             self._path(path, named=True)
         elif walk.has_magic(text):
-            found = walk.expand(text, self.notes.unread)
+            found = walk.expand(text, self.notes.unread, self.notes.skipped, links=self._links)
             if not found:
                 self.notes.say(f"no file matches {display_name(text)}")
             for match in found:
@@ -145,8 +147,14 @@ class _Finder:
         if not stat.S_ISDIR(state.st_mode):
             self._file(path, state, named=named)
             return
+        if walk.is_kernels(state):
+            self.notes.skipped(path, walk.OF_THE_KERNEL)
+            return
+        if os.path.realpath(path) == "/":
+            self.notes.say("/ is the whole file system: name the folder that holds the logs")
+            return
         found = False
-        for below, below_state in walk.tree(path, self.notes.unread):
+        for below, below_state in walk.tree(path, self.notes.unread, self.notes.skipped, links=self._links):
             if not stat.S_ISDIR(below_state.st_mode):
                 found = True
                 if self._since is None or below_state.st_mtime >= self._since:
@@ -159,7 +167,10 @@ class _Finder:
         if key in self._seen:
             return
         self._seen.add(key)
-        if stat.S_ISREG(state.st_mode):
+        if walk.is_kernels(state) and not stat.S_ISFIFO(state.st_mode):
+            # Regular ones among them may wait for ever, as /proc/kmsg does.
+            self.notes.skipped(path, walk.OF_THE_KERNEL)
+        elif stat.S_ISREG(state.st_mode):
             is_log, rendering = self._look(path, named=named)
             if is_log:
                 self._add(path, state.st_size, rendering)
@@ -224,16 +235,17 @@ def _near(arguments: Sequence[str]) -> str | None:
 
 
 def find_sources(
-    arguments: Sequence[str], stdin: BinaryIO | None, since: float | None = None
+    arguments: Sequence[str], stdin: BinaryIO | None, since: float | None = None, *, links: bool = False
 ) -> tuple[list[Source], list[str]]:
     """Return the sources that the arguments name, in their order, and notes on what was left out and why.
 
     An argument is a file, a folder (searched with all below it), a pattern or ``-``. Without arguments
     standard input is read unless it is a terminal. A file reached twice is read once; a named pipe is read
     when it is named, not when a folder holds it. With ``since`` (seconds of the epoch) files in folders that were
-    last written before are left out. Raises InputError when nothing readable is left.
+    last written before are left out. Links in folders are followed within the folder that was named, with ``links``
+    anywhere; what the kernel shows as files is never read. Raises InputError when nothing readable is left.
     """
-    finder = _Finder(stdin, since)
+    finder = _Finder(stdin, since, links)
     if arguments:
         for argument in arguments:
             finder.argument(argument)

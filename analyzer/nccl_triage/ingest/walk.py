@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from os import stat_result
 from pathlib import Path
 
@@ -15,6 +18,13 @@ from nccl_triage.patterns import lazily
 SKIPPED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".bzr", "CVS", "__pycache__", "node_modules", "site-packages", "runtime_resources",
 })  # fmt: skip
+
+#: Where the kernel shows itself as files: they have no end, or wait for one, and no job writes its logs there.
+KERNEL_FOLDERS = ("/proc", "/sys")
+OF_THE_KERNEL = "of the kernel, no logs"
+LEADS_OUT = "links that lead out of the folder; --follow-links reads them"
+#: Files and folders that one walk looks at, at most.
+MAX_ENTRIES = 200_000
 
 Complain = Callable[[Path, str], None]
 _DIGITS = lazily(r"(\d+)")
@@ -41,20 +51,44 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+@cache
+def _kernel_devices() -> frozenset[int]:
+    found = set()
+    for name in KERNEL_FOLDERS:
+        with suppress(OSError):
+            found.add(Path(name).stat().st_dev)
+    # A machine without these file systems shows the folders of its disk there.
+    return frozenset(found - {Path("/").stat().st_dev})
+
+
+def is_kernels(state: stat_result) -> bool:
+    """Tell whether a file or folder is a view into the kernel, such as ``/proc/kmsg``."""
+    return state.st_dev in _kernel_devices()
+
+
 class _Walk:
     """The folders that one walk has entered: links lead to some of them again, or round in circles."""
 
-    def __init__(self, complain: Complain) -> None:
+    def __init__(self, root: Path, complain: Complain, aside: Complain, links: bool) -> None:
         self._complain = complain
+        self._aside = aside
+        #: Where links may lead, None for anywhere.
+        self._within = None if links else os.path.realpath(root)
+        self._seen = 0
         self._visited: set[tuple[int, int]] = set()
         # From the root to where the walk is. No recursion: a tree may be deeper than Python's stack.
         self._above: list[tuple[int, int]] = []
-        self._open: list[Iterator[Path]] = []
+        self._open: list[Iterator[tuple[Path, bool]]] = []
 
     def enter(self, folder: Path) -> None:
         try:
             state = folder.stat()
-            names = sorted(folder.iterdir(), key=lambda path: natural_key(path.name))
+            if is_kernels(state):
+                self._aside(folder, OF_THE_KERNEL)
+                return
+            with os.scandir(folder) as entries:
+                names = [(folder / entry.name, entry.is_symlink()) for entry in entries]
+            names.sort(key=lambda pair: natural_key(pair[0].name))
         except OSError as error:
             self._complain(folder, reason(error))
             return
@@ -68,10 +102,18 @@ class _Walk:
 
     def __iter__(self) -> Iterator[tuple[Path, stat_result]]:
         while self._open:
-            path = next(self._open[-1], None)
+            path, is_link = next(self._open[-1], (None, False))
             if path is None:
                 self._open.pop()
                 self._above.pop()
+                continue
+            self._seen += 1
+            if self._seen > MAX_ENTRIES:
+                self._complain(path.parent, f"more than {MAX_ENTRIES} files and folders, the rest was not looked at")
+                return
+            # Before anything is asked of what the link leads to: that alone may take long.
+            if is_link and self._leads_out(path):
+                self._aside(path, LEADS_OUT)
                 continue
             try:
                 state = path.stat()
@@ -84,13 +126,23 @@ class _Walk:
                 yield path, state
                 self.enter(path)
 
+    def _leads_out(self, path: Path) -> bool:
+        """Tell whether a link leads to what does not lie below the folder that was named."""
+        if self._within is None:
+            return False
+        target = os.path.realpath(path)
+        return target != self._within and not target.startswith(self._within.rstrip("/") + "/")
 
-def tree(root: Path, complain: Complain) -> Iterator[tuple[Path, stat_result]]:
-    """Yield everything below a folder with its state, links followed, each folder once.
 
-    What cannot be read or leads back to a folder above is told to ``complain(path, why)``.
+def tree(
+    root: Path, complain: Complain, aside: Complain | None = None, *, links: bool = False
+) -> Iterator[tuple[Path, stat_result]]:
+    """Yield everything below a folder with its state, each folder once; links are followed within it.
+
+    What cannot be read or leads back to a folder above is told to ``complain(path, why)``, what is left out on purpose to
+    ``aside(path, why)``. With ``links`` they are followed wherever they lead.
     """
-    walk = _Walk(complain)
+    walk = _Walk(root, complain, aside or complain, links)
     walk.enter(root)
     yield from walk
 
@@ -125,7 +177,7 @@ def _matches(parts: tuple[str, ...], pattern: list[str]) -> bool:
     return len(pattern) in states
 
 
-def expand(pattern: str, complain: Complain) -> list[Path]:
+def expand(pattern: str, complain: Complain, aside: Complain | None = None, *, links: bool = False) -> list[Path]:
     """Return the paths that match a pattern, sorted; ``**`` crosses folders.
 
     With ``**`` folders are left out when files match: what they hold matches too.
@@ -138,7 +190,7 @@ def expand(pattern: str, complain: Complain) -> list[Path]:
     root, wanted = Path(*parts[:fixed]), list(parts[fixed:])
     files: list[Path] = []
     folders: list[Path] = []
-    for path, state in tree(root, complain):
+    for path, state in tree(root, complain, aside, links=links):
         if _matches(path.relative_to(root).parts, wanted):
             (folders if stat.S_ISDIR(state.st_mode) else files).append(path)
     return sorted(files or folders, key=_path_key)

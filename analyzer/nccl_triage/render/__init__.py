@@ -22,13 +22,15 @@ class Format(NamedTuple):
 
     module: str
     suffixes: tuple[str, ...]
+    #: Whether texts stand in it as they are; formats of JSON spell out what acts, and lose nothing.
+    shown: bool = True
 
 
 #: What ``--format`` accepts. A further format is one module of this package and one row.
 FORMATS: dict[str, Format] = {
     "text": Format("terminal", (".txt",)),
-    "json": Format("json_output", (".json",)),
-    "ndjson": Format("ndjson", (".ndjson", ".jsonl")),
+    "json": Format("json_output", (".json",), False),
+    "ndjson": Format("ndjson", (".ndjson", ".jsonl"), False),
     "markdown": Format("markdown", (".md", ".markdown")),
     "html": Format("html", (".html", ".htm")),
     "sarif": Format("sarif", (".sarif", ".sarif.json")),
@@ -60,6 +62,22 @@ def render(
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     same = orjson.loads(json_output.render(mask_secrets(dict(document))))
+    if FORMATS[format].shown:
+        same = _shown(same)
     maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
     text: str = maker.produce(same, View(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
+
+
+def _shown(value: Any) -> Any:
+    """Return a document of which no text acts, whichever place it has and whoever wrote it.
+
+    Each format still writes texts in its own way: this is for the place that one of them forgets.
+    """
+    from nccl_triage.render.words import visible_lines
+
+    if isinstance(value, dict):
+        return {visible_lines(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return visible_lines(value) if isinstance(value, str) and not value.isprintable() else value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_triage.render.experiments import changed, figure, message
-from nccl_triage.render.shapes import WIDTH, shape
+from nccl_triage.render.shapes import WIDTH, pixel, shape
 from nccl_triage.render.words import Lang, Pair, cut, visible
 
 #: State of a measurement -> shape and tone; a state of a newer document counts as one without expectation.
@@ -62,9 +62,13 @@ def measurements(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+#: Rates, in GB/s, between which the axis has round values: a document may hold any number.
+_LEAST, _MOST = 1e-6, 1e15
+
+
 def _ticks(most: float) -> list[float]:
     """Return about five round values from 0 to the first one that is not below ``most``."""
-    raw = (most or 1.0) / 5
+    raw = min(max(most, _LEAST), _MOST) / 5 if most else 0.2
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
     return [round(step * index, 10) for index in range(max(1, math.ceil(round(most / step, 6))) + 1)]
@@ -86,7 +90,7 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> Chart | None:
     scale = (WIDTH - _GUTTER - _RIGHT) / ticks[-1]
 
     def x(value: float) -> int:
-        return round(_GUTTER + value * scale)
+        return pixel(_GUTTER + value * scale)
 
     bars = []
     for index, (row, value) in enumerate(zip(rows, values, strict=True)):

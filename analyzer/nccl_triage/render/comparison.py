@@ -82,7 +82,7 @@ def _matters(entry: Mapping[str, Any]) -> bool:
 
 
 def _line(row: Row, lang: Lang) -> str:
-    good = f"{row.good} ({place(row.good_at)})" if row.good_at else row.good
+    good = f"{row.good} ({visible(place(row.good_at))})" if row.good_at else row.good
     subject = row.subject.zh if lang == "zh" else row.subject.en
     name = f" {row.name}" if row.name else ""
     return f"{subject}{name}: {good} -> {row.bad} ({visible(place(row.at))})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.render.shapes import WIDTH, shape
+from nccl_triage.render.shapes import WIDTH, pixel, shape
 from nccl_triage.render.words import Document, Pair, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.
@@ -126,7 +126,7 @@ class _Scale:
     def __call__(self, value: float) -> int:
         span = self.high - self.low
         share = (self._of(value) - self.low) / span if span else 0.5
-        return round(self.start + share * self.length)
+        return pixel(self.start + share * self.length)
 
 
 def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int, y: int) -> Panel:

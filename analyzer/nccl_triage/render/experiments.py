@@ -82,6 +82,8 @@ def figure(value: object) -> str:
     """Return a bandwidth with three digits that mean something, never in powers of ten."""
     if not isinstance(value, (int, float)):
         return ""
+    if abs(value) >= 1e15:
+        return f"{value:.3g}"
     digits = 0 if abs(value) >= 100 else 2 - math.floor(math.log10(abs(value))) if value else 0
     return f"{value:,.{min(max(digits, 0), 5)}f}"
 
@@ -133,7 +135,7 @@ def shows(run: Item, lang: Lang) -> str:
 
 def state_word(path: Item, lang: Lang) -> str:
     """Return the state of a path as a word."""
-    return word(f"path_{path.get('state')}", lang).removeprefix("path_")
+    return word(f"path_{path.get('state')}", lang).removeprefix("path_") or "?"
 
 
 def folded(paths: Iterable[Item]) -> list[dict[str, Any]]:

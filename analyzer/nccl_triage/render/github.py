@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage.patterns import lazily
-from nccl_triage.render import brief, terminal
+from nccl_triage.render import brief, remarks, terminal
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, pick, visible, word
 
@@ -45,7 +45,8 @@ def annotation(level: str, title: str, message: str, where: Mapping[str, Any]) -
             properties.append(f"line={first}")
             if isinstance(last, int) and last > first:
                 properties.append(f"endLine={last}")
-    return f"::{level} {','.join([*properties, f'title={_value(title)}'])}::{_data(message)}"
+    shown = "\n".join(map(visible, message.split("\n")))
+    return f"::{level} {','.join([*properties, f'title={_value(title)}'])}::{_data(shown)}"
 
 
 def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -59,7 +60,7 @@ def _proof(item: Mapping[str, Any], lang: Lang) -> str:
 
 
 def _annotations(document: Document, lang: Lang) -> list[str]:
-    headline = brief.headline(document, lang)
+    headline = "\n".join(part for part in (brief.headline(document, lang), remarks.foreign(document, lang)) if part)
     diagnoses = document.get("diagnoses") or []
     if document.get("verdict") == "healthy":
         return [annotation("notice", "nccl-triage", headline, {})]

@@ -92,6 +92,7 @@ def environment() -> Environment:
         mark=verification_html.mark,
         path_mark=verification_html.path_mark,
         prose=prose,
+        foreign=lambda document: phrase(remarks.foreign, document),
         pseudonyms=lambda document: phrase(remarks.pseudonyms, document),
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,

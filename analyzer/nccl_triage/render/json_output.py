@@ -12,7 +12,8 @@ from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
 #: What a terminal obeys or shows in another order, besides what JSON escapes anyway: here it only stands in strings.
-_ACTING = lazily(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+#: So does a runner of continuous integration with ``##[``.
+_ACTING = lazily(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|#(?=#\w*\[)")
 
 
 def _clean(value: Any) -> Any:
@@ -41,6 +42,11 @@ def dump(document: Document, option: int = 0) -> bytes:
         data = orjson.dumps(document, option=option)
     except TypeError:
         data = orjson.dumps(_clean(dict(document)), option=option)
+    return inert(data)
+
+
+def inert(data: bytes) -> bytes:
+    """Return JSON in UTF-8 with what a terminal obeys spelled out: JSON itself allows much of it within strings."""
     return _ACTING.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 

@@ -18,6 +18,7 @@ from nccl_triage.render.words import (
     confidence,
     consequence_phrase,
     culprit_name,
+    harmless_line,
     listed,
     pick,
     place,
@@ -293,6 +294,8 @@ def render(document: Document, lang: Lang) -> str:
     """Return the whole report as GitHub-flavoured Markdown."""
     diagnoses = document.get("diagnoses") or []
     lines = [f"## nccl-triage: {plain(pick(document, 'headline', lang))}", ""]
+    others = remarks.foreign(document, lang)
+    lines += [f"{_bold('foreign', lang)} {plain(others)}", ""] if others else []
     if document.get("verdict") == "diagnosed" and diagnoses:
         lines += _best(document, diagnoses[0], lang)
         lines += _rivals(diagnoses[1:], lang, "rivals")
@@ -309,7 +312,7 @@ def render(document: Document, lang: Lang) -> str:
     lines += _not_seen(document, lang)
     tool = document.get("tool") or {}
     lines += [f"nccl-triage {code(tool.get('version'))}, {word('rules', lang)} {code(tool.get('rules'))}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(harmless_line, "\n".join(lines).split("\n"))) + "\n"
 
 
 def produce(document: Document, view: View) -> str:

@@ -10,9 +10,12 @@ from nccl_triage.render.words import visible
 
 _MAX_LINE = 1000
 _MAX_ROWS = 40
-_MARKUP = lazily(r"[\\`*_\[\]<>|~&{}!$]|^(?:[-+=]|\d+(?=[.)]\s))")
-#: Issue trackers turn these into mentions and references even when escaped; as code they stay inert.
-_REFERENCE = lazily(r"(?<!\w)[@#](?=\w)")
+#: Besides markup itself: what begins a heading, a list or a rule, and the addresses that trackers make links of.
+_MARKUP = lazily(
+    r"[\\`*_\[\]<>|~&{}!$]|^(?:[-+=:]|#+(?=\s|$)|\d+(?=[.)](?:\s|$)))|(?i:(?<=www)\.|(?<=http):|(?<=https):|(?<=ftp):)"
+)
+#: Issue trackers turn these into mentions, references and addresses even when escaped; as code they stay inert.
+_REFERENCE = lazily(r"@(?=\w)|(?<!\w)#(?=\w)|#(?=\d)")
 
 
 def plain(text: object) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from nccl_triage import messages
-from nccl_triage.render import brief, json_output
+from nccl_triage.render import brief, json_output, remarks
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, pick, visible, word
 
@@ -158,6 +158,7 @@ def _findings(document: Document, lang: Lang) -> tuple[list[Made], list[Made]]:
 
 def _notifications(document: Document, lang: Lang) -> list[Made]:
     notes = (document.get("notes_zh") if lang == "zh" else None) or document.get("notes") or []
+    notes = [*filter(None, [remarks.foreign(document, lang)]), *notes]
     found: list[Made] = [{"level": "note", "message": _message([visible(note)])} for note in notes]
     for source in _inputs(document):
         for problem in source.get("problems") or []:

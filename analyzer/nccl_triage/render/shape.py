@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_triage.render.words import is_word
+
 #: Nesting of objects and lists at most; a report has about ten levels.
 DEPTH = 40
 #: Integers beyond 64 bits are written as floating-point numbers.
 _LARGEST_INT = float(1 << 63)
+#: Whole numbers that places in files, ranks and the like have, by which the formats count; not what a log merely states.
+_COUNTED = frozenset(
+    {"line", "end_line", "first_line", "marks", "rank", "ranks", "count", "lines", "number", "order", "logs", "total"}
+)
+_MOST_COUNTED = 10**15
 
 Schema = Mapping[str, Any]
 
@@ -67,6 +74,10 @@ def _types(schema: Schema) -> list[str]:
     return [name for name in _TYPES if any(_is(word, name) for word in words)]
 
 
+def _last_key(where: str) -> str:
+    return where.rpartition(".")[2].partition("[")[0]
+
+
 def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str) -> Iterator[str]:
     """Yield the places below ``where`` whose value is missing, of another type or out of range."""
     if "$ref" in schema:
@@ -79,6 +90,17 @@ def _problems(value: Any, schema: Schema, defs: Mapping[str, Schema], where: str
     types = _types(schema)
     if types and not any(_is(value, name) for name in types):
         yield where
+        return
+    if isinstance(value, (int, float)) and "integer" in types and _last_key(where) in _COUNTED:
+        counts = isinstance(value, int) and abs(value) <= _MOST_COUNTED
+        if not counts:
+            yield where
+            return
+    words = schema.get("enum", [])
+    if isinstance(value, str) and value not in words and any(isinstance(one, str) for one in words):
+        # Newer programs may have further words, which are words all the same.
+        if not value or not is_word(value):
+            yield where
         return
     if isinstance(value, (int, float)) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         yield where

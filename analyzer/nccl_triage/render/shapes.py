@@ -4,6 +4,7 @@ from __future__ import annotations
 
 #: Width of every chart in pixels of its own coordinates.
 WIDTH = 960
+_FAR = 100_000
 
 #: State -> shape; suspects have pointed or open shapes, victims plain ones.
 SHAPES = {
@@ -19,6 +20,13 @@ SHAPES = {
 #: The states of ranks that may have started it.
 SUSPECTS = ("root", "missing", "behind")
 ROLE_SHAPES = {"root": "diamond", "cascade": "dot", "context": "dash", "progress": "bar"}
+
+
+def pixel(place: float) -> int:
+    """Return the nearest pixel of a chart; what lies nowhere near it, or nowhere at all, stays within reach."""
+    if place != place:
+        return 0
+    return round(min(max(place, -_FAR), _FAR))
 
 
 def shape(kind: str, x: int, y: int, r: int) -> str:

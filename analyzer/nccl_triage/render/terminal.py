@@ -25,6 +25,7 @@ from nccl_triage.render.words import (
     consequence_phrase,
     culprit_name,
     cut,
+    harmless_line,
     pick,
     place,
     prompt,
@@ -262,6 +263,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     verdict = document.get("verdict")
     diagnoses = document.get("diagnoses") or []
     page.say(0, "nccl-triage", pick(document, "headline", lang) or word(str(verdict), lang))
+    page.say(2, word("foreign", lang), remarks.foreign(document, lang), fg="yellow")
     if verdict == "diagnosed" and diagnoses:
         _diagnosed(page, document, verbose)
     elif verdict == "healthy":
@@ -285,7 +287,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
     if causes:
         _verification(page, document)
-    return "\n".join(page.lines) + "\n"
+    return "\n".join(map(harmless_line, page.lines)) + "\n"
 
 
 def produce(document: Document, view: View) -> str:

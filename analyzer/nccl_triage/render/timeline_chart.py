@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from nccl_triage.render.shapes import ROLE_SHAPES, WIDTH, shape
+from nccl_triage.render.shapes import ROLE_SHAPES, WIDTH, pixel, shape
 from nccl_triage.render.words import Document, Pair, cut, place, visible, word
 
 #: The most lanes, and how many of them hold several ranks.
@@ -151,7 +151,7 @@ def timeline(document: Document, limit: int = 200) -> Timeline | None:
     scale = (WIDTH - _GUTTER - _RIGHT - 2 * _NEAR) / ((high - low) or 1)
 
     def x(value: float) -> int:
-        return round(_GUTTER + _NEAR + (value - low) * scale)
+        return pixel(_GUTTER + _NEAR + (value - low) * scale)
 
     groups: dict[tuple[int, str, bool, int], list[Mapping[str, Any]]] = {}
     for event, position in zip(events, places, strict=True):

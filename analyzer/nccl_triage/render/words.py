@@ -67,6 +67,8 @@ first = First = 首次
 first_error = First error = 首个错误
 first_fault = first fault = 首个故障
 fix = fix = 修复
+foreign_rules = not shipped with nccl-triage, but heard in this verdict: {rules} = 并非随 nccl-triage 发布，但参与了本结论：{rules}
+foreign = other rules = 外来规则
 fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
 healthy = healthy = 正常
@@ -166,10 +168,21 @@ world_size = world size = 总 rank 数
 WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY)
 
 
+#: What a document may use as a word: nothing that a terminal, Markdown or a page would take for more than that.
+_WORD = lazily(r"(?:[A-Za-z0-9][A-Za-z0-9_-]{0,63})?")
+
+
+def is_word(text: str) -> bool:
+    """Tell whether a text can be a state, role or the like, if maybe one of a newer document."""
+    return _WORD.fullmatch(text) is not None
+
+
 def word(key: str, lang: Lang) -> str:
     """Return an interface word; an unknown key (a state or role of a newer document) stands for itself."""
     pair = WORDS.get(key)
-    return key if pair is None else pair[0 if lang == "en" else 1]
+    if pair is None:
+        return key if is_word(key) else "?"
+    return pair[0 if lang == "en" else 1]
 
 
 def run_name(run: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], lang: Lang) -> str:
@@ -247,6 +260,21 @@ def visible(value: object, limit: int = 4000) -> str:
         text = text[:limit]
     text = _SEQUENCE.sub("", text).translate(_SHOWN)
     return f"{text} ..[+{left_out}]" if left_out > 0 else text
+
+
+#: What runners of continuous integration obey: ``::`` at the beginning of a line, ``##[`` and ``##vso[`` anywhere.
+_COMMAND = lazily(r"^(\s*:)(?=:)|(##)(?=\w*\[)")
+
+
+def harmless_line(line: str) -> str:
+    """Return a line of which no runner of continuous integration takes a part for a command."""
+    return _COMMAND.sub(r"\1\2 ", line) if "::" in line or "##" in line else line
+
+
+def visible_lines(value: object) -> str:
+    """Return a text whose line ends stay and of which nothing else acts, however long it is."""
+    lines = str(value).replace("\r\n", "\n").split("\n")
+    return "\n".join(visible(line, len(line)) for line in lines)
 
 
 def prompt(command: str) -> str:

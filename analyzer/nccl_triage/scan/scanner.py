@@ -27,6 +27,9 @@ class Scanner:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
         self._lores = Lores()
+        named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
+        named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
+        self._users = [(name, pattern) for name, pattern in named if pattern.user]
         words = [text for text in salient.LITERALS if text not in openers]
         self._prefilter = make_prefilter(
             rules.signatures.values(), sorted(openers), measures.literals(self._series), words
@@ -34,7 +37,7 @@ class Scanner:
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info, self._lores)
+        run = SourceScan(self._prefilter, self._series, info, self._lores, users=self._users)
         run.read(lines)
         return run.finish()
 
@@ -60,7 +63,7 @@ class Scanner:
 
     def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
-        return BlockScan(SourceScan(self._prefilter, self._series, info, self._lores, rooms), reader)
+        return BlockScan(SourceScan(self._prefilter, self._series, info, self._lores, rooms, users=self._users), reader)
 
 
 class BlockScan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from nccl_triage.engine.pattern import Pattern
 from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
@@ -50,11 +51,14 @@ class SourceScan:
         info: SourceInfo,
         lores: Lores | None = None,
         rooms: Mapping[str, Room] | None = None,
+        users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
+        """``users`` are the patterns that may be given up, by the name of their rule."""
         #: Reads what waits while the source still grows, if somebody wants to know.
         self.ahead: Ahead | None = None
         self._prefilter = prefilter
         self._info = info
+        self._users = users
         self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), lores)
         self._interest = sweeping.Interest()
         self._crowd = Crowd(self._lines, prefilter)
@@ -301,8 +305,15 @@ class SourceScan:
         self._lines.finish()
         if at_end:
             self._lines.take_counts(self._last)
+        self._tell_given_up()
         self._lines.result.add_source(self._info)
         return self._lines.result
+
+    def _tell_given_up(self) -> None:
+        for rule, pattern in self._users:
+            problem = f"the pattern of rule {rule} took too long and was given up"
+            if pattern.stopped and problem not in self._info.problems:
+                self._info.problems.append(problem)
 
 
 def _sniff(lines: Sequence[str], info: SourceInfo, scan: LineScan) -> None:

@@ -116,6 +116,11 @@ class Keeper:
         return self._log.path if self._log is not None else None
 
     @property
+    def temporary(self) -> bool:
+        """Whether nobody asked for the file."""
+        return isinstance(self._log, TemporaryLog)
+
+    @property
     def tail(self) -> bytes:
         """The end of the output, where the log could not take it."""
         return b"".join(self._tail)

@@ -48,11 +48,11 @@ class Campaign:
         self._total = Observations()
         self._ended = False
 
-    def search(self, asked: Mapping[Node, Sequence[str]], since: float | None) -> None:
+    def search(self, asked: Mapping[Node, Sequence[str]], since: float | None, links: bool = False) -> None:
         """Have nodes list their logs and share these out; who takes long is not waited for."""
         for member, arguments in zip(self._crew.hire(list(asked)), asked.values(), strict=True):
             self._asked[member] = tuple(arguments)
-            member.send("find", list(arguments), since, patience=self._patience)
+            member.send("find", list(arguments), since, links, patience=self._patience)
         found: list[Found] = []
         half: float | None = None
         while any(member.call for member in self._crew.members):

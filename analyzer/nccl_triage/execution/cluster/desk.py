@@ -54,10 +54,10 @@ class Desk:
         self._stop = _Halt()
         self._read = self._steps = 0
 
-    def find(self, arguments: Sequence[str], since: float | None) -> Listing:
+    def find(self, arguments: Sequence[str], since: float | None, links: bool = False) -> Listing:
         """Return the logs that the arguments name here; what cannot be read is in the notes."""
         try:
-            sources, notes = find_sources(arguments, None, since)
+            sources, notes = find_sources(arguments, None, since, links=links)
         except InputError as error:
             sources, notes = [], [error.cause or error.message]
         return Listing(sources, notes, _machine(), _likeness(sources))

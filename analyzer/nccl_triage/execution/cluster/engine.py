@@ -42,7 +42,9 @@ class RayEngine:
         patience: float = PATIENCE,
         since: float | None = None,
         stop: ReadingStop | None = None,
+        links: bool = False,
     ) -> None:
+        self._links = links
         self._address, self._jobs, self._patience, self._since, self._stop = address, jobs, patience, since, stop
         self._access: Access | None = None
         self._crew: Crew | None = None
@@ -68,7 +70,7 @@ class RayEngine:
             raise RuntimeError("the engine is used outside of its with block")
         ray, bulletin = self._access.ray, Bulletin()
         anywhere = [argument for argument in arguments if not targets.is_on_nodes(argument)]
-        sources, notes = _shared(anywhere, self._since)
+        sources, notes = _shared(anywhere, self._since, self._links)
         nodes = targets.nodes_of(ray.nodes())
         living = [node for node in nodes if node.alive]
         asked = targets.by_node([argument for argument in arguments if targets.is_on_nodes(argument)], nodes)
@@ -76,7 +78,7 @@ class RayEngine:
         self._crew = Crew(ray, parcel.program(), parcel.pack_rules(rules))
         campaign = Campaign(ray, self._crew, bulletin, self._patience, self._jobs, self._stop)
         with self._stop.listening() if self._stop is not None else nullcontext():
-            campaign.search({node: paths for node, paths in asked.items() if node.alive}, self._since)
+            campaign.search({node: paths for node, paths in asked.items() if node.alive}, self._since, self._links)
             if sources:
                 campaign.share(sources, living)
             found = campaign.run(progress)
@@ -115,12 +117,12 @@ class RayEngine:
         return sorted(found, key=lambda excerpt: order[excerpt["path"]])
 
 
-def _shared(arguments: Sequence[str], since: float | None) -> tuple[list[Source], list[str]]:
+def _shared(arguments: Sequence[str], since: float | None, links: bool) -> tuple[list[Source], list[str]]:
     """Return the sources on storage that all nodes see; raises UsageError for what cannot be read elsewhere."""
     if not arguments:
         return [], []
     piped = next((argument for argument in arguments if argument in STDIN_NAMES), None)
-    sources, notes = ([], []) if piped else find_sources(arguments, None, since)
+    sources, notes = ([], []) if piped else find_sources(arguments, None, since, links=links)
     piped = piped or next((source.path for source in sources if source.size is None), None)
     if piped:
         raise UsageError(
