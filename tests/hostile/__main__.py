@@ -24,9 +24,9 @@ def main() -> int:
             continue
         size = trial.small if given.small else trial.whole
         found = run(trial.feed(size))
-        good = (
-            found.code == 0 and found.memory <= trial.most and trial.says in found.out and not found.err.count("Trace")
-        )
+        said = found.err if trial.code else found.out
+        good = found.code == trial.code and found.memory <= trial.most and trial.says in said
+        good = good and "Trace" not in found.err
         failed += not good
         verdict = "survived" if good else "FAILED"
         print(
