@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
+from nccl_triage.numbers import whole
 from nccl_triage.story import differences
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.ledger import Ledger
@@ -84,6 +85,16 @@ class Case(View):
     def presence(self) -> Presence:
         """Whose words are in the input."""
         return Presence(self)
+
+    @cached_property
+    def stated_hosts(self) -> dict[int, str]:
+        """The host that a line about a rank names, by rank."""
+        found: dict[int, str] = {}
+        for event in self.telling(states="host"):
+            rank, host = whole(event.fields.get("rank")), event.fields.get("host")
+            if rank is not None and host:
+                found.setdefault(rank, host)
+        return found
 
     @cached_property
     def devices(self) -> Devices:

@@ -39,19 +39,13 @@ def method(name: str) -> Callable[[Method], Method]:
     return register
 
 
-def _stated_host(case: Case, rank: int) -> str | None:
-    """Return the host that a line about the rank names."""
-    stated = (e for e in case.telling(states="host") if whole(e.fields.get("rank")) == rank)
-    return next((host for event in stated if (host := event.fields.get("host"))), None)
-
-
 def of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
     """Return a rank as a culprit, with what is known of its host and process; the texts say why it is one."""
     info = case.identity.ranks.get(rank)
     pid = next(iter(info.pids)) if info is not None and len(info.pids) == 1 else None
     return Culprit(
         rank=rank,
-        host=_stated_host(case, rank) or (info.host if info is not None else None),
+        host=case.stated_hosts.get(rank) or (info.host if info is not None else None),
         address=info.address if info is not None else None,
         pid=pid,
         gpu=info.gpu if info is not None else None,

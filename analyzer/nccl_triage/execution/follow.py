@@ -46,6 +46,7 @@ class Follower:
         self.missing: InputError | None = None
         self.logs: list[Log] = []
         self._scanner = scanner_for(rules)
+        self._scanner.forget()
         self._archives: dict[str, Archive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}
