@@ -10,13 +10,16 @@ import contextlib
 import hashlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
 
-#: Entries of older rules or versions kept beside the present one.
-_KEEP = 6
+#: Versions, and sets of rules, whose entries are kept beside one another; and how many entries one makes of a kind.
+_KEEP, _EACH = 6, {"hyperscan": 3}
+#: Seconds after which an entry that is read is marked as used: what was not used for longest goes first.
+_STALE = 3600.0
 
 
 def _folder() -> Path | None:
@@ -43,10 +46,15 @@ def read(entry: str) -> bytes | None:
     folder = _folder()
     if folder is None:
         return None
+    path = folder / entry
     try:
-        return (folder / entry).read_bytes()
+        data = path.read_bytes()
     except OSError:
         return None
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > _STALE:
+            os.utime(path)
+    return data
 
 
 def write(entry: str, data: bytes) -> None:
@@ -71,7 +79,7 @@ def write(entry: str, data: bytes) -> None:
 
 def _forget_old(folder: Path, kind: str) -> None:
     entries = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for old in entries[_KEEP:]:
+    for old in entries[_KEEP * _EACH.get(kind, 1) :]:
         old.unlink(missing_ok=True)
 
 
