@@ -21,8 +21,10 @@ from tests.endure.memory import resident
 
 #: How files are called when they are rotated: ``train.log.1``, or by their date, packed.
 Style = Literal["numbers", "dates"]
+#: How the log of a day is rotated, and whether its whole folder is followed.
+WAYS: tuple[tuple[Style, bool], ...] = (("numbers", False), ("numbers", True), ("dates", False), ("dates", True))
 #: Minutes between two rotations, and rotated files that are kept.
-EVERY, KEPT = 10, 20
+EVERY, KEPT = 10, 12
 #: Megabytes that a day may take more than its first hours.
 GROWTH = 24.0
 
@@ -55,6 +57,15 @@ class Day:
         """Megabytes that the end of the day took more than the first sixth of it."""
         early = max(1, len(self.memory) // 6)
         return max(self.memory[early:]) - max(self.memory[:early])
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong: each byte is to be read once, in memory that does not grow."""
+        found = [] if self.read == self.written else [f"of {self.written:,} bytes {self.read:,} were read"]
+        if self.growth > GROWTH:
+            found.append(f"memory grew by {self.growth:.0f} MB")
+        if max(self.logs) > follow.MAX_FORMER + 4:
+            found.append(f"{max(self.logs)} logs were kept")
+        return found
 
 
 def _pieces(size: int) -> Iterator[bytes]:
@@ -90,7 +101,7 @@ def simulate(folder: Path, style: Style, whole_folder: bool, per_minute: int, ho
     """Follow a log, or the folder that it lies in, for so many hours."""
     day, clock, log = Day(), Clock(), folder / "train.log"
     pieces = _pieces(per_minute)
-    log.write_bytes(next(pieces))
+    day.written += log.write_bytes(next(pieces))
     with patch.object(follow, "time", clock.module()), patch.object(followed, "time", clock.module()):
         follower = Follower([str(folder if whole_folder else log)], None, load.load())
         for minute in range(60 * hours):

@@ -237,25 +237,25 @@ def deep(folder: Path, size: int) -> None:
 SHAPES = {
     shape.name: shape
     for shape in (
-        *(Shape(make.__name__, _log(make), 400, 25_600) for make in (hosts, ranks, pids, groups, timeouts)),
+        *(Shape(make.__name__, _log(make), 200, 25_600) for make in (hosts, ranks, pids, groups, timeouts)),
         Shape("addresses", _log(addresses), 400, 12_800),
         Shape("networks", _log(networks), 400, 12_800),
-        Shape("exceptions", _log(exceptions), 150, 9_600),
+        Shape("exceptions", _log(exceptions), 75, 9_600),
         Shape("runs", _log(runs), 100, 6_400),
         Shape("sections", _log(sections), 100, 6_400),
         Shape("kernel", _log(kernel), 300, 19_200),
         Shape("unknown", _log(unknown), 800, 100_000),
         Shape("long-lines", _log(long_lines), 4, 400),
         Shape("redrawn", _log(redrawn), 2_000, 1_000_000),
-        Shape("variables", _log(variables), 800, 50_000),
+        Shape("variables", _log(variables), 400, 50_000),
         Shape("curves", _log(curves), 30, 2_000),
-        Shape("links", _log(links), 1_000, 100_000),
+        Shape("links", _log(links), 400, 100_000),
         Shape("records", _log(records), 400, 50_000),
-        Shape("recorder-entries", recorder_entries, 200, 20_000),
+        Shape("recorder-entries", recorder_entries, 100, 20_000),
         Shape("recorder-ranks", recorder_ranks, 30, 2_000),
-        Shape("files", files, 60, 20_000),
-        Shape("parts", parts, 60, 20_000),
-        Shape("deep", deep, 100, 1_600),
+        Shape("files", files, 30, 20_000),
+        Shape("parts", parts, 25, 20_000),
+        Shape("deep", deep, 50, 1_600),
     )
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nccl_triage import diagnose
@@ -27,15 +29,12 @@ def test_what_grows_faster_is_found() -> None:
     assert exponent(constant_and(2.0)) > MOST
 
 
-def test_shapes_are_what_they_say(tmp_path: object) -> None:
+def test_shapes_are_what_they_say(tmp_path: Path) -> None:
     """A diagnosis sees them: else nothing that costs time would be tried."""
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
     for name, cause in (
         ("exceptions", "application-exception"), ("addresses", "network-firewall-port"), ("kernel", "gpu-hardware-fault"),
         ("recorder-entries", "collective-mismatch"), ("timeouts", "rank-divergence"),
     ):  # fmt: skip
-        (folder / name).mkdir()
-        SHAPES[name].make(folder / name, 60)
-        assert diagnose(folder / name).to_dict()["diagnoses"][0]["cause"] == cause, name
+        (tmp_path / name).mkdir()
+        SHAPES[name].make(tmp_path / name, 60)
+        assert diagnose(tmp_path / name).to_dict()["diagnoses"][0]["cause"] == cause, name
