@@ -228,3 +228,10 @@ def test_hosts_between_the_time_and_the_message_are_believed_where_every_line_ha
     assert (peeled.context.host, peeled.text) == ("node02", "KeyError: 'tokens'")
     ranks = WrapperProfile.sniff([f"2025-06-03 14:14:{n:02d} rank{n % 3} step {n}" for n in range(30)])
     assert peel("2025-06-03 14:14:31 rank2 step 7", ranks).context.host is None
+
+
+def test_a_stamp_without_a_year_beside_the_last_second_that_dates_have() -> None:
+    last = times.from_stamp("9999-12-31T23:59:60")
+    assert last is not None
+    moved = times.with_year_of(times.seconds(times.NO_YEAR, 11, 26, 10, 0, 0) or 0.0, last)
+    assert times.has_year(moved)
