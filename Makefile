@@ -7,7 +7,7 @@ CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz bench docs man reports dist clean golden gate relations
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate relations
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ hostile: setup  ## Try the inputs that are far too large, whole (an hour), WHAT=
 fuzz: setup  ## Fuzz with atheris a minute for each target, WHAT='rules --seconds 600'
 	$(BIN)/pip install --quiet atheris
 	PYTHONPATH=analyzer:. $(BIN)/python -m tests.fuzz $(WHAT)
+
+endure: setup  ## Fuzz logs, dumps and reports in one process for an hour, follow a day, share history and cache, WHAT='--minutes 5'
+	NCCL_TRIAGE_HISTORY=off PYTHONPATH=analyzer:. $(BIN)/python -m tests.endure $(WHAT)
 
 golden: setup  ## Compare the documents of all labelled cases with those of a commit, BASE=HEAD
 	$(BIN)/python -m corpus.gate.golden --base $(or $(BASE),HEAD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from nccl_triage.engine.literals import _constants, _parser
@@ -22,6 +23,8 @@ _CLASSES = {
 _ANY = "a7 :.-/,[(=\"'x"
 #: A repeat that ends earlier than this cannot be driven far.
 _LONG = 16
+#: How often what stands in front of a repeat is repeated itself: as little as it may be, and often.
+_LEAST = (0, 24)
 #: Ends of attacks: characters at which most patterns give up.
 _ENDS = ("\x00", "!")
 
@@ -68,36 +71,35 @@ def sample(tree: Any, variant: int = 0, least: int = 0) -> str:
     return "".join(made)
 
 
-def _repeats(tree: Any, before: str, variant: int) -> Iterator[tuple[str, str]]:
+def _repeats(tree: Any, before: str, variant: int, least: int) -> Iterator[tuple[str, str]]:
     """Yield (what comes before, what is repeated) of every long repeat of a sequence, inner ones too."""
     for op, argument in tree:
         if op in _REPEATS:
             _, high, inside = argument
             if int(high) > _LONG:
                 yield before, sample(inside, variant, 1)
-            yield from _repeats(inside, before, variant)
+            yield from _repeats(inside, before, variant, least)
         elif op is _constants.BRANCH:
             for branch in argument[1]:
-                yield from _repeats(branch, before, variant)
+                yield from _repeats(branch, before, variant, least)
         elif op is _constants.SUBPATTERN:
-            yield from _repeats(argument[-1], before, variant)
+            yield from _repeats(argument[-1], before, variant, least)
         elif op in (_constants.ASSERT, _constants.ASSERT_NOT):
-            yield from _repeats(argument[1], before, variant)
-        before += sample([(op, argument)], variant)
+            yield from _repeats(argument[1], before, variant, least)
+        before += sample([(op, argument)], variant, least)
 
 
 def attacks(source: str, length: int, flags: int = 0, variants: int = 3) -> Iterator[str]:
     """Yield texts of about ``length`` characters that exhaust the repeats of a pattern, one after the other."""
     tree = _parser.parse(source, flags)
     seen: set[tuple[str, str]] = set()
-    for variant in range(variants):
-        for before, unit in _repeats(tree, "", variant):
+    for variant, least in product(range(variants), _LEAST):
+        for before, unit in _repeats(tree, "", variant, least):
             if not unit or (before, unit) in seen:
                 continue
             seen.add((before, unit))
             end = _ENDS[variant % len(_ENDS)]
             yield before + unit * ((length - len(before)) // len(unit)) + end
             # The beginning again and again, too: a search starts anew at each.
-            again = before + unit * 3
-            if before:
+            for again in (before + unit * 3, before) if before else ():
                 yield again * (length // len(again)) + end

@@ -7,13 +7,20 @@ import io
 import pytest
 
 from nccl_triage import diagnose
+from nccl_triage.errors import InputError
 from tests.hostile.trials import TRIALS, bomb, run
 
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_too_much_input_gets_an_answer(name: str) -> None:
     trial = TRIALS[name]
-    document = diagnose("-", stdin=io.BytesIO(b"".join(trial.feed(trial.small)))).to_dict()
+    data = io.BytesIO(b"".join(trial.feed(trial.small)))
+    if trial.code:
+        with pytest.raises(InputError, match="no readable input") as caught:
+            diagnose("-", stdin=data)
+        assert trial.says in (caught.value.cause or "")
+        return
+    document = diagnose("-", stdin=data).to_dict()
     assert document["verdict"] in ("unknown", "diagnosed", "healthy")
     told = [problem for item in document["inputs"] for problem in item["problems"]]
     if trial.says and trial.says != "root cause":

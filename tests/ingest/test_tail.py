@@ -157,3 +157,17 @@ def test_a_bar_that_is_redrawn_for_hours_is_not_held_back() -> None:
     rest = [line.text for block in blocks for line in lines.lines(block)]
     assert rest == [" 30%|### | 3/10 [00:03<00:07]", "end"]
     os.close(reader)
+
+
+def test_another_file_may_have_the_inode_of_one_that_is_gone(log: Path) -> None:
+    """A rotated log is packed and removed, and the next one gets its inode: it is another log all the same."""
+    tail = FileTail(log)
+    log.write_bytes(b"step 1/9 loss 3.1\n" * 20)
+    buffer = bytearray(1000)
+    assert tail.readinto(buffer)
+    assert tail.lies_at(log)
+    log.unlink()
+    log.write_bytes(b"step 2/9 loss 2.9\n" * 30)
+    tail.key = FileTail(log).key
+    assert not tail.lies_at(log)
+    assert tail.moved() is None

@@ -257,3 +257,10 @@ def test_what_stands_behind_a_stamp_keeps_its_indent() -> None:
 def test_a_source_file_in_brackets_is_no_host() -> None:
     assert peel("[rank 0] [pretrain.py:288] INFO: step 1").context.host is None
     assert peel("[gpu01:4711] mca_btl_tcp: failed").context.host == "gpu01"
+
+
+def test_a_stamp_without_a_year_beside_the_last_second_that_dates_have() -> None:
+    last = times.from_stamp("9999-12-31T23:59:60")
+    assert last is not None
+    moved = times.with_year_of(times.seconds(times.NO_YEAR, 11, 26, 10, 0, 0) or 0.0, last)
+    assert times.has_year(moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
 from collections import defaultdict
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.execution.local import scan_sources
+from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import lines as line_scan
 from nccl_triage.scan import lore, shapes
@@ -95,3 +98,18 @@ def test_what_is_remembered_is_bounded(rules: RuleSet, monkeypatch: pytest.Monke
         lores.of(WrapperProfile(nodes=frozenset({name})))
     assert len(lores._known) == 3
     assert lores.of(WrapperProfile(srun=True)) is not first
+
+
+def test_what_is_shown_does_not_hang_on_what_was_read_before(rules: RuleSet) -> None:
+    """One process that diagnoses the same log twice says the same; each NUL makes a block, most of which are swept."""
+    lines = [
+        f"node0:1:1 [0] NCCL INFO RAS client listening socket at ::1<{28028 + n}>\n"
+        f"node0:1:1 [0] NCCL INFO ncclCommInitRank comm 0x{n:x} rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1901000 commId 0x47 - Init START\0\n"
+        for n in range(200)
+    ]
+
+    def once() -> Any:
+        sources = find_sources(["-"], io.BytesIO("".join(lines).encode()))[0]
+        return scan_sources(sources, rules).buckets
+
+    assert once() == once()

@@ -34,7 +34,7 @@ def beside(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, ...]:
 
     for path in facts:
         try:
-            sample, _ = sniff.head(path)
+            _, sample, _ = sniff.head(path)
         except OSError as error:
             raise UsageError("cannot read {path}", cause="{why}", path=path, why=error.strerror or error) from None
         form = recognise(strip_compression(path.name), sample)

@@ -12,13 +12,16 @@ import hashlib
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
 
-#: Entries of older rules or versions kept beside the present one.
-_KEEP = 6
+#: Versions, and sets of rules, whose entries are kept beside one another; and how many entries one makes of a kind.
+_KEEP, _EACH = 6, {"hyperscan": 3}
+#: Seconds after which an entry that is read is marked as used: what was not used for longest goes first.
+_STALE = 3600.0
 #: Bytes of the digest before an entry's content.
 _DIGEST = hashlib.sha256().digest_size
 
@@ -55,13 +58,18 @@ def read(entry: str) -> bytes | None:
         return None
     path = folder / entry
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG((found := path.stat()).st_mode):  # a pipe would be waited for
             return None
         data = path.read_bytes()
     except OSError:
         return None
     content = data[_DIGEST:]
-    return content if data[:_DIGEST] == _digest(entry, content) else None
+    if data[:_DIGEST] != _digest(entry, content):
+        return None
+    with contextlib.suppress(OSError):
+        if time.time() - found.st_mtime > _STALE:
+            os.utime(path)
+    return content
 
 
 def write(entry: str, data: bytes) -> None:
@@ -86,7 +94,7 @@ def write(entry: str, data: bytes) -> None:
 
 def _forget_old(folder: Path, kind: str) -> None:
     entries = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for old in entries[_KEEP:]:
+    for old in entries[_KEEP * _EACH.get(kind, 1) :]:
         old.unlink(missing_ok=True)
 
 

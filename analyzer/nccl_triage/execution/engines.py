@@ -12,7 +12,7 @@ from nccl_triage.events import Observations
 from nccl_triage.execution import local
 from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest import windows
-from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.ingest.sources import Source, check_read, find_sources
 from nccl_triage.stopping import ReadingStop
 
 
@@ -65,6 +65,7 @@ class Local:
         self._sources = sources
         with self._stop.listening() if self._stop is not None else nullcontext():
             found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
+        check_read(arguments, found.sources.values())
         found.notes.extend(note for note in notes if note not in found.notes)
         return found
 

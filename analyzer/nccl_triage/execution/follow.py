@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -31,8 +31,10 @@ LOOK, LOOK_SHARE = 3.0, 20.0
 RETIRED = 60.0
 #: Seconds after which a log that is nowhere is given up: file servers lose sight of files for moments.
 GONE = 10.0
-#: Former files of one name that are kept.
-MAX_FORMER = 8
+#: Former files of one name that are kept, and of which is still known that they were read once.
+MAX_FORMER, MAX_FORGOTTEN = 8, 4096
+#: Files by device and inode, which several had one after the other.
+Files = dict[tuple[int, int], list[FileTail]]
 
 
 class Follower:
@@ -49,11 +51,13 @@ class Follower:
         self.missing: InputError | None = None
         self.logs: list[Log] = []
         self._scanner = scanner_for(rules)
+        self._scanner.forget()
         self._archives: dict[str, Archive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}
         self._notes: list[str] = []
         self._remarks: list[str] = []
+        self._forgotten: deque[tuple[str, FileTail]] = deque(maxlen=MAX_FORGOTTEN)
         self._parts: Counter[str] = Counter()
         self._arguments = [text for text in arguments if text not in STDIN_NAMES]
         self._searches = True
@@ -171,7 +175,7 @@ class Follower:
         except OSError:
             self._searches, self._next_look = True, 0.0  # it may come back
             return
-        if tail.key not in self._keys():
+        if not _is_among(self._files(), tail):
             self._begin(log.origin, tail)
             self._forget(file)
 
@@ -183,12 +187,19 @@ class Follower:
         former = [log for log in self.logs if log.origin.file == file and log.result is not None]
         for log in former[:-MAX_FORMER]:
             self.logs.remove(log)
+            if log.file is not None and log.moved:
+                self._forgotten.append((log.name, log.file))
             note = f"only the last {MAX_FORMER} former files of {log.origin.path} are part of this diagnosis"
             if note not in self._remarks:
                 self._remarks.append(note)
 
-    def _keys(self) -> set[tuple[int, int]]:
-        return {log.file.key for log in self.logs if log.file is not None and not log.file.lost}
+    def _files(self) -> Files:
+        """Return the files that were read, by what tells them from others for as long as they exist."""
+        found: Files = {}
+        for file in (*(file for _, file in self._forgotten), *(log.file for log in self.logs)):
+            if file is not None and not file.lost:
+                found.setdefault(file.key, []).append(file)
+        return found
 
     def _search(self, end: bool = False) -> None:
         """Look for files that are new, and for what is now known of those that are not."""
@@ -204,10 +215,10 @@ class Follower:
         self._order.update({str(source.file): at for at, source in enumerate(sources)})
         found = {str(source.file) for source in sources}
         self._searches = any(may_grow(text) or str(Path(text)) not in found for text in self._arguments)
-        keys = self._keys()
+        files = self._files()
         known = {str(log.origin.file): log for log in self.logs if not log.moved}
         for source in sources:
-            self._meet(source, known.get(str(source.file)), keys)
+            self._meet(source, known.get(str(source.file)), files)
         for archive in self._archives.values():
             if archive.due(end):
                 archive.scan(self._scanner)
@@ -216,7 +227,7 @@ class Follower:
         waits = self._searches or any(archive.result is None for archive in self._archives.values())
         self._next_look = now + max(LOOK, LOOK_SHARE * (now - started)) if waits else float("inf")
 
-    def _meet(self, source: Source, known: Log | None, keys: set[tuple[int, int]]) -> None:
+    def _meet(self, source: Source, known: Log | None, files: Files) -> None:
         file = source.file
         if file is None or str(file) in self._archives:
             return
@@ -225,16 +236,18 @@ class Follower:
                 return
             self.hearing.forget(source.path)
             self.logs.remove(known)  # its neighbours tell now whose log it is: read it again as theirs
-            keys = self._keys()
+            files = self._files()
         try:
             tail = open_tail(source)
         except OSError as error:
             self._notes.append(f"cannot read {source.path}: {walk.reason(error)}")
             return
         if tail is None:
-            if not any(log.moved and log.name == strip_compression(source.path) for log in self.logs):
+            name = strip_compression(source.path)
+            read = {known for known, _ in self._forgotten} | {log.name for log in self.logs if log.moved}
+            if name not in read:
                 self._archives[str(file)] = Archive(source)
-        elif isinstance(tail, PipeTail) or tail.key not in keys:
+        elif isinstance(tail, PipeTail) or not _is_among(files, tail):
             self._begin(source, tail)
 
     def _take_stdin(self, stdin: BinaryIO) -> None:
@@ -249,3 +262,8 @@ class Follower:
 
     def _place(self, source: Source) -> int:
         return self._order.get(str(source.file), -1)
+
+
+def _is_among(files: Files, tail: FileTail) -> bool:
+    """Tell whether a file that was found is one that was read."""
+    return any(file.lies_at(tail.path) for file in files.get(tail.key, ()))

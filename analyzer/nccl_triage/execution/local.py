@@ -34,6 +34,7 @@ def scan_sources(
         if len(parts) > 1:
             return reading.result(_parallel(parts, rules, jobs, reading))
     scanner, total, foresight = scanner_for(rules), Observations(), Foresight()
+    scanner.forget()
     for source in sources:
         tell = reading.further if reading.watched else None
         total.absorb(scan_part(Part(source), scanner, tell, stop, foresight))

@@ -125,6 +125,7 @@ class BlockReader:
             yield from self._blocks()
         finally:
             self.tell()
+            self._buffer = bytearray()  # of thousands of files, some readers wait for the collector of cycles
 
     def tell(self) -> None:
         """Write the problems into ``info``; again when blocks were decoded after the last one was read."""

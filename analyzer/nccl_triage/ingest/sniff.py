@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from nccl_triage.ingest import compression
 from nccl_triage.ingest.encodings import wide_encoding
@@ -37,10 +37,14 @@ _CONTROL_SHARE = 0.04
 _ARCHIVE = lazily(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
 _MAGIC = lazily(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
 
-#: A log truncated while its writer kept the position: a hole at its beginning, or behind the lines of another writer.
-_HOLE = lazily(rb"(^|\n)\0{64,}")
-#: Bytes of text in front of a hole that suffice to tell what a file is.
-_TELLING = 1024
+#: A hole: a host crashed before the blocks of a file were written, or a log was truncated while its writer kept the
+#: position. Binary files hold as many NULs in a row, too, and show what they are by the rest.
+_HOLE = lazily(rb"\0{64,}")
+#: Bytes beside holes that suffice to tell what a file is, and bytes in which they are looked for.
+_TELLING, _FAR = 1024, 64 << 20
+_PIECE = 1 << 18
+#: Why a file is left out.
+BINARY = "binary, not a log"
 
 #: Names of the fields that a JSON log record has: one of each list.
 _JSON_MESSAGE = lazily(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
@@ -50,8 +54,8 @@ _JSON_RECORD = lazily(
 
 
 def looks_binary(sample: bytes) -> bool:
-    """Tell whether bytes are no text in any encoding that logs have."""
-    if _MAGIC.match(sample):
+    """Tell whether bytes are no text in any encoding that logs have; holes in them tell nothing."""
+    if _MAGIC.match(sample) or _MAGIC.match(sample := without_holes(sample)):
         return True
     if not sample or wide_encoding(sample):
         return False
@@ -65,21 +69,36 @@ def looks_like_json_log(sample: bytes) -> bool:
     return first.startswith(b"{") and bool(_JSON_MESSAGE.search(first) and _JSON_RECORD.search(first))
 
 
-def head(path: Path) -> tuple[bytes, list[str]]:
-    """Return the first bytes of a regular file, unpacked, and what went wrong while unpacking.
+def without_holes(sample: bytes) -> bytes:
+    """Return the beginning of a file without its holes; of UTF-16, half of which may be NULs, all of it."""
+    return sample if b"\0" not in sample or wide_encoding(sample) else _HOLE.sub(b"", sample)
+
+
+def head(path: Path) -> tuple[bytes, bytes, list[str]]:
+    """Return the first bytes of a regular file, unpacked, then those beside holes, and what went wrong while unpacking.
 
     Raises OSError when the file cannot be read.
     """
     problems: list[str] = []
-    with compression.open_stream(path.open("rb", buffering=0), problems) as stream:
+    with path.open("rb", buffering=0) as raw, compression.open_stream(raw, problems) as stream:
         sample = compression.read_up_to(stream, SAMPLE)
-    filled = _HOLE.sub(b"\\1", sample)
-    if len(filled) < len(sample) and len(filled) < _TELLING:
-        # What was written behind the hole tells more than a line in front of it.
-        with path.open("rb", buffering=0) as raw:
-            raw.seek(max(0, path.stat().st_size - SAMPLE))
-            filled += _HOLE.sub(b"\\1", compression.read_up_to(raw, SAMPLE))
-    return filled or sample, problems
+        filled = without_holes(sample)
+        if len(filled) < min(len(sample), _TELLING):
+            # What was written behind the hole tells more than a line in front of it.
+            filled += _beside_holes(stream, _TELLING - len(filled))
+            if len(filled) < _TELLING and stream is raw:
+                raw.seek(max(raw.tell(), path.stat().st_size - SAMPLE))
+                filled += _beside_holes(stream, _TELLING - len(filled))
+    return sample, filled, problems
+
+
+def _beside_holes(stream: BinaryIO, wanted: int) -> bytes:
+    """Return so many of the next bytes, or all of a piece that has more, that are no part of a hole."""
+    found, read = b"", 0
+    while len(found) < wanted and read < _FAR and (piece := compression.read_up_to(stream, _PIECE)):
+        found += _HOLE.sub(b"", piece.strip(b"\0"))[: max(SAMPLE, wanted)]
+        read += len(piece)
+    return found
 
 
 def classify(path: Path) -> tuple[Kind, str, bytes]:
@@ -87,11 +106,13 @@ def classify(path: Path) -> tuple[Kind, str, bytes]:
 
     Raises OSError when the file cannot be read.
     """
-    sample, problems = head(path)
+    sample, filled, problems = head(path)
     if not sample:
         return ("unreadable", problems[0], sample) if problems else ("empty", "empty", sample)
-    if _ARCHIVE.match(sample):
+    if not filled.strip(b"\0"):
+        return "binary", "nothing but NUL bytes", sample
+    if _ARCHIVE.match(sample) or _ARCHIVE.match(filled):
         return "archive", "an archive: unpack it first", sample
-    if looks_binary(sample):
-        return "binary", "binary, not a log", sample
-    return "text", "", sample
+    if looks_binary(sample if len(filled) == len(sample) else filled):
+        return "binary", BINARY, sample
+    return "text", "", filled

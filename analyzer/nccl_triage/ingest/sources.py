@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from os import stat_result
 from pathlib import Path
@@ -67,6 +67,11 @@ class Source:
         if not self.rereadable:
             sample, stream = look_ahead(stream, renderings.SAMPLE)
             self.rendering = renderings.recognise(self.file.name if self.file else self.path, sample)
+            if self.rendering is None and sniff.looks_binary(sample):
+                # The same rule as for files, of which this is known before any is opened.
+                stream.close()
+                self.info.problems.append(sniff.BINARY)
+                return io.BytesIO()
         form = self.rendering
         return stream if form is None else _rendered(stream, form, self.info)
 
@@ -253,15 +258,28 @@ def find_sources(
         finder.argument("-")
     notes = finder.notes.texts()
     if not finder.sources:
-        near = _near(arguments)
-        raise InputError(
-            "no readable input",
-            cause="{notes}" if notes else "no file was named and nothing is piped in",
-            notes={lang: "; ".join(messages.retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
-            near=near,
-            remedy="did you mean {near}?"
-            if near
-            else "name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
-        )
+        raise _nothing_readable(arguments, notes)
     layouts.settle([source.info for source in finder.sources])
     return finder.sources, notes
+
+
+def check_read(arguments: Sequence[str], infos: Collection[SourceInfo]) -> None:
+    """Raise InputError when all sources were pipes, of which only their bytes have shown that they are no logs."""
+    if infos and all(sniff.BINARY in info.problems for info in infos):
+        notes = Notes()
+        for info in infos:
+            notes.skipped(Path(info.path), sniff.BINARY)
+        raise _nothing_readable(arguments, notes.texts())
+
+
+def _nothing_readable(arguments: Sequence[str], notes: Sequence[str]) -> InputError:
+    near = _near(arguments)
+    return InputError(
+        "no readable input",
+        cause="{notes}" if notes else "no file was named and nothing is piped in",
+        notes={lang: "; ".join(messages.retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
+        near=near,
+        remedy="did you mean {near}?"
+        if near
+        else "name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
+    )

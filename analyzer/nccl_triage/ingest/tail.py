@@ -91,7 +91,7 @@ class FileTail(io.RawIOBase):
         same = key_of(state) == self.key
         if same and state.st_size == self._position and state.st_mtime == self.written:
             return "none"
-        if not stat.S_ISREG(state.st_mode) or state.st_size < self._position or not self._goes_on():
+        if not stat.S_ISREG(state.st_mode) or state.st_size < self._position or not self._goes_on(self.path):
             return "cut" if same else "replaced"
         # A copy that has replaced the file and begins with all that was read is the same log (rsync).
         self.key, self.written = key_of(state), state.st_mtime
@@ -105,24 +105,26 @@ class FileTail(io.RawIOBase):
                 places += [Path(entry.path) for entry in entries if entry.inode() == self.key[1]]
         except OSError:
             pass
-        return next((place for place in places if self._is(place)), None)
+        return next((place for place in places if self.lies_at(place)), None)
 
     def go_to(self, path: Path) -> None:
         """Read on under another name of the same file."""
         self.path = self._real = path
 
-    def _is(self, path: Path) -> bool:
+    def lies_at(self, path: Path) -> bool:
+        """Tell whether a path leads to the file that was read: another one may have the inode of one that is gone."""
         try:
-            return key_of(path.stat()) == self.key
+            state = path.stat()
         except OSError:
             return False
+        return key_of(state) == self.key and state.st_size >= self._position and self._goes_on(path)
 
-    def _goes_on(self) -> bool:
-        """Tell whether what was read last still stands there."""
+    def _goes_on(self, path: Path) -> bool:
+        """Tell whether what was read last stands in a file."""
         if not self._last:
             return True
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with path.open("rb", buffering=0) as file:
                 file.seek(self._position - len(self._last))
                 return file.read(len(self._last)) == self._last
         except OSError:

@@ -32,6 +32,24 @@ _COUNTER = lazily(
     r"(?![\w:]|\.\d{0,6}\s?(?:s|ms|sec\w{0,4})\b|-\d)",
     re.IGNORECASE,
 )
+#: What a line with a counter holds, in lower case: the expression looks for much at every place of a text.
+_WORDS = (
+    *(
+        "step",
+        "iter",
+        "epoch",
+        "batch",
+        "round",
+        "episode",
+        "update",
+        "generation",
+        "trial",
+        "game",
+        "cycle",
+        "rollout",
+    ),
+)
+_ITS = lazily(r"its?(?![a-z])")
 _DIGITS = lazily(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -52,6 +70,8 @@ def advancing(lines: Sequence[str]) -> list[Count]:
     at = 0
     for line in lines:
         cut = line[:WIDTH]
+        if not _may_count(cut.lower()):
+            cut = ""
         starts.append(at)
         text.append(cut)
         at += len(cut) + 1
@@ -73,6 +93,13 @@ def advancing(lines: Sequence[str]) -> list[Count]:
         if earlier is None or count.value != earlier.value
     ]
     return news[:2] + news[2:][-3:]
+
+
+def _may_count(lowered: str) -> bool:
+    for word in _WORDS:
+        if word in lowered:
+            return True
+    return _ITS.search(lowered) is not None
 
 
 def _changes(counts: Sequence[Count]) -> int:

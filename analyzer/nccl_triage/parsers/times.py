@@ -7,6 +7,7 @@ source and rough ordering across sources. Stamps without a year (glog, vLLM, c10
 from __future__ import annotations
 
 import calendar
+from datetime import MAXYEAR
 from functools import lru_cache
 
 from nccl_triage.patterns import lazily
@@ -92,7 +93,8 @@ def with_year_of(time: float, reference: float) -> float:
 def _year(time: float) -> int:
     import time as clock
 
-    return clock.gmtime(time).tm_year
+    # The last second of the last year that dates have may be one too late.
+    return min(clock.gmtime(time).tm_year, MAXYEAR)
 
 
 def _leap_shift(time: float, year: int) -> int:

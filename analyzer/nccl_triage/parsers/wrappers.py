@@ -14,6 +14,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from nccl_triage.events import Context
 from nccl_triage.parsers import headers, times
@@ -184,6 +185,8 @@ class WrapperProfile:
 
 
 _PLAIN = WrapperProfile()
+#: Characters of lines that are remembered.
+_SHORT = 500
 
 
 def _few_of_a_shape(sample: Sequence[str]) -> list[str]:
@@ -265,8 +268,20 @@ def _recognised(lines: Sequence[str]) -> int:
     """Return how many lines begin with something that is known, if they are all that there is."""
     profile = WrapperProfile()
     profile.look(lines)
-    found = ((line, peel(line, profile)) for line in lines)
-    return sum(1 for line, peeled in found if peeled.wrappers or peeled.context.program or _BEGINS.match(line))
+    if profile == _PLAIN:
+        return sum(_plainly_known(line) if len(line) <= _SHORT else _is_known(line, _PLAIN) for line in lines)
+    return sum(_is_known(line, profile) for line in lines)
+
+
+def _is_known(line: str, profile: WrapperProfile) -> bool:
+    peeled = peel(line, profile)
+    return bool(peeled.wrappers or peeled.context.program or _BEGINS.match(line))
+
+
+@lru_cache(maxsize=1 << 9)
+def _plainly_known(line: str) -> bool:
+    """Tell it of a line whose prefixes are certain; one look at a source asks several times."""
+    return _is_known(line, _PLAIN)
 
 
 def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:

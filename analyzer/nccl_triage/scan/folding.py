@@ -28,6 +28,8 @@ _MAX_LINES = 8000
 #: Another digit for each; none becomes a leading zero.
 _OTHER = bytes.maketrans(b"0123456789abcdefABCDEF", b"1234567898bcdefaBCDEFA")
 
+#: Bytes of lines of which it is remembered which digits may belong to literals.
+_SHORT = 512
 #: Bytes between two parts that are cut out as one.
 _NEAR = 2
 #: Cuts some parts out of a line.
@@ -80,11 +82,17 @@ class Folder:
         return folded
 
 
-def literal_digits(folded: bytes, literals: tuple[str, ...]) -> Pick | None:
-    """Return what cuts out of a line the digits that may belong to one of the literals."""
+def literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
+    """Return what cuts out of a line the digits that may belong to one of the folded literals (``folded_literals``)."""
+    # The logs of a job have the same lines; long ones are seldom and would fill the table.
+    return (_literal_digits if len(folded) <= _SHORT else _literal_digits.__wrapped__)(folded, literals)
+
+
+@lru_cache(maxsize=1 << 12)
+def _literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
     lowered = folded.lower()
     spans: set[tuple[int, int]] = set()
-    for literal in _folded_literals(literals):
+    for literal in literals:
         at = lowered.find(literal)
         while at >= 0:
             spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
@@ -92,12 +100,12 @@ def literal_digits(folded: bytes, literals: tuple[str, ...]) -> Pick | None:
     return pick(sorted(spans))
 
 
-def with_literal_digits(folded: Sequence[bytes], literals: tuple[str, ...]) -> set[int]:
-    """Return which folded lines hold digits that may belong to one of the literals."""
+def with_literal_digits(folded: Sequence[bytes], literals: tuple[bytes, ...]) -> set[int]:
+    """Return which folded lines hold digits that may belong to one of the folded literals."""
     text = b"\n".join(folded).lower()
     starts = list(accumulate((len(line) + 1 for line in folded), initial=0))
     found: set[int] = set()
-    for literal in _folded_literals(literals):
+    for literal in literals:
         at = text.find(literal)
         while at >= 0:
             index = bisect_right(starts, at) - 1
@@ -107,7 +115,7 @@ def with_literal_digits(folded: Sequence[bytes], literals: tuple[str, ...]) -> s
 
 
 @lru_cache(maxsize=4)
-def _folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
+def folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the literals that hold digits, as they stand in folded lines in lower case."""
     folded = {fold(text.encode()).lower() for text in texts}
     return tuple(sorted(literal for literal in folded if _ZERO in literal))

@@ -332,7 +332,7 @@ class LineScan:
             for parser in self._parsers:
                 self._record(parser, parser.give_up(line.number))
         for parser in self._parsers:
-            if parser.is_open() or any(opener in line.text for opener in parser.OPENERS):
+            if parser.is_open() or any(map(line.text.__contains__, parser.OPENERS)):
                 self._record(parser, parser.feed(line))
         self.open = any(parser.is_open() for parser in self._parsers)
 

@@ -35,6 +35,10 @@ class Scanner:
             rules.signatures.values(), sorted(openers), measures.literals(self._series), words
         )
 
+    def forget(self) -> None:
+        """Begin another input: what earlier ones taught must not decide which lines of this one are shown."""
+        self._lores = Lores()
+
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
         run = SourceScan(self._prefilter, self._series, info, self._lores, users=self._users)

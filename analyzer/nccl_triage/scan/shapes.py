@@ -149,6 +149,7 @@ class Shapes:
         self._outcome = outcome
         self._reader = reader
         self._prefilter = prefilter
+        self._with_digits = folding.folded_literals(prefilter.texts)
         self._shapes: dict[bytes, Shape] = {}
         self.folder = Folder()
         #: What earlier sources have taught.
@@ -179,7 +180,7 @@ class Shapes:
     def silence(self, raws: Sequence[bytes]) -> list[Shape]:
         """Remember and return the shapes of lines that hold no literal."""
         folded = [self.folder.fold(raw) for raw in raws]
-        special = folding.with_literal_digits(folded, self._prefilter.texts)
+        special = folding.with_literal_digits(folded, self._with_digits)
         shapes: list[Shape] = []
         for index, line in enumerate(folded):
             shape = SILENT
@@ -256,7 +257,7 @@ class Shapes:
             if folded in literals:
                 literal = literals[folded]
             else:
-                literal = folding.literal_digits(folded, self._prefilter.texts)
+                literal = folding.literal_digits(folded, self._with_digits)
             shape = self._shapes[folded] = Shape(literal=literal, name=(folded, None))
             self._made += 1
             if literal is None:

@@ -7,6 +7,7 @@ transport/net_socket.cc); Gloo's connection log, which names its local and remot
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from nccl_triage.events import Event
 from nccl_triage.patterns import lazily
@@ -32,9 +33,12 @@ def parse(text: object) -> Address | None:
 
 def announced_by(event: Event) -> list[tuple[str, str]]:
     """Return the (interface, address) pairs that an event announces, in the order of preference."""
-    if event.kind == "interface.chosen":
-        return [(pair["iface"], pair["ip"]) for pair in _PAIR.finditer(event.text)]
-    return []
+    return list(_pairs(event.text)) if event.kind == "interface.chosen" else []
+
+
+@lru_cache(maxsize=1 << 10)
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple((pair["iface"], pair["ip"]) for pair in _PAIR.finditer(text))
 
 
 def network_of(address: Address) -> str:

@@ -97,14 +97,15 @@ class _After:
 
     def ended_beside(self, event: Event, block: Event | None) -> bool:
         """Tell whether something ends behind an event, other than by this very event."""
-        return bool(self.ends - {_place(event, block)})
+        return len(self.ends) > (_place(event, block) in self.ends)
 
     def raised_again(self, process: Hashable, event: Event, block: Event | None) -> bool:
         """Tell whether a process raised the same again and again: an exception that nobody catches is its last word.
 
         Children may print under the name of their parent, each its own last word, so that once or twice proves nothing.
         """
-        return len(self.raised.get((process, _words(event)), set()) - {_place(event, block)}) >= AGAIN
+        raised = self.raised.get((process, _words(event)), set())
+        return len(raised) - (_place(event, block) in raised) >= AGAIN
 
 
 def process_of(event: Event, rank: int | None) -> Hashable | None:

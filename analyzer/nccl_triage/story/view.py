@@ -75,7 +75,16 @@ class View:
 
     def telling(self, *names: str, **values: str) -> list[Event]:
         """Return the events of any kind that have all of these fields, and these values in them."""
-        return _with_fields(self.events, names, values)
+        having = min((self._by_field.get(name, []) for name in (*names, *values)), key=len, default=self.events)
+        return _with_fields(having, names, values)
+
+    @cached_property
+    def _by_field(self) -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = {}
+        for event in self.events:
+            for name in event.fields:
+                found.setdefault(name, []).append(event)
+        return found
 
     def count(self, *patterns: str) -> int:
         """Return how often lines of the kinds (or signatures) were seen, kept or not."""

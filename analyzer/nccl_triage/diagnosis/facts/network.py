@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import combinations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
@@ -163,17 +165,24 @@ def _disjoint(case: Case) -> Fact | None:
             and not _VIRTUAL.match(iface)
         ):
             by_host[host].setdefault(ip, event)
-    hosts = sorted(by_host)
-    for i, one in enumerate(hosts):
-        for two in hosts[i + 1 :]:
-            nets_one = {network_of(a) for ip in by_host[one] if (a := parse(ip)) is not None}
-            nets_two = {network_of(a) for ip in by_host[two] if (a := parse(ip)) is not None}
-            odd_one = {ip for ip in by_host[one] if (a := parse(ip)) is not None and network_of(a) not in nets_two}
-            odd_two = {ip for ip in by_host[two] if (a := parse(ip)) is not None and network_of(a) not in nets_one}
-            if odd_one and odd_two:
-                first, second = min(odd_one), min(odd_two)
-                return Fact(f"{one} {first}, {two} {second}", [by_host[one][first], by_host[two][second]])
+    # Of hosts with the same networks the first speaks for all: the first odd pair is one of such hosts.
+    networks: dict[frozenset[str], str] = {}
+    for host in sorted(by_host):
+        networks.setdefault(_networks(by_host[host]), host)
+    for (nets_one, one), (nets_two, two) in combinations(networks.items(), 2):
+        if nets_one - nets_two and nets_two - nets_one:
+            first, second = _outside(by_host[one], nets_two), _outside(by_host[two], nets_one)
+            return Fact(f"{one} {first}, {two} {second}", [by_host[one][first], by_host[two][second]])
     return None
+
+
+def _networks(ips: Iterable[str]) -> frozenset[str]:
+    return frozenset(network_of(address) for ip in ips if (address := parse(ip)) is not None)
+
+
+def _outside(ips: Iterable[str], networks: frozenset[str]) -> str:
+    """Return the first of the addresses that lies in none of the networks."""
+    return min(ip for ip in ips if (address := parse(ip)) is not None and network_of(address) not in networks)
 
 
 @fact("network.public_addresses", "hosts announced public internet addresses in different networks")
@@ -191,11 +200,12 @@ def _public(case: Case) -> Fact | None:
 
 @fact("network.target_in_own_network", "the address that could not be reached lies in a network that its peer shares")
 def _in_own(case: Case) -> Fact | None:
+    by_host = _by_host(case)
     for address, event in targets(case):
         host, target = case.host(event), parse(address)
-        own = {network_of(a) for ip in _by_host(case).get(host or "", set()) if (a := parse(ip)) is not None}
-        if target is not None and own:
-            return Fact(network_of(target) in own, [event])
+        # The first such event decides: the networks of one host are asked for, once.
+        if target is not None and host in by_host:
+            return Fact(network_of(target) in _networks(by_host[host]), [event])
     return None
 
 

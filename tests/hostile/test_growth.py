@@ -1,0 +1,40 @@
+"""Whatever there is much of in an input, time grows as the input does; ``make hostile`` takes larger sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nccl_triage import diagnose
+from tests.hostile.growth import MOST, exponent, measure
+from tests.hostile.shapes import SHAPES, Shape
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_time_grows_as_the_input(name: str) -> None:
+    shape = SHAPES[name]
+    times = measure(shape, shape.size)
+    assert exponent(times) <= MOST, [round(took, 2) for took in times]
+
+
+def test_what_grows_faster_is_found() -> None:
+    shape = Shape("any", lambda folder, size: None, 100, 100)
+
+    def constant_and(power: float) -> list[float]:
+        return measure(shape, 100, lambda shape, size: 0.05 + (size / 1000) ** power)
+
+    assert exponent(constant_and(1.0)) <= MOST
+    assert exponent(constant_and(1.6)) > MOST
+    assert exponent(constant_and(2.0)) > MOST
+
+
+def test_shapes_are_what_they_say(tmp_path: Path) -> None:
+    """A diagnosis sees them: else nothing that costs time would be tried."""
+    for name, cause in (
+        ("exceptions", "application-exception"), ("addresses", "network-firewall-port"), ("kernel", "gpu-hardware-fault"),
+        ("recorder-entries", "collective-mismatch"), ("timeouts", "rank-divergence"),
+    ):  # fmt: skip
+        (tmp_path / name).mkdir()
+        SHAPES[name].make(tmp_path / name, 60)
+        assert diagnose(tmp_path / name).to_dict()["diagnoses"][0]["cause"] == cause, name
