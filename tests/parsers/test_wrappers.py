@@ -264,3 +264,30 @@ def test_a_stamp_without_a_year_beside_the_last_second_that_dates_have() -> None
     assert last is not None
     moved = times.with_year_of(times.seconds(times.NO_YEAR, 11, 26, 10, 0, 0) or 0.0, last)
     assert times.has_year(moved)
+
+
+@pytest.mark.parametrize(
+    ("put", "place"),
+    [
+        ("[pod/train-{n}/c] 2025-06-03T01:00:00.123456789Z {line}", "train-{n}"),
+        ("trainer-{n}  | 2025-06-03T01:00:00.123Z {line}", "trainer-{n}"),
+        ("train_trainer.{n}.abc123@node-{n}    | {line}", "node-{n}"),
+        ("train-{n} trainer 2025-06-03T01:00:00.123Z {line}", "train-{n}"),
+        ("2025-06-03T01:00:00+0000 node{n} python3[47{n}]: {line}", "node{n}"),
+        ("Jun 03 01:00:00.123456 node{n} python3[47{n}]: {line}", "node{n}"),
+        ("/var/log/containers/train-{n}_ns_c-0abc.log:2025-06-03T01:00:00.1Z stderr F {line}", "train-{n}"),
+        ("2025-06-03T01:00:00.123Z train-{n}/algo-1-abc {line}", "train-{n}/algo-1-abc"),
+    ],
+)
+def test_places_of_collectors(put: str, place: str) -> None:
+    own = [
+        "[rank0]: KeyError: 'x'",
+        "step 3/10 loss 2.1",
+        '  File "x.py", line 1, in f',
+        "gpu01:4:4 [0] NCCL INFO x",
+    ] * 4
+    lines = [put.format(n=n % 2, line=line) for n, line in enumerate(own)]
+    profile = WrapperProfile.sniff(lines)
+    for n, line in enumerate(own):
+        peeled = peel(lines[n], profile)
+        assert (peeled.text, peeled.context.place) == (peel(line).text, place.format(n=n % 2))

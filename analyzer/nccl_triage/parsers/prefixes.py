@@ -249,6 +249,13 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         ("axolotl", "[", r"\[PID:(?P<pid>\d{1,18})\](?: \[RANK:(?P<local>\d{1,7})\])? (?=\S)", _axolotl),
         ("kubectl", "[", r"\[pod/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)\] ", _container),
         (
+            # `grep` or `tail` over the files in which a kubelet keeps the output of containers.
+            "container-file",
+            "/",
+            r"/(?:[^\s:]{1,200}/)?(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[a-z0-9-]{1,63}_[a-z0-9-]{1,200}\.log:",
+            _container,
+        ),
+        (
             "metaflow",
             "[",
             r"\[\d+/\w+/\d+ \(pid (?P<pid>\d{1,18})\)\] (?:\[[0-9a-f-]{36}\] )?",
@@ -382,7 +389,7 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], Handler], ...] = tuple(
         (
             "syslog",
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.:-]*\w) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
+            r"(?P<ts>[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d)(?:\.\d{1,9})? (?P<host>[\w.:-]*\w) (?P<prog>[^\s:\[]+)(?:\[(?P<pid>\d{1,18})\])?: ",
             _syslog,
         ),
         # moreutils' ts, when it is told no format; exactly one blank, as what follows may be indented.

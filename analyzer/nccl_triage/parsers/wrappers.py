@@ -63,11 +63,12 @@ _STERN = lazily(
 _STAMPED = lazily(
     r"(?P<ts>"
     + ISO_TS
-    + r") (?P<node>(?!(?i:local_rank|rank|gpu|cuda|device|step|epoch|iter|task|[tpde]p|v)[-_.]?\d)(?=[\w.-]{0,62}\d)[A-Za-z][\w.-]{0,62})(?: (?=\s{0,200}\S)| ?$)"
+    + r") (?P<node>(?!(?i:local_rank|rank|gpu|cuda|device|step|epoch|iter|task|[tpde]p|v)[-_.]?\d)(?=[\w.-]{0,62}\d)[A-Za-z][\w.-]{0,62}(?:/[\w.-]{1,100})?)(?: (?=\s{0,200}\S)| ?$)"
 )
 #: What a syslog writes behind them.
 _PROGRAM = lazily(r"[A-Za-z][\w./-]{0,60}(?:\[\d{1,18}\])?: ")
-_COMPOSE = lazily(r"(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
+#: Docker compose names the service, a swarm the task and behind it the node.
+_COMPOSE = lazily(r"(?:[A-Za-z][\w.-]*@)?(?P<service>[A-Za-z][\w.-]*)\s*\| ?")
 #: A task of a launcher, counted over all hosts as Slurm's are.
 _TASK = lazily(r"\[task (?P<task>\d{1,6})\] (?=\S)")
 #: The name of a pod or host in brackets, as home-made collectors put it; every such name has a number.
