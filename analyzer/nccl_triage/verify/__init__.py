@@ -1,1 +1,1 @@
-"""The place of the hardware verifier: plan, runner, worker, launchers. Nothing is built yet."""
+"""The hardware verifier: plans the matching collective, reruns it on the job's hosts, judges what it shows."""
