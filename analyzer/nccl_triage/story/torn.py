@@ -14,6 +14,8 @@ from nccl_triage.events import Event
 
 #: A name that lacks a piece, or has one too many, is torn if it stands on so few lines, and its host on more.
 RARE = 3
+#: More or longer names than these are no hosts of one job, and too many to compare.
+MOST, LONGEST = 4096, 80
 #: Characters of a name that are enough to know how a host's name begins.
 PIECE = 4
 
@@ -21,7 +23,7 @@ PIECE = 4
 def mend(events: Sequence[Event]) -> list[Event]:
     """Return the events in order, those with a torn name of a host under its right name, or under none."""
     lines = Counter(event.context.host for event in events if event.context.host)
-    if len(lines) < 2:
+    if not 2 <= len(lines) <= MOST:
         return list(events)
     pids: dict[str, set[int]] = defaultdict(set)
     for event in events:
@@ -46,7 +48,7 @@ class _Ends:
     """Names by their ends: found by slices of a name, not by comparing every two of them."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = set(names)
+        self._names = {name for name in names if len(name) <= LONGEST}
         self._begins = {name[:length] for name in self._names for length in range(PIECE, len(name) + 1)}
         self._tails: dict[str, list[str]] = defaultdict(list)
         for name in self._names:
@@ -55,7 +57,7 @@ class _Ends:
 
     def glued_to(self, name: str) -> str | None:
         """Return the name at the end of one that begins like another host's, "" where a host's stands first, or None."""
-        for cut in range(PIECE, len(name) - PIECE + 1):
+        for cut in range(PIECE, min(len(name), 2 * LONGEST) - PIECE + 1):
             first, last = name[:cut], name[cut:]
             if first[:PIECE] != last[:PIECE]:  # hosts of one job are named alike
                 continue
@@ -67,5 +69,5 @@ class _Ends:
 
     def cut_of(self, name: str) -> list[str]:
         """Return the names of which this one is the end, and those that are the end of this one."""
-        inside = [name[start:] for start in range(1, len(name)) if name[start:] in self._names]
+        inside = [name[start:] for start in range(1, min(len(name), 2 * LONGEST)) if name[start:] in self._names]
         return [*inside, *self._tails.get(name, ())]

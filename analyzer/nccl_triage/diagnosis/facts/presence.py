@@ -144,10 +144,12 @@ def _init_missing(case: Case) -> Fact | None:
     if not ranks or not sizes or case.of("communicator.ready"):
         return None
     size = max(sizes)
+    if size > 65_536:
+        return None
     # A rank that printed anything else of NCCL, or failed by itself, was there.
     ranks |= set(case.ranks(e for e in case.events if e.is_failure or e.signature.startswith("nccl.")))
     missing = sorted(set(range(size)) - ranks)
     # A log of a few ranks of many is a part of the job's output, and says nothing about the others.
-    if not missing or len(missing) > 2 * len(ranks) or size > 65_536:
+    if not missing or len(missing) > 2 * len(ranks):
         return None
     return Fact(missing, started[:2])
