@@ -235,7 +235,7 @@ BOMBS = {
     "deep.toml": "[tool.nccl-triage]\na = " + "[" * 20_000,
     "tables.toml": "[tool.nccl-triage]\na = " + "{a=" * 20_000,
     "dotted.toml": "[tool.nccl-triage]\n" + ".".join("a" * 20_000) + " = 1",
-    "dotted-often.toml": "[tool.nccl-triage]\n" + "\n".join(f"k{n}" + ".a" * 199 + " = 1" for n in range(LONG // 420)),
+    "dotted-often.toml": "[tool.nccl-triage]\n" + "\n".join(f"k{n}" + ".a" * 32 + " = 1" for n in range(LONG // 86)),
     "header.toml": "[tool.nccl-triage." + ".".join("a" * 20_000) + "]\na = 1",
     "digits.toml": "[tool.nccl-triage]\njobs = " + "9" * 100_000,
     "base16.toml": "[tool.nccl-triage]\njobs = 0x" + "9" * 100_000,

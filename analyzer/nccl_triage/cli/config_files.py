@@ -18,7 +18,7 @@ _HEADER = lazily(r"\s*\[([^\[\]]+)\]")
 #: Names in a row, and keys of ours in a file, at most.
 MAX_DEPTH, MAX_KEYS = 6, 500
 #: Dots in a line at most: what a dotted key of TOML costs grows with the square of its parts.
-_MAX_DOTS = 200
+_MAX_DOTS = 32
 #: Characters of a value at most.
 _MAX_VALUE = 10_000
 #: Characters of what a parser says.
