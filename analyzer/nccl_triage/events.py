@@ -320,9 +320,15 @@ class Observations:
         found.sort(key=lambda e: (e.source, e.line))
         return found
 
+    def kept(self) -> Iterator[Event]:
+        """Yield every kept event, in no order."""
+        for by_key in self.buckets.values():
+            for bucket in by_key.values():
+                yield from bucket.events()
+
     def all_events(self) -> list[Event]:
         """Return every kept event in the order of sources and lines."""
-        found = [event for by_key in self.buckets.values() for bucket in by_key.values() for event in bucket.events()]
+        found = list(self.kept())
         found.sort(key=lambda e: (e.source, e.line, e.signature))
         return found
 

@@ -27,7 +27,7 @@ def moment(observations: Observations, now: float) -> float:
     """Return when the logs end by their own clock; where they do not say it is now, on whatever clock others have."""
     known = [
         time
-        for event in _events(observations)
+        for event in observations.kept()
         if (time := event.context.time) is not None and times.has_year(time) and time <= now + _AHEAD
     ]
     return max(known, default=now + _AHEAD)
@@ -73,12 +73,6 @@ def _each(observations: Observations) -> Iterator[Event]:
             yield from bucket.first[:1]
 
 
-def _events(observations: Observations) -> Iterator[Event]:
-    for by_key in observations.buckets.values():
-        for bucket in by_key.values():
-            yield from bucket.events()
-
-
 def hosts(observations: Observations) -> set[str]:
     """Return the hosts that the observations name."""
     named = {event.context.host for event in _each(observations)}
@@ -88,7 +82,7 @@ def hosts(observations: Observations) -> set[str]:
 
 def _failing_gpus(observations: Observations) -> Iterator[str]:
     """Yield the GPUs that lines of failures name, as ``recurrence.gpu_name`` does."""
-    for event in _events(observations):
+    for event in observations.kept():
         host = event.context.host
         if not event.is_failure or not host:
             continue

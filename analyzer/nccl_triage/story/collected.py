@@ -8,7 +8,7 @@ is no word of who did what: where all lines come from one place, the place tells
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
@@ -26,12 +26,13 @@ COLLECTORS = frozenset({"json", "cri", "syslog", "syslog-iso", "syslog-5424", "s
 
 def settled(observations: Observations) -> Observations:
     """Return observations with hosts where places tell processes apart, all sources by one clock."""
-    events = list(_events(observations))
-    hosts = _Hosts([event for event in events if event.context.place is not None])
+    events = list(observations.kept())
+    placed = _placed(events)
+    hosts = _Hosts(placed)
     writers = {pid for event in events if (pid := event.context.writer) is not None and not devices.is_of_host(event)}
     apart = _apart(events)
     behind = _behind(events, apart)
-    if not hosts.places and not writers and not apart:
+    if not placed and not writers and not apart:
         return observations
     contexts: dict[tuple[int, bool, str], Context] = {}
 
@@ -58,30 +59,36 @@ def settled(observations: Observations) -> Observations:
 
 def only_place(observations: Observations) -> str | None:
     """Return the place where every line of a job was collected, None where there are several or none."""
-    places = _Hosts([event for event in _events(observations) if event.context.place is not None]).of_jobs
-    return places[0] if len(places) == 1 else None
+    places = _of_jobs(_placed(observations.kept()))
+    return places.pop() if len(places) == 1 else None
 
 
 def two_clocks(observations: Observations) -> dict[str, float]:
     """Return for each source whose collector has another clock by how many seconds that is behind the program's."""
-    return {source: seconds for source, seconds in _apart(list(_events(observations))).items() if abs(seconds) > SAME}
+    return {source: seconds for source, seconds in _apart(observations.kept()).items() if abs(seconds) > SAME}
+
+
+def _placed(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if event.context.place is not None]
+
+
+def _of_jobs(placed: Iterable[Event]) -> set[str]:
+    """Return the places of a job's lines; the kernel and daemons speak of their host in any case."""
+    return {event.context.place or "" for event in placed if not devices.is_of_host(event)}
 
 
 class _Hosts:
     """Whether places are hosts, and which hosts they are."""
 
-    def __init__(self, events: list[Event]) -> None:
-        self.places: Counter[str] = Counter()
+    def __init__(self, placed: list[Event]) -> None:
         inside: dict[str, set[str]] = defaultdict(set)
         around: dict[str, set[str]] = defaultdict(set)
-        for event in events:
+        for event in placed:
             place, host = event.context.place or "", event.context.host
-            self.places[place] += 0 if devices.is_of_host(event) else 1
             if host is not None:
                 inside[place].add(host)
                 around[host].add(place)
-        #: Those of a job's lines; the kernel and daemons speak of their host in any case.
-        self.of_jobs = [place for place, count in self.places.items() if count]
+        self._several = len(_of_jobs(placed)) > 1
         #: Place -> the one host of which its processes speak.
         self._called = {place: next(iter(names)) for place, names in inside.items() if len(names) == 1}
         #: Names by which processes of several places call their host ("localhost", the image's own name).
@@ -93,7 +100,7 @@ class _Hosts:
         """Return the host of a line with this host of its own, found at this place."""
         if place is None or (host is not None and host not in self._vague):
             return host
-        if len(self.of_jobs) < 2 and not of_host:
+        if not self._several and not of_host:
             return host
         called = self._called.get(place)
         return called if called is not None and called not in self._vague else place
@@ -101,19 +108,25 @@ class _Hosts:
 
 def _time(context: Context, apart: float) -> float:
     """Return when a line was printed, by the clock that all lines of its source have: the program's stamp is the finer one."""
-    time, printed = context.time or 0.0, context.printed
-    if printed is None or times.has_year(time) != times.has_year(printed):
-        return time
-    return printed if abs(apart) <= SAME else printed - apart
+    if (clocks := _both(context)) is None:
+        return context.time or 0.0
+    return clocks[1] if abs(apart) <= SAME else clocks[1] - apart
 
 
-def _apart(events: list[Event]) -> dict[str, float]:
+def _both(context: Context) -> tuple[float, float] | None:
+    """Return the times by the collector's clock and by the program's, None where they cannot be compared."""
+    time, printed = context.time, context.printed
+    if time is None or printed is None or times.has_year(time) != times.has_year(printed):
+        return None
+    return time, printed
+
+
+def _apart(events: Iterable[Event]) -> dict[str, float]:
     """Return by how many seconds the collector's clock of a source is behind the program's, by the lines that carry both."""
     found: dict[str, list[float]] = defaultdict(list)
     for event in events:
-        time, printed = event.context.time, event.context.printed
-        if time is not None and printed is not None and times.has_year(time) == times.has_year(printed):
-            found[event.source].append(printed - time)
+        if (clocks := _both(event.context)) is not None:
+            found[event.source].append(clocks[1] - clocks[0])
     return {source: median(values) for source, values in found.items()}
 
 
@@ -139,9 +152,3 @@ def _behind(events: list[Event], known: dict[str, float]) -> dict[str, float]:
     if not behind or max(behind.values()) - min(behind.values()) <= SAME:
         return {}
     return {source: seconds for source, seconds in behind.items() if abs(seconds) > SAME}
-
-
-def _events(observations: Observations) -> Iterator[Event]:
-    for by_key in observations.buckets.values():
-        for bucket in by_key.values():
-            yield from bucket.events()
