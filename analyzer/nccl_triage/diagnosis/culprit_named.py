@@ -12,7 +12,7 @@ from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, stronge
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import NAMED
 from nccl_triage.events import Event
-from nccl_triage.numbers import whole
+from nccl_triage.numbers import listed, whole
 from nccl_triage.patterns import lazily
 from nccl_triage.story.addresses import parse
 
@@ -50,8 +50,7 @@ def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
     for event in strongest(weighed):
         text = event.fields.get("ranks")
         if text:
-            parts = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
-            ranks = [rank for rank in map(whole, parts) if rank is not None]
+            ranks = listed(text)
             if ranks:
                 return [of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
     return []
@@ -97,8 +96,8 @@ def _odd_in_list(case: Case, weighed: Weighed) -> list[Culprit]:
         text = event.fields.get("message") or event.text
         if world is None or world < 3 or not _OF_RANKS.search(text):
             continue
-        for listed in _LIST.finditer(text):
-            values = [value.strip() for value in listed[1].split(",")]
+        for one in _LIST.finditer(text):
+            values = [value.strip() for value in one[1].split(",")]
             odd = [rank for rank, value in enumerate(values) if values.count(value) == 1]
             if len(values) == world and len(set(values)) == 2 and len(odd) == 1:
                 return [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nccl_triage.events import Event, Observations
-from nccl_triage.numbers import whole
+from nccl_triage.numbers import listed, whole
 from nccl_triage.patterns import lazily
 from nccl_triage.story import addresses
 
@@ -197,10 +197,14 @@ class Identity:
             if context.gpu is not None and context.gpu >= 0 and info.gpu is None:
                 info.gpu = context.gpu
         for event in self._task_ends:
-            task = whole(event.fields.get("rank"))
-            rank = self.rank_of_task(task) if task is not None else None
-            if rank is not None:
-                self.ranks.setdefault(rank, RankInfo(rank)).hosts[event.fields["host"]] += 1
+            host = event.fields["host"]
+            several = "ranks" in event.fields
+            if several and not _is_one(host):
+                continue  # which of the hosts ran which of the tasks is not said
+            for task in listed(event.fields["ranks"] if several else event.fields.get("rank")):
+                rank = self.rank_of_task(task)
+                if rank is not None:
+                    self.ranks.setdefault(rank, RankInfo(rank)).hosts[host] += 1
 
     # -- questions --------------------------------------------------------------------------------------------
 
@@ -283,7 +287,7 @@ class Identity:
         tasks: dict[str, set[int]] = defaultdict(set)
         for event in self._task_ends:
             host = event.fields["host"]
-            if "ranks" in event.fields and "[" not in host and "," not in host:
+            if "ranks" in event.fields and _is_one(host):
                 return True
             if (task := whole(event.fields.get("rank"))) is not None:
                 tasks[host].add(task)
@@ -313,6 +317,11 @@ class Identity:
         """Return the host that used an address, or None."""
         found = [host for host, addresses in self.host_addresses.items() if address in addresses]
         return found[0] if len(found) == 1 else None
+
+
+def _is_one(host: str) -> bool:
+    """Tell whether Slurm's text stands for one host, not for a list such as ``node[01-04]``."""
+    return "[" not in host and "," not in host
 
 
 def _process_folders(observations: Observations) -> dict[str, str]:

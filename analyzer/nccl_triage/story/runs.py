@@ -1,8 +1,9 @@
 """Split events into the runs of a job: what one file or folder holds of several.
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
-before it had worked or ended, or with a process that nobody had seen before, coming up behind the end of a job. A log whose
-first lines come again word for word, with their times or steps, was written twice. What is no boundary for certain joins.
+before it had worked or ended, with a process that nobody had seen before, coming up behind the end of a job, or with the
+next job step. A log whose first lines come again word for word, with their times or steps, was written twice. What is no
+boundary for certain joins.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_triage.events import Event
+from nccl_triage.story import job_steps
 from nccl_triage.story.ends import ends_job
 from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
 
@@ -75,7 +77,7 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
     seen = _Seen()
     # A line that tells how a command failed names the command, too.
     failed = {(event.source, event.line) for event in events if event.is_failure}
-    again = _again(events)
+    again = _again(events) | {id(events[position]) for position in job_steps.beginnings(events, BEGINS)}
     for event in events:
         process = _process(event, rank_of)
         begins = (event.source, event.line) not in failed and seen.begins(event, process)
