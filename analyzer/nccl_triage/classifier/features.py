@@ -1,6 +1,8 @@
 """What the classifier sees of a run: words of its salient lines, and signatures with their order.
 
-Facts are left out: the rules have scored them, and a vote that restates them would count them twice.
+Of failures only those of the suspect count, the rank that is the first to fail by itself: what its victims print says
+little of the cause (where nobody is suspected, all count). Facts are left out: the rules have scored them, and a vote
+that restates them would count them twice.
 
 A feature is a string; its first part tells the kind:
 
@@ -53,15 +55,31 @@ class Features:
 def extract(case: Case) -> Features:
     """Return the features of a case."""
     found = Features()
-    cascade = _first_cascade(case)
-    _lines(case, cascade, found)
-    _signatures(case, cascade, found)
+    events = _of_suspect(case)
+    cascade = next(
+        (case.position(e) for e in events if e.role == "cascade" and not e.signature.startswith("python.")), None
+    )
+    _lines(case, events, cascade, found)
+    _signatures(case, events, cascade, found)
     launcher = programs.launcher(case)
     if launcher is not None:
         found.add(f"j:{launcher}")
     for name in programs.frameworks(case):
         found.add(f"j:{name}")
     return found
+
+
+def _of_suspect(case: Case) -> list[Event]:
+    """Return the events in order without the failures of others than the suspect."""
+    ranks = (rank for event in case.failures if event.role == "root" and (rank := case.rank(event)) is not None)
+    suspect = next(ranks, None)
+    if suspect is None:
+        return case.events
+    return [event for event in case.events if not _is_trouble(event) or case.rank(event) == suspect]
+
+
+def _is_trouble(event: Event) -> bool:
+    return event.is_failure or event.signature == SALIENT
 
 
 def words_of(message: str) -> Iterator[str]:
@@ -91,13 +109,13 @@ def _message(event: Event) -> str:
     return templates.template(event.text)
 
 
-def _salient(case: Case) -> list[tuple[Event, str]]:
+def _salient(events: Sequence[Event]) -> list[tuple[Event, str]]:
     """Return the distinct salient lines in order, the middle of very many left out."""
     seen: set[str] = set()
     keys: set[tuple[object, ...]] = set()
     lines: list[tuple[Event, str]] = []
-    for event in case.events:
-        if event.is_failure or event.signature == SALIENT:
+    for event in events:
+        if _is_trouble(event):
             if event.signature != SALIENT:
                 key = templates.key(event.text)
                 if key in keys:
@@ -113,14 +131,8 @@ def _salient(case: Case) -> list[tuple[Event, str]]:
     return [*lines[:half], *lines[-half:]]
 
 
-def _first_cascade(case: Case) -> int | None:
-    return next(
-        (case.position(e) for e in case.events if e.role == "cascade" and not e.signature.startswith("python.")), None
-    )
-
-
-def _lines(case: Case, cascade: int | None, found: Features) -> None:
-    for event, folded in _salient(case):
+def _lines(case: Case, events: Sequence[Event], cascade: int | None, found: Features) -> None:
+    for event, folded in _salient(events):
         before = cascade is None or case.position(event) < cascade
         for word in _spoken(folded, event.text):
             found.add(f"w:{word}", event)
@@ -128,9 +140,9 @@ def _lines(case: Case, cascade: int | None, found: Features) -> None:
                 found.add(f"p:{word}", event)
 
 
-def _signatures(case: Case, cascade: int | None, found: Features) -> None:
+def _signatures(case: Case, events: Sequence[Event], cascade: int | None, found: Features) -> None:
     root_seen = False
-    for event in case.events:
+    for event in events:
         name = event.signature
         if name.startswith(("line.", "baseline.")):
             continue  # a good run to compare with is known of few cases
@@ -140,7 +152,7 @@ def _signatures(case: Case, cascade: int | None, found: Features) -> None:
         found.add(f"s:{name}", event)
         if event.is_failure and cascade is not None and case.position(event) < cascade:
             found.add(f"q:{name}", event)
-    exceptions = case.of(TRACEBACK)
+    exceptions = [event for event in events if event.signature == TRACEBACK]
     if exceptions:
         found.add(f"e:{exceptions[0].fields.get('type')}", exceptions[0])
         found.add(f"l:{exceptions[-1].fields.get('last_type')}", exceptions[-1])
