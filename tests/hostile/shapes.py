@@ -219,6 +219,21 @@ def files(folder: Path, size: int) -> None:
         (folder / f"rank{rank}.log").write_text(text + f"[rank{rank}]: ValueError: shard {rank} is empty\n", "utf-8")
 
 
+def copies(folder: Path, size: int) -> None:
+    """The same lines in each of many files: collectives that nobody entered, traces, exits, phases of a program."""
+    text = (
+        "Loading weights: step 1/9 loss 2.1\n"
+        "Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=4, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt))), but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=4, OpType=BROADCAST).\n"
+        "[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms\n"
+        "gpu07:77:77 [0] NCCL INFO transport.cc:164 -> 2\n"
+        "gpu07:77:77 [0] misc/odd.cc:9 NCCL WARN an odd thing that nobody knows\n"
+        "generating responses\n"
+        "E0603 14:00:01.000000 70 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 77) of binary: python\n"
+    )
+    for rank in range(size):
+        (folder / f"rank_{rank}.log").write_text(text, "utf-8")
+
+
 def parts(folder: Path, size: int) -> None:
     """One log, cut into many files."""
     for part in range(size):
@@ -254,6 +269,7 @@ SHAPES = {
         Shape("recorder-entries", recorder_entries, 100, 20_000),
         Shape("recorder-ranks", recorder_ranks, 30, 2_000),
         Shape("files", files, 30, 20_000),
+        Shape("copies", copies, 100, 20_000),
         Shape("parts", parts, 25, 20_000),
         Shape("deep", deep, 50, 1_600),
     )

@@ -66,7 +66,7 @@ class Identity:
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
         self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
-        self._pid_ranks: dict[tuple[int, str | None], int | None] = {}
+        self._rank_of_pid: dict[tuple[str | None, int], int | None] = {}
         self._largest_communicator = max(
             (n for event in self._events if (n := whole(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
             default=0,
@@ -223,10 +223,7 @@ class Identity:
             return self._rank_of_child(whole(event.fields.get("pid")), context.host)
         pid = context.pid
         if pid is not None:
-            key = (pid, context.host)
-            if key not in self._pid_ranks:
-                self._pid_ranks[key] = self.rank_of_pid(pid, context.host)
-            found = self._pid_ranks[key]
+            found = self.rank_of_pid(pid, context.host)
             if found is not None:
                 return found
         if context.local_rank is not None:
@@ -258,9 +255,10 @@ class Identity:
     def rank_of_pid(self, pid: int, host: str | None = None) -> int | None:
         """Return the rank that ran as this process, when the log says so unambiguously."""
         for key in ((host, pid), (None, pid)):
-            ranks = self._by_pid.get(key)
-            if ranks and (len(ranks) == 1 or ranks.most_common(2)[0][1] > 3 * ranks.most_common(2)[1][1]):
-                return ranks.most_common(1)[0][0]
+            if key not in self._rank_of_pid:
+                self._rank_of_pid[key] = _certain(self._by_pid.get(key))
+            if (rank := self._rank_of_pid[key]) is not None:
+                return rank
         return None
 
     def rank_of_local(self, local_rank: int, host: str | None = None) -> int | None:
@@ -317,6 +315,14 @@ class Identity:
         """Return the host that used an address, or None."""
         found = [host for host, addresses in self.host_addresses.items() if address in addresses]
         return found[0] if len(found) == 1 else None
+
+
+def _certain(ranks: Counter[int] | None) -> int | None:
+    """Return the rank that was counted alone, or far more often than any other."""
+    if not ranks:
+        return None
+    (first, most), *others = ranks.most_common(2)
+    return first if not others or most > 3 * others[0][1] else None
 
 
 def _is_one(host: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from nccl_triage.events import Event
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.patterns import lazily
@@ -45,6 +47,13 @@ def _last_words(view: View) -> list[Event]:
 
 def _trace_below(view: View, event: Event) -> int:
     """Return how many lines of NCCL's own trace of an error stand below a line."""
-    return sum(
-        e.source == event.source and e.line > event.line for e in view.having("exception.frame", "func", "result")
-    )
+    lines = view.once(_trace_lines).get(event.source, [])
+    return len(lines) - bisect_right(lines, event.line)
+
+
+def _trace_lines(view: View) -> dict[str, list[int]]:
+    """Return source -> the lines of NCCL's own traces in it."""
+    found: dict[str, list[int]] = {}
+    for event in view.having("exception.frame", "func", "result"):
+        found.setdefault(event.source, []).append(event.line)
+    return {source: sorted(lines) for source, lines in found.items()}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 from nccl_triage.engine.names import expand
 from nccl_triage.events import Event, Observations
 from nccl_triage.story.identity import Identity
 
+_Made = TypeVar("_Made")
+
 
 class View:
     """Events in order, with the questions that everybody asks of them.
 
+    An answer is made once: whoever asks for every event of thousands of files gets the same list, and leaves it as it is.
     ``order_known`` tells whether the order is certain across sources. Where
     the events are not the ``whole`` of what was observed, only those that were kept are counted.
     """
@@ -36,6 +40,7 @@ class View:
             self._by_signature.setdefault(event.signature, []).append(event)
         self._kinds = {name: found[0].kind for name, found in self._by_signature.items()}
         self._names: dict[str, list[str]] = {}
+        self._answers: dict[object, Any] = {}
         self._ranks = [identity.rank_of(event) for event in self.events]
 
     @cached_property
@@ -62,6 +67,9 @@ class View:
 
     def of(self, *patterns: str) -> list[Event]:
         """Return the kept events of kinds (or of signatures: ids or globs), in order."""
+        return self._answer(patterns, lambda: self._of(patterns))
+
+    def _of(self, patterns: Sequence[str]) -> list[Event]:
         names = {name for pattern in patterns for name in self.signatures(pattern)}
         if len(names) == 1:
             return self._by_signature[names.pop()]
@@ -71,12 +79,27 @@ class View:
 
     def having(self, kind: str, *names: str, **values: str) -> list[Event]:
         """Return the events of a kind that have all of these fields, and these values in them."""
-        return _with_fields(self.of(kind), names, values)
+        key = (kind, names, tuple(values.items()))
+        return self._answer(key, lambda: _with_fields(self.of(kind), names, values))
 
     def telling(self, *names: str, **values: str) -> list[Event]:
         """Return the events of any kind that have all of these fields, and these values in them."""
-        having = min((self._by_field.get(name, []) for name in (*names, *values)), key=len, default=self.events)
-        return _with_fields(having, names, values)
+        key = (None, names, tuple(values.items()))
+        return self._answer(key, lambda: _with_fields(self._fewest((*names, *values)), names, values))
+
+    def once(self, make: Callable[[View], _Made]) -> _Made:
+        """Return what a function makes of the view; it is called once."""
+        return self._answer(make, lambda: make(self))
+
+    def _answer(self, key: object, make: Callable[[], _Made]) -> _Made:
+        if key not in self._answers:
+            self._answers[key] = make()
+        found: _Made = self._answers[key]
+        return found
+
+    def _fewest(self, names: Sequence[str]) -> list[Event]:
+        """Return the events that have one of the fields, of that which the fewest have."""
+        return min((self._by_field.get(name, []) for name in names), key=len, default=self.events)
 
     @cached_property
     def _by_field(self) -> dict[str, list[Event]]:

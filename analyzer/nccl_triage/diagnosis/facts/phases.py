@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import progress_of
@@ -139,15 +140,17 @@ def _phase(case: Case) -> Fact | None:
         if name.startswith(("evaluat", "validat", "eval_", "prediction_step", "predict_step", "validation_step")):
             return Fact("evaluate", [event])
     words = [e for e in case.events if e.kind == "task.started" or "phase" in e.fields or "step2" in e.fields]
-    trained = [case.position(e) for e in case.of("step") if "step2" not in e.fields]
+    trained: dict[int | None, list[int]] = defaultdict(list)
+    for event in case.of("step"):
+        if "step2" not in event.fields:
+            trained[case.rank(event)].append(case.position(event))
     for event in reversed(words):
         position = case.position(event)
         if position > first:
             continue
-        rank = case.rank(event)
-        later = [p for p in trained if position < p < first and case.rank(case.events[p]) == rank]
-        if later:
-            continue
+        steps = trained[case.rank(event)]
+        if bisect_right(steps, position) < bisect_left(steps, first):
+            continue  # a step came between
         text = event.text.lower()
         if event.fields.get("phase") == "generate" or "generat" in text or "rollout" in text or "inference" in text:
             return Fact("generate", [event])
