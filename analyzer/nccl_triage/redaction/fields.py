@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 
 
 class Kind(Enum):
@@ -32,7 +32,7 @@ _HOSTS_WITHIN = frozenset(
 )
 
 
-@cache
+@lru_cache(maxsize=4096)
 def kind_of(key: str) -> Kind:
     """Return what a key's strings are; the key comes with that of the mapping around it, as ``hosts.name``."""
     around, _, last = key.rpartition(".")

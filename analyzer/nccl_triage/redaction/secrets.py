@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -181,7 +181,7 @@ def _is_masked(text: str, start: int, end: int) -> bool:
     return cut or not _LEGIBLE.search(_MARK.sub("", text[start:end]))
 
 
-@cache
+@lru_cache(maxsize=1 << 14)
 def secret_name(name: str) -> Row | None:
     """Return the row by which a variable of this name holds a secret, or None."""
     if len(name) > _LONGEST_NAME or not _NAMES.search(name):

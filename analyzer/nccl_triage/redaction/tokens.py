@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import walk
@@ -61,7 +61,7 @@ _SIGNS = {
 }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     words = vocabulary()
     filled = {

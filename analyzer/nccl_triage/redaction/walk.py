@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
@@ -55,7 +55,7 @@ def shape(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(_FOLD).decode("latin-1")
 
 
-@cache
+@lru_cache(maxsize=1 << 14)
 def below(key: str, name: str) -> str:
     """Return the key of a value in a mapping that stands under ``key``."""
     return f"{key.rpartition('.')[2]}.{name}"
