@@ -7,7 +7,7 @@ CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate relations
+.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate earned relations
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ golden: setup  ## Compare the documents of all labelled cases with those of a co
 
 gate: setup  ## Score the cases that no rule may be fitted to, WHAT=--misses
 	@$(BIN)/python -m corpus.gate.scores $(WHAT)
+
+earned: setup  ## Count the incidents that each row, fact, method and signature was seen in, WHAT=rows lists those below two
+	@$(BIN)/python -m corpus.gate.earned $(WHAT)
 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py

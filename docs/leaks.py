@@ -24,7 +24,7 @@ from nccl_triage.render import FORMATS, render
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Ranks that fail, and lines of their messages that every format shows.
-RANKS, LINES = 2, 6
+RANKS, LINES = 1, 6
 AT_ONCE = RANKS * LINES
 _HIDDEN = re.compile("«(.*?)»")
 

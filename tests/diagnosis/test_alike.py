@@ -49,15 +49,6 @@ def test_whose_own_numbers_were_bad_is_named_and_not_who_raised_of_the_mean(rule
     assert [culprit.rank for culprit in diagnose_text(text, rules).candidates[0].culprits] == [2]
 
 
-def test_a_program_that_aborts_mpi_met_an_error_of_its_own(rules: RuleSet) -> None:
-    text = (
-        "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n"
-        "with errorcode -1.\n" + "Error: cannot write the plan of the mesh\n" * 4 +
-        "mpirun has exited due to process rank 2 with PID 32147 on\nnode n2 exiting improperly. There are two reasons:\n"
-    )  # fmt: skip
-    assert diagnose_text(text, rules).candidates[0].id == "application-exception"
-
-
 def test_the_host_is_named_of_which_every_rank_raises_the_same(rules: RuleSet) -> None:
     joined = "".join(
         f"n{rank // 2}:{40 + rank}:{40 + rank} [{rank % 2}] NCCL INFO comm 0x7f01 rank {rank} nranks 4 cudaDev {rank % 2} nvmlDev {rank % 2} "

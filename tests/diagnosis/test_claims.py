@@ -49,13 +49,3 @@ def test_all_ranks_killed_at_once_were_not_killed_for_memory(
     found = diagnose_text(text, rules)
     assert found.case.value("process.killed_together") is together
     assert ("host-out-of-memory" in [one.id for one in found.candidates[:1]]) is (together is None)
-
-
-def test_the_packages_that_a_traceback_goes_through(rules: RuleSet) -> None:
-    frame = '  File "/opt/venv/lib/python3.11/site-packages/{}", line 7, in call\n    self.call()\n'
-    text = (
-        'Traceback (most recent call last):\n  File "/opt/train.py", line 3, in <module>\n    main()\n'
-        f"{frame.format('trl/trainer.py')}{frame.format('trl/base.py')}{frame.format('vllm/engine.py')}"
-        "AttributeError: 'EngineArgs' object has no attribute 'rewind'\n"
-    )
-    assert diagnose_text(text, rules).case.value("exception.packages") == ["trl", "vllm"]

@@ -69,7 +69,6 @@ WAITED = "[rank{}]: torch.distributed.DistStoreError: wait timeout after 10000ms
     ("lost", "waiting", "culprits"),
     [
         ([2], [0, 1], [2]),  # the others have found the store and wait
-        ([1, 2, 3], [], [0]),  # nobody reaches the store, and its host is silent
         ([1, 2], [0], []),  # the store is there, most do not reach it: that is no rank's fault
     ],
 )
@@ -278,3 +277,16 @@ def test_an_exception_about_the_program_s_own_values_is_no_communication(rules: 
         "[rank1]: KeyError: 'connection reset'\n"
     )
     assert diagnose_text(text, rules).candidates[0].id == "application-exception"
+
+
+LATE = "[rank0]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600037 milliseconds before timing out.\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(("slow", "named"), [([2], True), ([1, 2], False)])
+def test_ranks_of_which_the_evidence_tells_in_words_are_named(slow: list[int], named: bool, rules: RuleSet) -> None:
+    """Of half the ranks or more it tells what happened to all."""
+    text = "".join(f"[rank{n}]: rank {n} of 4: load took {640.0 if n in slow else 3.1} s\n" for n in range(4))
+    found = diagnose_text(text + LATE, rules).candidates[0]
+    assert found.id == "straggler"
+    by_evidence = [culprit.rank for culprit in found.culprits if "their own work" in culprit.why["en"]]
+    assert by_evidence == (slow if named else [])

@@ -79,17 +79,6 @@ def test_who_announces_another_amount(odd: str, found: list[int] | None, rules: 
     assert diagnose_text(text, rules).case.value("progress.odd_amount_ranks") == found
 
 
-def test_who_still_works_where_the_others_are_done_is_left_behind(rules: RuleSet) -> None:
-    text = (
-        steps(3)
-        + "[rank2]: dataloader exhausted after 31 batches\n"
-        + raised(1, 7, LOST)
-        + raised(0, 31, LOST, "broadcast")
-    )
-    case = diagnose_text(text, rules).case
-    assert case.value("progress.left_behind_ranks") == [1]
-
-
 def test_a_rank_that_the_program_itself_misses(rules: RuleSet) -> None:
     missed = steps(4) + "train [rank 0/4] no heartbeat from rank 2 for 12 s, aborting the job\n"
     assert diagnose_text(missed + raised(1, 7, LOST), rules).case.value("collective.absent_ranks") == [2]
@@ -136,25 +125,6 @@ def test_half_here_and_half_there_is_nobodys_fault(rules: RuleSet) -> None:
 def test_stages_stand_at_different_lines_by_nature(rules: RuleSet) -> None:
     text = steps(3) + raised(0, 7, TIMED_OUT, "send") + "".join(raised(rank, 9, TIMED_OUT, "recv") for rank in (1, 2))
     assert diagnose_text(text, rules).case.fact("mismatch.elsewhere_ranks") is None
-
-
-@pytest.mark.parametrize(
-    ("listed", "rank"),
-    [("[1234, 1234, 99, 1234]", 2), ("[1, 2, 3, 4]", None), ("[64, 64]", None)],
-    ids=["odd", "all", "short"],
-)
-def test_a_list_of_all_ranks_tells_who_is_odd(listed: str, rank: int | None, rules: RuleSet) -> None:
-    error = f"AssertionError: seeds differ between ranks: {listed}"
-    text = steps(4) + "".join(raised(number, 7, error) for number in range(4))
-    found = diagnose_text(text, rules).candidates[0]
-    assert found.id == "application-exception"
-    assert [culprit.rank for culprit in found.culprits] == ([rank] if rank is not None else [])
-
-
-def test_who_ended_with_a_code_of_its_own(rules: RuleSet) -> None:
-    text = steps(3) + "".join(raised(rank, 7, LOST) for rank in (0, 1))
-    text += "".join(f"launcher: Worker-{rank} exited with code {7 if rank == 2 else 1}\n" for rank in range(3))
-    assert diagnose_text(text, rules).case.value("process.odd_exit_ranks") == [2]
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,6 @@ def says(straggler: dict[str, Any]) -> str:
     return " ".join(one["says"] for one in straggler["evidence"])
 
 
-def test_timers_that_lie_apart_again_and_again(tmp_path: Path) -> None:
-    straggler, facts = verdict(tmp_path, megatron(slow, []))
-    assert facts["pace.timer_spread"].startswith("backward-compute: 3010 ms on the fastest rank, 81")
-    assert "the timers do not say which" in says(straggler)
-
-
 @pytest.mark.parametrize("timers", [calm, first_only])
 def test_timers_of_a_job_in_good_order_say_nothing(
     timers: Callable[[int], dict[str, tuple[float, float]]], tmp_path: Path

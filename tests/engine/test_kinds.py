@@ -175,8 +175,36 @@ def test_a_message_joins_the_row_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "row", "weight"),
+    [
+        ("{cause: storage-fault}", "message", "strong"),
+        ("{cause: storage-fault, weight: strong}", "message", "strong"),
+        ("{cause: storage-fault, weight: moderate}", "message-moderate", "moderate"),
+    ],
+)
+def test_a_message_without_words_says_what_it_means(tmp_path: Path, entry: str, row: str, weight: str) -> None:
+    text = MESSAGE[: MESSAGE.index("    supports")] + f"    supports: [{entry}]\n"
+    rules = load.load((_folder(tmp_path, text + MESSAGE[MESSAGE.index("    match") :]),))
+    joined = next(item for item in rules.causes["storage-fault"].evidence if item.id == row)
+    assert joined.signatures[-1] == "acme.cache_gone"
+    assert joined.weight == weight
+    from nccl_triage import diagnose
+
+    log = tmp_path / "train.log"
+    log.write_text("[rank3]: acme cache node-7 went away\n", encoding="utf-8")
+    best = diagnose(log, rules=rules).to_dict()["diagnoses"][0]
+    assert best["cause"] == "storage-fault"
+    assert best["evidence"][0]["says"] == "The cache of our data service is gone."
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        (
+            "      weight: strong\n      says: The cache on {f:host} went away.\n",
+            "      weight: weak\n",
+            "'says' is missing",
+        ),
         ("storage-fault", "storage-falt", "did you mean 'storage-fault'?"),
         ("      weight: strong\n", "", "'weight' is missing"),
         ("{host: host,", "{host: hosst,", "'hosst' is no named group"),

@@ -109,6 +109,11 @@ class Case(View):
             self._facts[name] = maker[0](self) if maker else None
         return self._facts[name]
 
+    @property
+    def holding(self) -> list[str]:
+        """The facts that were asked for and have a value that counts."""
+        return [name for name, found in self._facts.items() if found is not None and found.value]
+
     def value(self, name: str, default: Any = None) -> Any:
         """Return the value of a fact, or the default."""
         found = self.fact(name)

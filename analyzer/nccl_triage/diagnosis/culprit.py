@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim  # noqa: F401  (their methods register themselves)
+from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim, texts  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
@@ -29,6 +29,10 @@ __all__ = ["METHODS", "Culprit", "find"]
 BY_SPEAKER = ("exception", "evidence", "evidence-host", "exit", "dead-actor", "lone-rank", "lone-host")
 #: Of these, those by which all that said it are to blame.
 BY_WORDS = ("exception", "evidence")
+#: The method that reads the evidence of every cause but of those that blame nobody.
+BY_EVIDENCE = "named-by-evidence"
+#: How facts end that are lists of ranks.
+RANKS = "_ranks"
 #: Families of causes that lie in what all ranks share.
 OF_THE_JOB = ("application", "configuration", "collective")
 #: Characters by which errors of ranks are the same; one number of another value, and they are not.
@@ -46,7 +50,7 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
     hosts = case.identity.hosts
     last = () if "none" in weighed.cause.culprit else ("evidence-host",)
     methods = weighed.cause.culprit
-    first = () if {"none", BY_MESSAGE} & set(methods) else (BY_MESSAGE,)
+    first = tuple(name for name in (BY_MESSAGE, BY_EVIDENCE) if not {"none", name} & set(methods))
     for name in (*first, *weighed.cause.culprit, *last):
         if alike and name in BY_SPEAKER:
             continue
@@ -109,6 +113,26 @@ def _host_of_all(case: Case, ranks: set[int]) -> str | None:
 
 def _words(event: Event) -> str:
     return _OF_RANK.sub("rank", event.fields.get("message") or event.text)[:WORDS]
+
+
+@method(BY_EVIDENCE)
+def _by_evidence(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The ranks of which the strongest evidence tells in words, where it rests on a fact that is a list of ranks.
+
+    Fewer than half of those that are known: of a majority it tells what they suffer.
+    """
+    items = [item for item in weighed.rule_items if item.explained_by is None]
+    most = max((item.evidence.log_odds for item in items), default=0.0)
+    for item in items:
+        if item.evidence.log_odds < most or item.evidence.when is None:
+            continue
+        for name in item.evidence.when.literals("fact"):
+            if name.endswith(RANKS) and f"{{fact:{name}}}" in item.evidence.says.get("en", ""):
+                says = texts.fill_both(item.evidence.says, case, item.events)
+                found = _ranks(case, name, says["en"], says.get("zh", says["en"]))
+                world = max(case.identity.world_size or 0, len(case.identity.ranks))
+                return found if len(found) == 1 or not world or 2 * len(found) < world else []
+    return []
 
 
 def _ranks(case: Case, name: str, en: str, zh: str) -> list[Culprit]:
@@ -266,16 +290,6 @@ def _unlike(one: Difference, odd: list[Difference]) -> dict[str, str]:
         "nccl": ("NCCL version", "NCCL 版本"),
     }.get(name, (rest or name, rest or name))
     return {"en": f"{en} {one.value} here, {others} elsewhere", "zh": f"{zh}：此处 {one.value}，其他主机 {others}"}
-
-
-@method("lone-rank")
-def _lone_rank(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The one rank that prints the evidence, while others only report that communication broke."""
-    ranks = {r for item in weighed.rule_items for e in item.events if (r := case.rank(e)) is not None}
-    broken = set(case.ranks(case.of("connection.lost", "collective.timeout")))
-    if len(ranks) != 1 or not broken - ranks:
-        return []
-    return [of_rank(case, ranks.pop(), "only this rank prints the deciding lines", "只有这个 rank 打印了决定性的行")]
 
 
 @method("bad-numbers")

@@ -9,26 +9,10 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "its process died first",
         "它的进程最先退出",
     ),
-    "odd-exit": (
-        ("process.odd_exit_ranks",),
-        "ended with a code of its own, the others with 1",
-        "以自己的退出码结束，其他 rank 均以 1 退出",
-    ),
     "terminated": (
         ("process.terminated_ranks",),
         "it alone was ended by a signal that the launcher did not send",
         "只有它被并非启动器发送的信号终止",
-    ),
-    "aborted": (("process.aborted_ranks",), "aborted on its own", "自行中止"),
-    "behind": (
-        ("collective.behind_ranks",),
-        "never entered the collective that the others wait in",
-        "从未进入其他 rank 正在等待的集合操作",
-    ),
-    "ahead": (
-        ("collective.ahead_ranks",),
-        "went on to collectives that no other rank issued",
-        "继续发起了其他 rank 未发起的集合操作",
     ),
     "silent": (
         ("progress.silent_ranks",),
@@ -40,22 +24,12 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "the only one up to the highest rank that did not report the time-out",
         "在已出现的最大 rank 以内，只有它没有报告超时",
     ),
-    "outlasted": (
-        ("collective.outlasted_ranks",),
-        "all others had timed out waiting when it found its connections closed",
-        "它发现连接被关闭时，其他 rank 均已等待超时",
-    ),
-    "store-gone": (
-        ("rendezvous.store_gone_ranks",),
-        "the others lost the store while they waited for its communicator id, and it reports nothing",
-        "其他 rank 等待它的通信域 id 时与 store 断开，而它没有任何报告",
+    "slow-steps": (
+        ("pace.slow_ranks", "pace.reported_ranks"),
+        "its steps took longer than those of the others, again and again",
+        "它的每步耗时一直比其他 rank 长",
     ),
     "missing": (("progress.init_missing_ranks", "progress.missing_ranks"), "never appeared", "从未出现"),
-    "not-entered": (
-        ("progress.not_entered_ranks",),
-        "was ready and never entered the collective",
-        "已就绪但从未进入集合操作",
-    ),
     "odd-amount": (
         ("progress.odd_amount_ranks",),
         "announced another amount of work than the rest",
@@ -65,22 +39,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("progress.unserved_ranks",),
         "expects the data from another rank than the one that sends it",
         "等待的发送方与实际发送方不同",
-    ),
-    "slow-work": (
-        ("progress.slow_work_ranks",),
-        "its own work took as long as the others' time-out",
-        "自身工作耗时达到其他 rank 的超时",
-    ),
-    "slow-steps": (
-        ("pace.slow_ranks", "pace.reported_ranks"),
-        "its steps took longer than those of the others, again and again",
-        "它的每步耗时一直比其他 rank 长",
-    ),
-    "late": (("collective.late_ranks",), "arrived long after the others", "比其他 rank 晚到很久"),
-    "left-behind": (
-        ("progress.left_behind_ranks",),
-        "still works where the others are done",
-        "其他 rank 已完成之处它仍在执行",
     ),
     "finished-early": (
         (
@@ -92,14 +50,11 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "left while the others went on",
         "其他 rank 仍在运行时它已离开",
     ),
-    "cpu-time": (("process.over_cpu_time_ranks",), "used up its processor time", "用尽了 CPU 时间"),
     "lost-host": (
         ("progress.lost_host_ranks",),
         "its whole host fell silent when the others lost their connections",
         "其他 rank 连接中断时，它所在的整台主机陷入沉默",
     ),
-    "other-tag": (("mismatch.tag_ranks",), "names its checkpoint otherwise", "检查点名称与其他 rank 不同"),
-    "exhausted": (("progress.exhausted_ranks",), "ran out of batches first", "最先用完 batch"),
     "unmet-pair": (
         ("mismatch.unmet_pair",),
         "waits in a message that never met its counterpart",
@@ -109,11 +64,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("exception.checkpoint_ranks",),
         "the checkpoint's exception names it",
         "检查点异常点名了它",
-    ),
-    "thread-died": (
-        ("exception.thread_ranks",),
-        "one of its threads died of the exception, and it came no further",
-        "它的一个线程因该异常终止，之后再无进展",
     ),
     "busy": (("progress.long_task_ranks",), "was busy with long work", "当时正忙于耗时的工作"),
     "minority": (
@@ -127,8 +77,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         "被点名为未到达的 rank",
     ),
     "odd-world": (("rendezvous.odd_world_ranks",), "was told another number of ranks", "被告知的 rank 总数与其他不同"),
-    "skipped": (("progress.skipped_ranks",), "left out a step that the others made", "跳过了其他 rank 执行的一步"),
-    "vanished": (("progress.vanished_ranks",), "stopped printing without an error", "没有报错就停止输出"),
     "awaited": (("collective.awaited_ranks",), "the others waited in the store for it", "其他 rank 在 store 中等待它"),
     "stranded": (
         ("rendezvous.stranded_ranks",),
@@ -144,11 +92,6 @@ BY_FACT: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("rendezvous.named_tasks",),
         "the coordinator lists it as missing or silent",
         "协调器把它列为缺席或无响应",
-    ),
-    "store-unheard": (
-        ("rendezvous.store_rank_unheard",),
-        "hosts the store that nobody reaches, and printed nothing",
-        "它负责 store，却无人能连上，且没有任何输出",
     ),
     "recorded-odd": (
         ("recorder.mismatch_ranks",),

@@ -18,9 +18,6 @@ from nccl_triage.story.addresses import parse
 
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
 _NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
-#: A list of values in a message, and a word that tells that they are those of ranks.
-_LIST = lazily(r"\[([^\[\]\n]{3,4000})\]")
-_OF_RANKS = lazily(r"(?i)\branks?\b|\bworkers?\b|\bprocesses\b")
 #: Lines of Ray's report of a dead actor.
 _BLOCK = 16
 #: How verl names its actors: group of bundles (one a node) and local rank (verl/single_controller/ray/base.py).
@@ -86,29 +83,6 @@ def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
             address = host if parse(host) is not None else None
             found[rank, host, gpu] = Culprit(None, known or host, address, None, whole(gpu), why)
     return list(found.values()) if len(found) == 1 else []
-
-
-@method("odd-in-list")
-def _odd_in_list(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank whose value alone differs in a list of all ranks' values, as an exception of a comparison shows it."""
-    world = case.identity.world_size
-    for event in (e for item in weighed.rule_items for e in item.events):
-        text = event.fields.get("message") or event.text
-        if world is None or world < 3 or not _OF_RANKS.search(text):
-            continue
-        for one in _LIST.finditer(text):
-            values = [value.strip() for value in one[1].split(",")]
-            odd = [rank for rank, value in enumerate(values) if values.count(value) == 1]
-            if len(values) == world and len(set(values)) == 2 and len(odd) == 1:
-                return [
-                    of_rank(
-                        case,
-                        odd[0],
-                        "its value alone differs in the list of all ranks",
-                        "在所有 rank 的取值列表中只有它不同",
-                    )
-                ]
-    return []
 
 
 @method("named-host")
@@ -226,33 +200,6 @@ def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
         if named is not None:
             return [of_rank(case, int(named[1] or named[2]), *why)]
     return []
-
-
-@method("lost-by-all")
-def _lost_by_all(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The one peer that several ranks lost, where all that they report is that it is gone."""
-    events = strongest(weighed)
-    peers = {event.fields.get("peer") for event in events}
-    peer = next(iter(peers)) if len(peers) == 1 else None
-    if peer is None or len(case.ranks(events)) < 2 or not _names_somebody(peer):
-        return []
-    address = peer if parse(peer) is not None else None
-    host = case.identity.host_of_address(peer) if address else peer
-    why = {"en": "the one peer that all of them lost", "zh": "它们共同失去的唯一对端"}
-    return [Culprit(None, host, address, None, None, why)]
-
-
-@method("memory-host")
-def _memory_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The node on which Ray killed a worker for its memory, where the actor that it reports dead ran on another."""
-    killed = {e.fields["address"] for e in strongest(weighed) if e.kind == "memory.killed" and e.fields.get("address")}
-    dead = {e.fields["value"] for e in case.having("process.lost", key2="ip")}
-    dead |= {e.fields["address"] for e in _dead_actors(case) if e.fields.get("address")}
-    if len(killed) != 1 or not dead or killed & dead:
-        return []
-    address = killed.pop()
-    why = {"en": "Ray killed a worker on this node for its memory", "zh": "Ray 因内存不足在该节点上杀死了 worker"}
-    return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
 
 
 def _dead_actors(case: Case) -> list[Event]:

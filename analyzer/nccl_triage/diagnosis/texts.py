@@ -1,4 +1,4 @@
-"""Fill the placeholders of rule texts: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``."""
+"""Fill the placeholders of rule texts: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``, ``{meaning}``."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
             value = next((r for e in events if (r := case.rank(e)) is not None), None)
         elif name == "host":
             value = next((h for e in events if (h := case.host(e)) is not None), None)
+        elif name == "meaning":
+            value = next((known.meaning for e in events if (known := case.rules.signatures.get(e.signature))), None)
         elif name == "count":
             value = len(events)
         return _UNKNOWN[language] if value is None or value == [] else _show(value)

@@ -30,6 +30,7 @@ from nccl_triage.engine.schema import (
     Witness,
     Words,
 )
+from nccl_triage.engine.supports import MESSAGES
 from nccl_triage.errors import RuleError
 from nccl_triage.kinds import KINDS
 from nccl_triage.patterns import lazily
@@ -185,17 +186,25 @@ def supports(node: Node, signature: str, user: bool) -> list[Support]:
 
 def _support(node: Node, signature: str, user: bool) -> Support:
     part = node.keys(("cause",), ("id", "weight", "says", "unless_explained", "fix"))
-    for one, other in (("weight", "says"), ("says", "weight")):
-        if one in part and other not in part:
-            raise node.fail("the key {name!r} is missing", name=other)
-    if "unless_explained" in part and "weight" not in part:
-        raise part["unless_explained"].fail("the key {name!r} is missing", name="weight")
+    weight = part["weight"].choice(WEIGHTS) if "weight" in part else None
+    if "says" in part and weight is None:
+        raise node.fail("the key {name!r} is missing", name="weight")
+    if weight is not None and "says" not in part and ("id" in part or weight not in MESSAGES.values()):
+        raise node.fail("the key {name!r} is missing", name="says")
+    if "unless_explained" in part and "says" not in part:
+        raise part["unless_explained"].fail("the key {name!r} is missing", name="says")
+    if "id" in part:
+        row = identifier(part["id"])
+    elif "says" in part:
+        row = signature.partition(".")[2].replace("_", "-")
+    else:  # no words of its own
+        row = next(name for name, of_row in MESSAGES.items() if weight in (None, of_row))
     return Support(
         signature=signature,
         cause=part["cause"].text(),
-        id=identifier(part["id"]) if "id" in part else signature.partition(".")[2].replace("_", "-"),
+        id=row,
         where=node.where,
-        weight=part["weight"].choice(WEIGHTS) if "weight" in part else None,
+        weight=weight if "says" in part else None,
         says=bilingual(part["says"], user) if "says" in part else None,
         unless_explained=flag(part, "unless_explained"),
         fix=_fix(part["fix"], user) if "fix" in part else None,

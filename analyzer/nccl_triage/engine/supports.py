@@ -2,7 +2,9 @@
 
 An entry is a row of evidence of its cause: that the message was seen, with a weight and the words that say so. Messages
 that say the same share a row: one entry of an id has weight and words, the others name the id alone. So a message of
-another program that says what a known one says needs one line.
+another program that says what a known one says needs one line. An entry without id and words joins a row of that cause
+that says what the message means: ``message``, which is strong, or ``message-moderate``. That is enough for a message
+that no incident has shown yet.
 """
 
 from __future__ import annotations
@@ -12,12 +14,18 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from nccl_triage.engine import expression
-from nccl_triage.engine.schema import Cause, Evidence, Fix, Row, Support
+from nccl_triage.engine.schema import Cause, Evidence, Fix, Row, Support, Text
 from nccl_triage.errors import RuleError
+
+#: The rows of messages about which no more is said than what they mean, and their weights.
+MESSAGES = {"message": "strong", "message-moderate": "moderate"}
+_MEANS: Text = {"en": "{meaning}", "zh": "这条消息的含义：{meaning}"}
 
 
 def _row(entries: list[Support]) -> Evidence:
     """Return the row that entries of one id make."""
+    if entries[0].id in MESSAGES and all(entry.weight is None for entry in entries):
+        entries = [replace(entries[0], weight=MESSAGES[entries[0].id], says=_MEANS), *entries[1:]]
     described = [entry for entry in entries if entry.weight is not None]
     if len(described) != 1:
         raise RuleError(

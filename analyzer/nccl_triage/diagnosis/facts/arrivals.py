@@ -36,19 +36,6 @@ def _complaining(case: Case) -> dict[int, Event]:
 
 
 @fact(
-    "collective.absent_elsewhere_ranks",
-    "ranks named as absent that report an error of another operation: they went another way",
-)
-def _elsewhere(case: Case) -> Fact | None:
-    absent = case.fact("collective.absent_ranks")
-    if absent is None:
-        return None
-    complaining = _complaining(case)
-    ranks = [rank for rank in absent.value if rank in complaining]
-    return Fact(ranks, [*absent.events[:2], *(complaining[rank] for rank in ranks)][:4]) if ranks else None
-
-
-@fact(
     "collective.absent_silent_ranks",
     "ranks named as absent that report no error themselves: still busy, asleep or late",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.patterns import lazily
 from nccl_triage.story.exceptions import (
@@ -17,11 +16,6 @@ from nccl_triage.story.exceptions import (
 )
 
 _NUMBER = lazily(r"\d{1,7}")
-
-
-def _heads(case: Case) -> list[Event]:
-    """Return the heads of exceptions in threads: they stand before these and say no more than they do."""
-    return case.having("exception.frame", stands="in-thread")
 
 
 @fact("exception.application", "the type of the first exception that is an application's own, not a victim's")
@@ -76,19 +70,6 @@ def _without_end(case: Case) -> Fact | None:
     return Fact(True, after[:2]) if after else None
 
 
-@fact(
-    "exception.thread_ranks", "the rank of which a thread died of an application exception, before the others timed out"
-)
-def _thread_ranks(case: Case) -> Fact | None:
-    heads = _heads(case)
-    found = application_exceptions(case)[:1]
-    if not found or not any(h.source == found[0].source and 0 < found[0].line - h.line < 200 for h in heads):
-        return None
-    rank = case.rank(found[0])
-    ranks = [rank] if rank is not None else case.value("progress.stalled_ranks") or []
-    return Fact(ranks, [heads[0], found[0]]) if len(ranks) == 1 else None
-
-
 @fact("exception.checkpoint_ranks", "the ranks in which reading or writing a distributed checkpoint failed, if not all")
 def _checkpoint_ranks(case: Case) -> Fact | None:
     found = case.having("exception", "ranks", about="checkpoint")
@@ -111,15 +92,6 @@ def _raised_in(case: Case) -> Fact | None:
         if event.fields.get("raised_in"):
             return Fact(event.fields["raised_in"], [event])
     return None
-
-
-@fact(
-    "exception.packages",
-    "installed packages whose code called what raised the first application exception, outermost first",
-)
-def _packages(case: Case) -> Fact | None:
-    found = [event for event in application_exceptions(case)[:1] if event.fields.get("packages")]
-    return Fact(found[0].fields["packages"].split(), found) if found else None
 
 
 @fact("exception.while_loading", "the first application exception was raised while a batch of data was fetched")

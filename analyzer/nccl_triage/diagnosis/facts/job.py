@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
@@ -76,15 +74,6 @@ def _numbers(case: Case) -> Fact | None:
     product = micro * accumulation * world
     sign = "!=" if train != product else "="
     return Fact(f"{train} {sign} {micro} * {accumulation} * {world} (= {product})", [event])
-
-
-@fact("batch.differs", "the train batch size is not micro batch x accumulation x world size")
-def _differs(case: Case) -> Fact | None:
-    found = _batch(case)
-    if found is None:
-        return None
-    event, (train, *factors) = found
-    return Fact(train != prod(factors), [event])
 
 
 @fact("batch.valid_sizes", "the nearest valid train batch sizes below and above, for the world size of the check")

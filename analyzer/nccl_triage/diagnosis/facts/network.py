@@ -51,14 +51,6 @@ def targets(case: Case) -> list[tuple[str, Event]]:
     return found
 
 
-def _by_host(case: Case) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for host, _, ip, _ in announced(case):
-        if host and (address := parse(ip)) is not None and not address.is_link_local:
-            found[host].add(ip)
-    return dict(found)
-
-
 @fact("network.multi_host", "the job spans more than one host, as far as names and addresses tell")
 def _multi(case: Case) -> Fact | None:
     hosts = set(case.identity.hosts)
@@ -195,17 +187,6 @@ def _public(case: Case) -> Fact | None:
     networks = {network_of(a) for ip in found if (a := parse(ip)) is not None}
     if len(networks) > 1:
         return Fact(", ".join(sorted(found)), [event for _, event in found.values()][:3])
-    return None
-
-
-@fact("network.target_in_own_network", "the address that could not be reached lies in a network that its peer shares")
-def _in_own(case: Case) -> Fact | None:
-    by_host = _by_host(case)
-    for address, event in targets(case):
-        host, target = case.host(event), parse(address)
-        # The first such event decides: the networks of one host are asked for, once.
-        if target is not None and host in by_host:
-            return Fact(network_of(target) in _networks(by_host[host]), [event])
     return None
 
 

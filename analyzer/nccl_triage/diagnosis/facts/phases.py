@@ -233,23 +233,3 @@ def _odd_amount(case: Case) -> Fact | None:
                 odd = {rank: event for rank, (own, event) in said.items() if own == text}
                 return Fact(sorted(odd), [*odd.values(), *(e for r, (_, e) in said.items() if r not in odd)][:3])
     return None
-
-
-@fact(
-    "progress.unequal_work",
-    "ranks begin the same phase with different amounts (as: generating 4 tokens, generating 12 tokens)",
-)
-def _unequal(case: Case) -> Fact | None:
-    told: dict[str, dict[str, Event]] = {}
-    ranks: dict[str, set[int]] = {}
-    for event in case.having("task.started", "amount"):
-        rank, text = case.rank(event), event.text
-        if rank is None or not re.search(r"\d", text):
-            continue
-        shape = re.sub(r"\d+", "#", text)
-        told.setdefault(shape, {}).setdefault(text, event)
-        ranks.setdefault(shape, set()).add(rank)
-    for shape, texts in told.items():
-        if len(texts) > 1 and len(ranks[shape]) > 1:
-            return Fact(True, list(texts.values())[:3])
-    return None

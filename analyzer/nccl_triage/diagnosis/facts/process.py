@@ -92,14 +92,6 @@ def _crashed(case: Case) -> Fact | None:
     return _with_signal(case, *(_CRASH - {6}))
 
 
-@fact("process.over_cpu_time_ranks", "ranks that SIGXCPU ended, having used up their processor time")
-def _over_cpu_time(case: Case) -> Fact | None:
-    events = case.having("limit.reached", resource="cpu-time")
-    found = _with_signal(case, 24)
-    ranks = sorted({*(found.value if found is not None else []), *case.ranks(events)})
-    return Fact(ranks, events[:2]) if ranks else None
-
-
 @fact("process.bus_error_ranks", "ranks that died of SIGBUS")
 def _bus(case: Case) -> Fact | None:
     return _with_signal(case, 7)
@@ -198,21 +190,6 @@ def _left_neighbours(case: Case) -> Fact | None:
     stopped = case.of("process.stopped")
     left = sorted(set(range(case.identity.world_size or 0)) - {rank for rank in failed if rank is not None})
     return Fact(left if len(left) == 1 and not stopped else [], [closed[0], reports[0]])
-
-
-@fact("process.odd_exit_ranks", "the one rank that ended with a code of its own, where all others ended with 1")
-def _odd_exit(case: Case) -> Fact | None:
-    exits = {e.rank: e for e in case.value("process.exits") or [] if e.rank is not None}
-    own = [e for e in exits.values() if e.code != 1]
-    if len(exits) < 3 or len(own) != 1 or own[0].code == 0 or own[0].signal is not None:
-        return None
-    return Fact([own[0].rank], [own[0].event])
-
-
-@fact("process.victims", "how many processes an agent stopped with SIGTERM")
-def _victims(case: Case) -> Fact | None:
-    events = case.of("process.stopped")
-    return Fact(case.count("process.stopped"), events[:3]) if events else None
 
 
 @fact("process.killed_by_os", "a line tells of the kernel's, a cgroup's or Ray's out-of-memory killer")

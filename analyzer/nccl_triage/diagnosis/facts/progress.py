@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
-from nccl_triage.numbers import whole
 
 
 def progress_of(case: Case) -> list[Event]:
@@ -44,13 +41,6 @@ def _finished(case: Case) -> Fact | None:
     return Fact(True, found[-2:]) if found else None
 
 
-@fact("progress.exhausted_ranks", "ranks that DDP's join() names as out of batches")
-def _exhausted(case: Case) -> Fact | None:
-    found = case.having("loop.left", "rank")
-    ranks = {rank for event in found if (rank := whole(event.fields["rank"])) is not None}
-    return Fact(sorted(ranks), found[:2]) if ranks else None
-
-
 @fact(
     "progress.finished_early_ranks",
     "ranks that say they finished or ran out of data while others failed or waited afterwards",
@@ -70,48 +60,6 @@ def _early(case: Case) -> Fact | None:
         if ranks and failed - ranks and not ranks >= known:
             return Fact(sorted(ranks), found[:2])
     return None
-
-
-@fact("progress.skipped_ranks", "ranks that say they left out a step while others did not")
-def _skipped(case: Case) -> Fact | None:
-    found = case.of("step.skipped")
-    ranks = set(case.ranks(found))
-    if not ranks or ranks >= set(case.identity.ranks):
-        return None
-    return Fact(sorted(ranks), found[:2])
-
-
-@fact("progress.slowing", "iterations take longer and longer: the ratio of the last to the first of at least four")
-def _slowing(case: Case) -> Fact | None:
-    found = [
-        (value, e)
-        for e in case.having("step", measures="iteration-time")
-        if (value := e.number("value")) is not None and value > 0
-    ]
-    if len(found) < 4:
-        return None
-    values = [value for value, _ in found]
-    ratio = values[-1] / values[0]
-    if ratio < 1.05 or any(b < a * 0.995 for a, b in pairwise(values)):
-        return None
-    return Fact(round(ratio, 3), [found[0][1], found[-1][1]])
-
-
-@fact("progress.last_step_rank_gap", "ranks whose last step is behind that of the others")
-def _gap(case: Case) -> Fact | None:
-    last: dict[int, tuple[float, Event]] = {}
-    for event in progress_of(case):
-        rank, step = case.rank(event), event.number("step")
-        step = event.number("iter") if step is None else step
-        if rank is not None and step is not None:
-            last[rank] = (step, event)
-    if len(last) < 3:
-        return None
-    top = max(step for step, _ in last.values())
-    behind = {rank: event for rank, (step, event) in last.items() if step < top}
-    if not behind or len(behind) * 2 > len(last):
-        return None
-    return Fact(sorted(behind), list(behind.values())[:3])
 
 
 @fact(

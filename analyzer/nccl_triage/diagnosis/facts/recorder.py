@@ -37,23 +37,6 @@ def _dumps(case: Case) -> Fact | None:
     return Fact(len(dumped), [event(line) for line in sorted(headers)[:2]]) if dumped else None
 
 
-@fact(
-    "recorder.absent_ranks", "ranks of a process group that left no flight recorder dump: the dumps cannot blame them"
-)
-def _absent(case: Case) -> Fact | None:
-    absent = comparison(case).absent
-    return Fact(list(absent)) if absent else None
-
-
-@fact("recorder.empty_ranks", "ranks whose flight recorder dump holds nothing while those of others do")
-def _empty(case: Case) -> Fact | None:
-    found = comparison(case)
-    if not found.empty or len(found.empty) == len(found.dumped):
-        return None
-    dumps = case.observations.recorder.dumps
-    return Fact(list(found.empty), [event(dumps[(rank,)].header) for rank in found.empty[:4]])
-
-
 def _broken(case: Case, part: str) -> Fact | None:
     found = [
         (rank, line)

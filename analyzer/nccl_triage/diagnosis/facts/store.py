@@ -46,18 +46,6 @@ def _hosts(case: Case) -> Fact | None:
 
 
 @fact(
-    "rendezvous.store_rank_unheard",
-    "rank 0, which hosts the store, where no other rank reaches it and it printed nothing",
-)
-def _unheard(case: Case) -> Fact | None:
-    lost = _by(case, True)
-    speakers = set(case.identity.ranks)
-    if 0 in speakers or len(speakers) < 2 or speakers - set(lost):
-        return None
-    return Fact([0], [events[0] for events in lost.values()][:3])
-
-
-@fact(
     "rendezvous.store_gone_ranks",
     "the rank asked for the id of a communicator, where the store broke off the question and that rank reports nothing",
 )

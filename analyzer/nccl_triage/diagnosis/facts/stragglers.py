@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from statistics import median
+from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.events import Event
@@ -62,24 +61,3 @@ def _outliers(case: Case) -> list[tuple[int, Event]]:
 def _far(event: Event, times: float) -> bool:
     low, high = event.number("min"), event.number("max")
     return low is not None and high is not None and high >= times * low and high - low >= _LEAST_MS
-
-
-@fact(
-    "pace.timer_spread",
-    "a timer of Megatron's that takes the slowest rank several times as long as the fastest, again and again, as text",
-)
-def _spread(case: Case) -> Fact | None:
-    by_name: dict[str, list[Event]] = defaultdict(list)
-    for event in case.having("measurement", "name", "min", "max"):
-        by_name[event.fields["name"]].append(event)
-    found: list[tuple[float, str, list[Event]]] = []
-    for name, events in by_name.items():
-        settled = events[1:]  # the first iteration compiles and fills caches
-        far = [event for event in settled if _far(event, _TIMES_OF_TIMER)]
-        if len(settled) >= _REPORTS and len(far) >= _AGREE * len(settled):
-            low, high = (median(event.number(end) or 0.0 for event in far) for end in ("min", "max"))
-            found.append((high - low, f"{name}: {low:.0f} ms on the fastest rank, {high:.0f} ms on the slowest", far))
-    if not found:
-        return None
-    _, text, far = max(found, key=lambda row: row[:2])
-    return Fact(text, far[-2:])
