@@ -19,7 +19,7 @@ from nccl_triage.history.model import Incident, Input
 from nccl_triage.history.patience import TooSlow, within
 
 #: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
-ASK, KEEP = 1.0, 3.0
+ASK, KEEP = 1.0, 10.0
 #: Seconds of these that it waits for others that write.
 _ASKING, _KEEPING = 0.3, 0.9
 #: Is told a template of ``messages`` and its values.
