@@ -11,13 +11,13 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from corpus.gate.golden import folders
 from nccl_triage import diagnose
 from nccl_triage.classifier import model as models
+from nccl_triage.diagnosis import culprit
 from nccl_triage.diagnosis.case import Case, fact_names
-from nccl_triage.diagnosis.culprit_base import METHODS
 from nccl_triage.diagnosis.weigh import Weighed, gather
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import Evidence, RuleSet
@@ -35,30 +35,25 @@ def known(rules: RuleSet) -> Known:
     rows = [
         _row(cause.id, item) for cause in rules.causes.values() for item in (*cause.evidence, *cause.against)
     ]  # an id stands once in a cause, on whichever side
-    return {"rows": rows, "facts": list(fact_names()), "methods": list(METHODS), "signatures": list(rules.signatures)}
+    return {
+        "rows": rows,
+        "facts": list(fact_names()),
+        "methods": list(culprit.METHODS),
+        "signatures": list(rules.signatures),
+    }
 
 
 def shown(case: Case, candidates: Iterable[Weighed]) -> dict[str, set[str]]:
     """Return what held in a case that was diagnosed."""
-    found = {
-        "rows": {_row(weighed.cause.id, item.evidence) for weighed in gather(case) for item in weighed.contributions},
-        "signatures": {event.signature for event in case.events},
-        "methods": {name for weighed in candidates for name in _first_method(case, weighed)},
-    }
-    found["facts"] = set(case.holding)
-    return found
+    rows = {_row(weighed.cause.id, item.evidence) for weighed in gather(case) for item in weighed.contributions}
+    methods = {name for weighed in candidates if (name := culprit.found_by(case, weighed)[0]) is not None}
+    signatures = {event.signature for event in case.events}
+    # Rows and methods ask for facts.
+    return {"rows": rows, "facts": set(case.holding), "methods": methods, "signatures": signatures}
 
 
 def _row(cause: str, item: Evidence) -> str:
     return f"{cause}/{item.id}"
-
-
-def _first_method(case: Case, weighed: Weighed) -> Iterator[str]:
-    """Yield the method of a cause that finds somebody, if one does."""
-    for name in weighed.cause.culprit:
-        if METHODS[name](case, weighed):
-            yield name
-            return
 
 
 def _of_case(task: tuple[str, str]) -> tuple[str, dict[str, set[str]]]:

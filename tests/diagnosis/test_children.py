@@ -150,7 +150,6 @@ Root Cause (first observed failure):
   exitcode  : 1 (pid: 735)
 ============================================================
 """
-STILL_THERE = "W0603 23:08:32.801000 733 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 736 closing signal SIGTERM\n"
 
 
 @pytest.mark.parametrize(

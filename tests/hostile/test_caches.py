@@ -1,4 +1,4 @@
-"""What is remembered for good is made of what we ship, never of what a log holds: else memory grows with every log."""
+"""Caches without a bound hold only what we ship, never what a log holds: memory would grow with every log."""
 
 from __future__ import annotations
 

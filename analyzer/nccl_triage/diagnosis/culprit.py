@@ -26,7 +26,7 @@ from nccl_triage.story.fates import NUMBERS
 __all__ = ["METHODS", "Culprit", "find"]
 
 #: Methods that name whoever said it or ended first: where all said the same, that is chance.
-BY_SPEAKER = ("exception", "evidence", "evidence-host", "exit", "dead-actor", "lone-rank", "lone-host")
+BY_SPEAKER = ("exception", "evidence", "evidence-host", "exit", "dead-actor", "lone-host")
 #: Of these, those by which all that said it are to blame.
 BY_WORDS = ("exception", "evidence")
 #: The method that reads the evidence of every cause but of those that blame nobody.
@@ -45,6 +45,11 @@ MAX_CULPRITS = 8
 
 def find(case: Case, weighed: Weighed) -> list[Culprit]:
     """Return the culprits by the first method of the cause that finds any."""
+    return found_by(case, weighed)[1]
+
+
+def found_by(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
+    """Return the first method of the cause that finds any culprits, and these; None where nobody is found."""
     together = raised_alike(case, weighed)
     alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
     hosts = case.identity.hosts
@@ -72,8 +77,8 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
             culprit.host = culprit.host or culprit.address or (hosts[0] if len(hosts) == 1 else None)
         found = [one for one in found if (one.rank, one.host, one.pid, one.gpu) != (None, None, None, None)]
         if found:
-            return found
-    return []
+            return name, found
+    return None, []
 
 
 def _is_loopback(name: str | None) -> bool:

@@ -46,7 +46,7 @@ TELLING = WEIGHTS["moderate"]
 SILENT_FACTS = frozenset(
     {
         "progress.stalled_ranks", "progress.silent_ranks", "progress.missing_ranks", "progress.init_missing_ranks",
-        "progress.not_entered_ranks", "progress.lost_host_ranks", "collective.left_out_ranks", "collective.outlasted_ranks",
+        "progress.lost_host_ranks", "collective.left_out_ranks", "collective.outlasted_ranks",
     }
 )  # fmt: skip
 #: Id of the evidence that is the classifier's vote.

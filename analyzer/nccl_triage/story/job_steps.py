@@ -25,8 +25,10 @@ Step = tuple[str, str | None]
 
 def beginnings(events: Sequence[Event], begins: Collection[str]) -> set[int]:
     """Return the positions at which the events of a later step begin; lines of the kinds ``begins`` open one."""
-    spans: dict[Step, list[int]] = {}
     lines = {(event.source, event.line): step for event in events if (step := _step_of(event)) is not None}
+    if not lines:
+        return set()
+    spans: dict[Step, list[int]] = {}
     for position, event in enumerate(events):
         named = lines.get((event.source, event.line))
         if named is not None:

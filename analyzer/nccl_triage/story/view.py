@@ -16,7 +16,7 @@ _Made = TypeVar("_Made")
 class View:
     """Events in order, with the questions that everybody asks of them.
 
-    An answer is made once: whoever asks for every event of thousands of files gets the same list, and leaves it as it is.
+    Each answer is computed once and shared: callers must not change the lists that they get.
     ``order_known`` tells whether the order is certain across sources. Where
     the events are not the ``whole`` of what was observed, only those that were kept are counted.
     """

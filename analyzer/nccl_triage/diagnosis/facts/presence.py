@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 
@@ -63,28 +62,6 @@ def _vanished(case: Case) -> Fact | None:
     if not closed or not ended or not ranks or len(ranks) >= len(ended):
         return None
     return Fact(ranks, [*[e for e in case.events if case.rank(e) in ranks][-1:], *closed[:2]])
-
-
-@fact("progress.entered_ranks", "ranks that say they entered the collective, where others do not")
-def _entered(case: Case) -> Fact | None:
-    found = case.of("collective.entered")
-    return Fact(case.ranks(found), found[:3]) if found else None
-
-
-@fact("progress.not_entered_ranks", "ranks that were ready and never entered the collective that others entered")
-def _not_entered(case: Case) -> Fact | None:
-    if partial(case):
-        return None
-    # A rank that gave up waiting had entered, whether or not its own line was seen.
-    entered = set(case.value("progress.entered_ranks") or [])
-    if entered:
-        entered |= set(case.value("collective.timed_out_ranks") or [])
-    ready = {r for e in progress_of(case) if (r := case.rank(e)) is not None} | set(case.identity.ranks)
-    absent = sorted(ready - entered)
-    if not entered or not absent or len(absent) > len(entered):
-        return None
-    events = [e for e in case.events if case.rank(e) in absent]
-    return Fact(absent, events[-2:])
 
 
 @fact("progress.silent_ranks", "ranks without any error line of their own while others report errors")
