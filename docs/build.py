@@ -29,6 +29,7 @@ def rules_readme() -> str:
     """Return rules/README.md with its lists."""
     from nccl_triage.diagnosis.case import fact_names
     from nccl_triage.diagnosis.culprit import METHODS
+    from nccl_triage.diagnosis.culprit_families import FAMILIES
     from nccl_triage.engine.functions import DESCRIPTIONS
     from nccl_triage.kinds import KINDS
 
@@ -41,6 +42,8 @@ def rules_readme() -> str:
     text = _between(text, "functions", "\n".join(functions))
     text = _between(text, "facts", "\n".join(f"- `{name}`: {meaning}" for name, meaning in fact_names().items()))
     methods = [f"- `{name}`: {(function.__doc__ or 'Nobody.').strip()}" for name, function in METHODS.items()]
+    families = [f"- **{name}**: {', '.join(f'`{way}`' for way in ways)}" for name, ways in FAMILIES.items()]
+    text = _between(text, "families", "\n".join(families))
     return _between(text, "culprits", "\n".join(methods))
 
 

@@ -41,7 +41,7 @@ def test_what_held_in_a_case(tmp_path: Path, rules: RuleSet) -> None:
     shown = earned.shown(found.case, [candidate.weighed for candidate in found.candidates])
     assert "gpu-out-of-memory/oom-exception" in shown["rows"]
     assert "cuda.oom" in shown["signatures"]
-    assert shown["methods"] == {"evidence"}
+    assert shown["methods"] == {"exception"}
     assert "exception.ranks" in shown["facts"]
     assert set(shown["facts"]) <= set(earned.known(rules)["facts"])
 

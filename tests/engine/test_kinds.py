@@ -259,10 +259,10 @@ def test_unknown_names_are_told_with_their_line_and_the_nearest(tmp_path: Path) 
     (folder / "causes" / "application").mkdir(parents=True)
     path = folder / "causes" / "application" / "acme-down.yaml"
     path.write_text(CAUSE, encoding="utf-8")
-    from nccl_triage.diagnosis.culprit import METHODS
+    from nccl_triage.diagnosis.culprit import ways
 
     rules = load.load((folder,))
-    found = names.check_causes(rules, fact_names(), METHODS, produced_signatures())
+    found = names.check_causes(rules, fact_names(), ways(), produced_signatures())
     told = {int(one.where.rpartition(":")[2]): one.message for one in found if one.rule == "acme-down"}
     assert [(line, message.rpartition("; ")[2]) for line, message in sorted(told.items())] == [
         (7, "did you mean 'acme.cache_gone'?"),

@@ -28,15 +28,22 @@ class Fact:
 
 FactFunction = Callable[["Case"], Fact | None]
 _REGISTRY: dict[str, tuple[FactFunction, str]] = {}
+#: Fact -> why the ranks that are its value are to blame, in English and Chinese.
+BLAMES: dict[str, tuple[str, str]] = {}
 
 
-def fact(name: str, meaning: str) -> Callable[[FactFunction], FactFunction]:
-    """Register a function as the maker of a fact; ``meaning`` says what its value is."""
+def fact(name: str, meaning: str, blames: tuple[str, str] | None = None) -> Callable[[FactFunction], FactFunction]:
+    """Register a function as the maker of a fact; ``meaning`` says what its value is.
+
+    ``blames`` says why the ranks that are its value are to blame, in English and Chinese, where they are.
+    """
 
     def register(function: FactFunction) -> FactFunction:
         if name in _REGISTRY:
             raise ValueError(f"two makers of the fact {name}")
         _REGISTRY[name] = (function, meaning)
+        if blames is not None:
+            BLAMES[name] = blames
         return function
 
     return register

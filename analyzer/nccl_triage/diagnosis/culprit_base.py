@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.weigh import Weighed
+from nccl_triage.diagnosis.weigh import Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
@@ -24,6 +24,9 @@ class Culprit:
     gpu: int | None
     why: dict[str, str]
 
+
+#: More of them than this are a property of the job, not culprits.
+MAX_CULPRITS = 8
 
 Method = Callable[[Case, Weighed], list[Culprit]]
 METHODS: dict[str, Method] = {}
@@ -83,7 +86,11 @@ def of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
     return Culprit(None, case.host(event), context.address, context.pid, context.gpu, {"en": en, "zh": zh})
 
 
+def by_weight(weighed: Weighed) -> list[Contribution]:
+    """Return a cause's evidence, that of the greatest weight first."""
+    return sorted(weighed.rule_items, key=lambda item: -WEIGHTS[item.evidence.weight])
+
+
 def strongest(weighed: Weighed) -> list[Event]:
     """Return the lines of a cause's evidence, those of the greatest weight first."""
-    items = sorted(weighed.rule_items, key=lambda c: -WEIGHTS[c.evidence.weight])
-    return [event for item in items for event in item.events]
+    return [event for item in by_weight(weighed) for event in item.events]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections import Counter
 
 from nccl_triage.diagnosis import texts
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
+from nccl_triage.diagnosis.culprit_base import Culprit, by_weight, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import NAMED
 from nccl_triage.events import Event
@@ -18,43 +17,41 @@ from nccl_triage.story.addresses import parse
 
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.
 _NO_ADDRESS = ipaddress.ip_network("fdff:ffff::/32")
-#: Lines of Ray's report of a dead actor.
-_BLOCK = 16
-#: How verl names its actors: group of bundles (one a node) and local rank (verl/single_controller/ray/base.py).
-_VERL_ACTOR = lazily(r"\w_0:(\d{1,4})$")
-#: How vLLM names its workers: VllmWorker-RANK (multiproc_executor.py), or a list of ranks (ray_executor_v2.py).
-_VLLM_WORKER = lazily(r"VllmWorker-(\d{1,6})$|\[(\d{1,6})\]$")
 #: The device of a tensor that Python printed.
 _TENSOR = lazily(r"\bdevice='cuda:(\d{1,2})'")
 
 
+#: Fields that hold a rank which a line names as the one to blame, and lists of ranks; ``rank`` may be who speaks.
+_RANK, _SPEAKER, _RANK_LIST = ("culprit_rank", "lagging_rank"), "rank", "ranks"
+
+
 @method("named-rank")
 def _named(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank that the strongest evidence names in its text."""
-    for event in strongest(weighed):
-        if "src_rank" in event.fields:
-            continue  # the line names who waits, and apart from it the rank that is waited for
-        for name in ("culprit_rank", "rank", "lagging_rank"):
-            number = event.number(name)
-            if number is not None:
-                return [of_rank(case, int(number), "named by the deciding line", "决定性的那一行点名了它")]
+    """The ranks that the strongest evidence names in its text: one, a list (``ranks``: "1, 3"), or those of its pairs."""
+    why = ("named by the deciding line", "决定性的那一行点名了它")
+    fields = _RANK if weighed.cause.victims_speak else (_RANK[0], _SPEAKER, *_RANK[1:])
+    for item in by_weight(weighed):
+        pairs: Counter[int] = Counter()
+        for event in item.events:
+            if "src_rank" in event.fields:
+                continue  # the line names who waits, and apart from it the rank that is waited for
+            # A task of a scheduler need not be the rank of its number.
+            alone = () if event.fields.get("names") == "task" else fields
+            number = next((found for name in alone if (found := event.number(name)) is not None), None)
+            other = event.number("peer_rank")
+            if number is not None and other is not None:
+                pairs.update((int(number), int(other)))
+                continue
+            ranks = [int(number)] if number is not None else listed(event.fields.get(_RANK_LIST) or "")
+            if ranks and not pairs:
+                return [of_rank(case, rank, *why) for rank in ranks]
+        if pairs:
+            return [of_rank(case, rank, *why) for rank, _ in pairs.most_common(2)]
     return []
 
 
-@method("named-ranks")
-def _named_list(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The list of ranks that the strongest evidence names in its text (``ranks`` field: "1, 3")."""
-    for event in strongest(weighed):
-        text = event.fields.get("ranks")
-        if text:
-            ranks = listed(text)
-            if ranks:
-                return [of_rank(case, rank, "named by the deciding line", "决定性的那一行点名了它") for rank in ranks]
-    return []
-
-
-#: The method that every cause has, whether it lists it or not.
-BY_MESSAGE = "named-by-message"
+#: The method that reads what signatures tell of culprits.
+BY_MESSAGE = "message"
 
 
 @method(BY_MESSAGE)
@@ -68,8 +65,7 @@ def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
         signature = case.rules.signatures.get(event.signature)
         if signature is None or signature.culprit is None:
             continue
-        # A cause that does not ask for it takes the word of its own evidence alone.
-        within = signature.culprit.within if BY_MESSAGE in weighed.cause.culprit else 0
+        within = signature.culprit.within
         if not any(abs(line - event.line) <= within for line in told.get(event.source, ())):
             continue
         rank, host, gpu = (event.fields.get(signature.culprit.fields.get(name, "")) for name in NAMED)
@@ -85,20 +81,28 @@ def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
     return list(found.values()) if len(found) == 1 else []
 
 
+#: Fields that hold a host or an address which a line names.
+_HOST = ("host", "host2", "node", "address", "ip", "peer", "peer2", "nodes")
+
+
 @method("named-host")
-def _named_host(case: Case, weighed: Weighed) -> list[Culprit]:
+def named_host(case: Case, weighed: Weighed) -> list[Culprit]:
     """The host or address that the strongest evidence names in its text."""
     for event in strongest(weighed):
-        for name in ("host", "host2", "node", "address", "ip", "peer", "peer2", "nodes"):
+        for name in _HOST:
             value = event.fields.get(name)
             if value and _names_somebody(value):
-                known = parse(value)
-                why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
-                # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
-                address = None if known is None else str(known) if known.version == 4 else value
-                host = _owner(case, weighed, address) if address else value
-                return [Culprit(_task(case, event), host or address or value, address, None, None, why)]
+                return [_host_of(case, weighed, value, event)]
     return []
+
+
+def _host_of(case: Case, weighed: Weighed, name: str, event: Event) -> Culprit:
+    known = parse(name)
+    # IPv4 as a socket of both families writes it (::ffff:10.0.0.5) is that address.
+    address = None if known is None else str(known) if known.version == 4 else name
+    host = _owner(case, weighed, address) if address else name
+    why = {"en": "named by the deciding line", "zh": "决定性的那一行点名了它"}
+    return Culprit(_task(case, event), host or address or name, address, None, None, why)
 
 
 def _task(case: Case, event: Event) -> int | None:
@@ -110,7 +114,9 @@ def _task(case: Case, event: Event) -> int | None:
 def _names_somebody(value: str) -> bool:
     """Say whether a name or address belongs to one host; every host has a loopback address."""
     known = parse(value)
-    return known is None or not (known.is_loopback or known in _NO_ADDRESS)
+    if known is None:
+        return not value.isdigit()
+    return not (known.is_loopback or known.is_unspecified or known in _NO_ADDRESS)
 
 
 def _owner(case: Case, weighed: Weighed, address: str) -> str | None:
@@ -126,20 +132,6 @@ def _owner(case: Case, weighed: Weighed, address: str) -> str | None:
     }
     others = [host for host in case.identity.hosts if host not in complaining and host != address]
     return others[0] if len(others) == 1 and complaining - {None} else None
-
-
-@method("named-most")
-def _named_most(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank that the evidence names most often, on either side of a pair."""
-    counted: Counter[int] = Counter()
-    for item in weighed.rule_items:
-        for event in item.events:
-            for name in ("rank", "peer_rank", "other_rank"):
-                number = event.number(name)
-                if number is not None:
-                    counted[int(number)] += 1
-    ordered = [rank for rank, _ in counted.most_common()]
-    return [of_rank(case, rank, "named by the deciding lines", "决定性的几行点名了它") for rank in ordered[:2]]
 
 
 @method("named-gpu")
@@ -162,117 +154,14 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
     return []
 
 
-@method("peer")
-def _peer(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host that most error lines name as their peer."""
-    counted: Counter[str] = Counter()
-    for item in weighed.rule_items:
-        for event in item.events:
-            peer = event.fields.get("peer") or event.fields.get("remote") or event.fields.get("address")
-            if peer and _names_somebody(peer.strip("[]")):
-                counted[peer.strip("[]")] += 1
-    if not counted:
-        return []
-    peer = counted.most_common(1)[0][0]
-    address = peer if parse(peer) is not None else None
-    host = _owner(case, weighed, peer) if address else peer
-    why = {"en": "the peer that the error lines name", "zh": "报错行所指的对端"}
-    return [Culprit(None, host, address, None, None, why)]
-
-
 @method("listener")
 def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
     """Rank 0, where a program that makes its process group cannot listen: only this rank does (rendezvous.py, TCPStore)."""
+    if not any(event.kind == "port.taken" for event in strongest(weighed)):
+        return []
     paths = [event.fields.get("path", "") for event in case.having("exception.frame", "path")]
     if not any(path.endswith("torch/distributed/rendezvous.py") for path in paths):
         return []
     if any("torch/distributed/elastic/" in path or path.endswith("torch/distributed/run.py") for path in paths):
         return []  # an agent listens in place of rank 0
     return [of_rank(case, 0, "the rank that listens for all others", "负责监听、供其他 rank 连接的那个 rank")]
-
-
-@method("dead-worker")
-def _dead_worker(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The worker of vLLM whose end its executor reports, by the rank in its name."""
-    why = ("its executor reports this worker dead", "其 executor 报告该 worker 已死")
-    for event in case.having("process.lost", "name"):
-        named = _VLLM_WORKER.match(event.fields.get("name", ""))
-        if named is not None:
-            return [of_rank(case, int(named[1] or named[2]), *why)]
-    return []
-
-
-def _dead_actors(case: Case) -> list[Event]:
-    """Return the lines in which Ray names the process of an actor or task that died."""
-    return case.telling(names="actor")
-
-
-@method("dead-actor")
-def _dead_actor(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The Ray actor that Ray reports dead, by its pid."""
-    for event in _dead_actors(case):
-        pid = re.search(r"\bpid[:=] ?(\d{1,18})|PID: (\d{1,18})", event.text)
-        if pid is None:
-            continue
-        number = int(pid[1] or pid[2])
-        rank = case.identity.rank_of_pid(number)
-        rank = rank if rank is not None else _rank_in_name(case, event, number)
-        why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
-        if rank is not None:
-            found = of_rank(case, rank, why["en"], why["zh"])
-            found.pid = found.pid or number
-            if found.host is None and found.address is None:
-                found.address = event.fields.get("address") or _address_in_block(case, event)
-                found.host = case.identity.host_of_address(found.address) if found.address else None
-            return [found]
-        # The driver that reports it may run elsewhere: better what the process itself has printed.
-        own = next((one for one in case.events if one.context.pid == number and case.host(one) is not None), None)
-        address = event.fields.get("address") or (_address_in_block(case, event) if own is None else None)
-        host = case.identity.host_of_address(address) if address else case.host(own or event)
-        return [Culprit(None, host, address, number, None, why)]
-    return []
-
-
-def _rank_in_name(case: Case, died: Event, pid: int) -> int | None:
-    """Return the rank in the name of a dead actor of verl (WorkerDict_NODE:LOCAL_RANK), on the first node of its pool."""
-    block = case.having("process.lost", "key2", "value")
-    for event in block:
-        named = _VERL_ACTOR.search(event.fields["value"]) if event.fields.get("key2") == "name" else None
-        own = any(
-            one.fields.get("key2") == "pid" and one.fields["value"] == str(pid)
-            and one.source == event.source and abs(one.line - event.line) <= _BLOCK // 2
-            for one in block
-        )  # fmt: skip
-        if named is not None and own:
-            return int(named[1])
-    return None
-
-
-def _address_in_block(case: Case, died: Event) -> str | None:
-    """Return the address in the block of lines that reports a dead actor."""
-    for event in case.having("process.lost", key2="ip"):
-        if event.source == died.source and abs(died.line - event.line) <= _BLOCK:
-            return event.fields["value"]
-    return None
-
-
-@method("dead-actor-host")
-def _dead_actor_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host of an actor that died with its node: the address in the block of lines that reports the actor."""
-    for died in case.of("node.lost"):
-        for event in reversed(case.having("process.lost", key2="ip")):
-            if event.source == died.source and 0 < died.line - event.line <= _BLOCK:
-                address = event.fields["value"]
-                why = {"en": "the node of the actor that died with it", "zh": "actor 随之死亡的节点"}
-                return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
-    return []
-
-
-@method("lost-node")
-def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The Ray nodes that stopped because they were declared dead (they print it themselves), then those the GCS names."""
-    why = {"en": "its raylet stopped after it was declared dead", "zh": "它的 raylet 被宣告死亡后自行退出"}
-    own = [e for e in case.having("node.lost", names="itself") if case.host(e) is not None]
-    found = {case.host(e): Culprit(None, case.host(e), e.context.address, None, None, why) for e in own}
-    named = _named_host(case, weighed) if found else []
-    return [*found.values(), *(culprit for culprit in named if culprit.host not in found)]

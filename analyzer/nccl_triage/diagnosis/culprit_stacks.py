@@ -17,15 +17,11 @@ def _blamed(case: Case, stacks: Iterable[Stack], en: str, zh: str) -> list[Culpr
     return [one for one in found if (one.rank, one.host, one.address, one.pid) != (None, None, None, None)]
 
 
-@method("stands-elsewhere")
-def _elsewhere(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The processes whose dumped stack stands in something that needs no other rank, while the others wait."""
+@method("stands")
+def _stands(case: Case, weighed: Weighed) -> list[Culprit]:
+    """The processes whose dumped stack stands in what needs no other rank, else those that wait apart from the majority."""
     away, _ = dumped.elsewhere(case)
-    return _blamed(case, away, "stands in {} while the others wait", "停在 {}，而其他进程在等待")
-
-
-@method("stands-apart")
-def _apart(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The minority whose dumped stacks wait at another place of the code than the majority."""
     minority, _ = dumped.apart(case)
-    return _blamed(case, minority, "waits in {}, apart from the majority", "在 {} 等待，与多数进程不同")
+    return _blamed(case, away, "stands in {} while the others wait", "停在 {}，而其他进程在等待") or _blamed(
+        case, minority, "waits in {}, apart from the majority", "在 {} 等待，与多数进程不同"
+    )

@@ -305,16 +305,18 @@ def _experiment(node: Node, user: bool) -> Experiment:
     )
 
 
-_CAUSE = ("id", "family", "title", "explanation", "culprit", "fixes", "next_check", "experiment")
+_CAUSE = ("id", "family", "title", "explanation", "fixes", "next_check", "experiment")
 _CAUSE_MAY = (
     "for",
     "against",
     "explains",
+    "culprit",
     "aliases",
     "stages",
     "victims_speak",
-    "between_hosts",
+    "between_sides",
     "of_host",
+    "host_wide",
     "catch_all",
 )
 
@@ -345,15 +347,16 @@ def cause(root: Node, user: bool) -> Cause:
         evidence=evidence,
         against=against,
         explains=_texts(part, "explains"),
-        culprit=tuple(part["culprit"].texts()),
+        culprit=_texts(part, "culprit"),
         fixes=fixes,
         next_check=next_checks[0],
         experiment=experiments[0],
         aliases=_texts(part, "aliases"),
         stages=stages.read(part["stages"]) if "stages" in part else {},
         victims_speak=flag(part, "victims_speak"),
-        between_hosts=flag(part, "between_hosts"),
+        between_sides=flag(part, "between_sides"),
         of_host=flag(part, "of_host"),
+        host_wide=flag(part, "host_wide"),
         catch_all=flag(part, "catch_all"),
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )

@@ -197,8 +197,9 @@ class Step:
 class Cause:
     """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
-    ``victims_speak``: the lines of its evidence are those of ranks that wait for the culprit. ``between_hosts``: no line
+    ``victims_speak``: the lines of its evidence are those of ranks that wait for the culprit. ``between_sides``: no line
     tells on which side of a path it lies. ``of_host``: a host can be to blame, so that its earlier failures are told.
+    ``host_wide``: it lies in the host, so that no rank is named.
     ``catch_all``: it takes every exception whose words no rule knows.
     """
 
@@ -217,8 +218,9 @@ class Cause:
     aliases: tuple[str, ...] = ()
     stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     victims_speak: bool = False
-    between_hosts: bool = False
+    between_sides: bool = False
     of_host: bool = False
+    host_wide: bool = False
     catch_all: bool = False
     places: dict[str, str] = field(default_factory=dict)
 

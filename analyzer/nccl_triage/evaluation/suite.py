@@ -10,7 +10,7 @@ from nccl_triage.api import diagnose
 from nccl_triage.checks import activities, curves, knowledge, names, signatures
 from nccl_triage.checks.finding import Finding
 from nccl_triage.diagnosis.case import fact_names
-from nccl_triage.diagnosis.culprit import METHODS
+from nccl_triage.diagnosis.culprit import ways
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
@@ -20,7 +20,7 @@ from nccl_triage.producers import produced_signatures
 def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[Finding]:
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
     findings = [*signatures.check_samples(rules), *signatures.check_traps(rules)]
-    findings += names.check_causes(rules, fact_names(), METHODS, produced_signatures())
+    findings += names.check_causes(rules, fact_names(), ways(), produced_signatures())
     findings += names.check_witnesses(rules, fact_names(), produced_signatures())
     findings += names.check_terms(rules, fact_names(), produced_signatures())
     findings += activities.check_activities(rules)

@@ -13,13 +13,18 @@ _MANY = 4096
 @fact(
     "collective.absent_ranks",
     "ranks that a monitored barrier, desync report, flight recorder, RAS or Horovod's stall check names as not arrived",
+    blames=("named as the rank that did not arrive", "被点名为未到达的 rank"),
 )
 def _absent(case: Case) -> Fact | None:
     found = case.ledger.absent
     return None if found is None else Fact(found[0], list(found[1])[:4])
 
 
-@fact("ras.silent_ranks", "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped")
+@fact(
+    "ras.silent_ranks",
+    "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped",
+    blames=("gave NCCL's RAS no data", "没有向 NCCL 的 RAS 提供数据"),
+)
 def _unanswered(case: Case) -> Fact | None:
     found = case.ledger.unanswered()
     return Fact(sorted(found), list(found.values())[:4]) if found else None
@@ -72,6 +77,10 @@ def _late(case: Case) -> Fact | None:
 @fact(
     "collective.left_out_ranks",
     "the only rank below the highest that timed out which reported no failure, where two or more timed out",
+    blames=(
+        "the only one up to the highest rank that did not report the time-out",
+        "在已出现的最大 rank 以内，只有它没有报告超时",
+    ),
 )
 def _left_out(case: Case) -> Fact | None:
     timed_out = case.fact("collective.timed_out_ranks")

@@ -94,7 +94,11 @@ def _timeout(case: Case) -> Fact | None:
     return None
 
 
-@fact("collective.awaited_ranks", "ranks whose id of a new communicator the others waited for in the store")
+@fact(
+    "collective.awaited_ranks",
+    "ranks whose id of a new communicator the others waited for in the store",
+    blames=("the others waited in the store for it", "其他 rank 在 store 中等待它"),
+)
 def _awaited(case: Case) -> Fact | None:
     events = id_waits(case)
     ranks = sorted({int(n) for e in events if (n := e.number("src_rank")) is not None} - set(case.ranks(events)))
@@ -113,7 +117,11 @@ def _group_size(case: Case) -> Fact | None:
     return Fact(size, [one.event for one in case.ledger.standings][:1]) if size is not None else None
 
 
-@fact("collective.shape_mismatch", "at one sequence number ranks run different operations or sizes: the minority ranks")
+@fact(
+    "collective.shape_mismatch",
+    "at one sequence number ranks run different operations or sizes: the minority ranks",
+    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+)
 def _shape_mismatch(case: Case) -> Fact | None:
     for records in case.ledger.odd_shapes():
         shapes = Counter(one.shape for one in records)
@@ -153,7 +161,11 @@ def _ahead(case: Case) -> Fact | None:
     return Fact(ranks, [one.event for one in found][:3]) if ranks else None
 
 
-@fact("collective.odd_ranks", "the minority among ranks stuck at different sequence numbers")
+@fact(
+    "collective.odd_ranks",
+    "the minority among ranks stuck at different sequence numbers",
+    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+)
 def _odd_ranks(case: Case) -> Fact | None:
     if case.fact("collective.seq_differs") is None:
         return None

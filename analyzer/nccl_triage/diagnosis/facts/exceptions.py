@@ -70,7 +70,11 @@ def _without_end(case: Case) -> Fact | None:
     return Fact(True, after[:2]) if after else None
 
 
-@fact("exception.checkpoint_ranks", "the ranks in which reading or writing a distributed checkpoint failed, if not all")
+@fact(
+    "exception.checkpoint_ranks",
+    "the ranks in which reading or writing a distributed checkpoint failed, if not all",
+    blames=("the checkpoint's exception names it", "检查点异常点名了它"),
+)
 def _checkpoint_ranks(case: Case) -> Fact | None:
     found = case.having("exception", "ranks", about="checkpoint")
     ranks = sorted({int(number) for event in found for number in _NUMBER.findall(event.fields["ranks"])})

@@ -96,7 +96,11 @@ def _own_fingerprints(case: Case) -> Fact | None:
     return Fact([odd], [last[odd][2], *(e for rank, (_, _, e) in last.items() if rank != odd)][:3])
 
 
-@fact("mismatch.culprit_ranks", "the ranks that run another collective than the majority, by the best witness")
+@fact(
+    "mismatch.culprit_ranks",
+    "the ranks that run another collective than the majority, by the best witness",
+    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+)
 def _culprits(case: Case) -> Fact | None:
     for name in (
         "mismatch.named_ranks",
@@ -242,7 +246,9 @@ def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
 
 
 @fact(
-    "mismatch.unmet_pair", "on one host, the only rank that timed out in a send and the only one that did in a receive"
+    "mismatch.unmet_pair",
+    "on one host, the only rank that timed out in a send and the only one that did in a receive",
+    blames=("waits in a message that never met its counterpart", "停在一条从未与对端配对的消息上"),
 )
 def _unmet_pair(case: Case) -> Fact | None:
     calls = _message_calls(case)

@@ -214,7 +214,11 @@ def _refused_elsewhere(case: Case) -> Fact | None:
     return Fact(True, [event for _, event in refused][:3])
 
 
-@fact("rendezvous.odd_world_ranks", "ranks that believe in another number of ranks than the majority")
+@fact(
+    "rendezvous.odd_world_ranks",
+    "ranks that believe in another number of ranks than the majority",
+    blames=("was told another number of ranks", "被告知的 rank 总数与其他不同"),
+)
 def _odd_world(case: Case) -> Fact | None:
     sizes: dict[int, tuple[int, Event]] = {}
     for event in case.of("communicator.starting"):

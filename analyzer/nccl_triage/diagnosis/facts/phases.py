@@ -24,6 +24,7 @@ _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?
 @fact(
     "progress.long_task_ranks",
     "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
+    blames=("was busy with long work", "当时正忙于耗时的工作"),
 )
 def _long_task(case: Case) -> Fact | None:
     first = case.first_complaints
@@ -184,6 +185,7 @@ def _came_out(case: Case) -> Fact | None:
 @fact(
     "progress.unserved_ranks",
     "ranks that wait to receive in a collective whose sender still waits for somebody, while the others came out of it",
+    blames=("expects the data from another rank than the one that sends it", "等待的发送方与实际发送方不同"),
 )
 def _unserved(case: Case) -> Fact | None:
     through = set(case.value("progress.came_out_ranks") or [])
@@ -223,6 +225,7 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
 @fact(
     "progress.odd_amount_ranks",
     "the minority among ranks that announce the same work or setting with different amounts",
+    blames=("announced another amount of work than the rest", "宣布的工作量与其他 rank 不同"),
 )
 def _odd_amount(case: Case) -> Fact | None:
     for said in _amounts(case).values():

@@ -64,7 +64,11 @@ def _vanished(case: Case) -> Fact | None:
     return Fact(ranks, [*[e for e in case.events if case.rank(e) in ranks][-1:], *closed[:2]])
 
 
-@fact("progress.silent_ranks", "ranks without any error line of their own while others report errors")
+@fact(
+    "progress.silent_ranks",
+    "ranks without any error line of their own while others report errors",
+    blames=("reported no error while the others timed out", "其他 rank 超时，它没有任何报错"),
+)
 def _silent(case: Case) -> Fact | None:
     if partial(case):
         return None
@@ -80,6 +84,10 @@ def _silent(case: Case) -> Fact | None:
 @fact(
     "progress.lost_host_ranks",
     "ranks of a host from which, its launcher included, nothing is heard once the ranks of others fail",
+    blames=(
+        "its whole host fell silent when the others lost their connections",
+        "其他 rank 连接中断时，它所在的整台主机陷入沉默",
+    ),
 )
 def _lost_host(case: Case) -> Fact | None:
     silent = set(case.value("progress.silent_ranks") or [])
@@ -98,7 +106,7 @@ def _lost_host(case: Case) -> Fact | None:
     return Fact(ranks, [*last, *case.failures[:1]]) if ranks else None
 
 
-@fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
+@fact("progress.missing_ranks", "ranks of the world that printed nothing at all", blames=("never appeared", "从未出现"))
 def _missing(case: Case) -> Fact | None:
     if partial(case):
         return None
@@ -111,7 +119,11 @@ def _missing(case: Case) -> Fact | None:
     return Fact(missing, [])
 
 
-@fact("progress.init_missing_ranks", "ranks of the communicator that never printed Init START while others did")
+@fact(
+    "progress.init_missing_ranks",
+    "ranks of the communicator that never printed Init START while others did",
+    blames=("never appeared", "从未出现"),
+)
 def _init_missing(case: Case) -> Fact | None:
     if partial(case):
         return None

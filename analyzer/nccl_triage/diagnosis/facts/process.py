@@ -52,7 +52,11 @@ def _with_signal(case: Case, *numbers: int) -> Fact | None:
     return Fact(sorted({e.rank for e in dead if e.rank is not None}), [e.event for e in dead][:4])
 
 
-@fact("process.killed_ranks", "ranks killed by SIGKILL that no agent sent")
+@fact(
+    "process.killed_ranks",
+    "ranks killed by SIGKILL that no agent sent",
+    blames=("its process died first", "它的进程最先退出"),
+)
 def _killed(case: Case) -> Fact | None:
     return _with_signal(case, 9)
 
@@ -87,7 +91,11 @@ def _killed_before_cancel(case: Case) -> Fact | None:
     return Fact(True, [*early[:2], *cancelled[:1]]) if early and cancelled else None
 
 
-@fact("process.crashed_ranks", "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP")
+@fact(
+    "process.crashed_ranks",
+    "ranks that died of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP",
+    blames=("its process died first", "它的进程最先退出"),
+)
 def _crashed(case: Case) -> Fact | None:
     return _with_signal(case, *(_CRASH - {6}))
 
@@ -97,13 +105,17 @@ def _bus(case: Case) -> Fact | None:
     return _with_signal(case, 7)
 
 
-@fact("process.terminated_ranks", "ranks, fewer than half, ended by SIGTERM, SIGINT or SIGHUP that no agent sent")
+@fact(
+    "process.terminated_ranks",
+    "ranks, fewer than half, ended by SIGTERM, SIGINT or SIGHUP that no agent sent",
+    blames=("it alone was ended by a signal that the launcher did not send", "只有它被并非启动器发送的信号终止"),
+)
 def _terminated(case: Case) -> Fact | None:
     found = _with_signal(case, 1, 2, 15)
     return found if found is not None and found.value and len(found.value) * 2 < len(case.identity.ranks) else None
 
 
-@fact("process.aborted_ranks", "ranks that died of SIGABRT")
+@fact("process.aborted_ranks", "ranks that died of SIGABRT", blames=("its process died first", "它的进程最先退出"))
 def _aborted(case: Case) -> Fact | None:
     return _with_signal(case, 6)
 
@@ -121,7 +133,11 @@ def _terminated_only(case: Case) -> Fact | None:
     return Fact(stopped and not failed, [*failed, *(e.event for e in exits)][:3])
 
 
-@fact("process.first_exit_ranks", "the ranks whose exit a launcher saw first")
+@fact(
+    "process.first_exit_ranks",
+    "the ranks whose exit a launcher saw first",
+    blames=("its process died first", "它的进程最先退出"),
+)
 def _first(case: Case) -> Fact | None:
     first = [e for e in _own_deaths(case) if e.first and e.signal != 15]
     if not first:
@@ -138,6 +154,7 @@ def _first_code(case: Case) -> Fact | None:
 @fact(
     "process.clean_exit_ranks",
     "ranks absent from a report that lists every failed or stopped worker: they left with code 0",
+    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
 )
 def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None]
@@ -157,6 +174,7 @@ def _clean_exit(case: Case) -> Fact | None:
 @fact(
     "process.left_children",
     "ranks that mp.spawn neither saw fail nor had to stop when the first child failed: they had left with code 0",
+    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
 )
 def _left_children(case: Case) -> Fact | None:
     failed = case.having("exception.relayed", by="spawn")
@@ -177,6 +195,7 @@ def _left_children(case: Case) -> Fact | None:
     "process.left_neighbours",
     "the ranks of this host that had left when torchrun saw others fail: all of these had only lost a connection to a "
     "neighbour, and no worker was found dead; empty where it is not known which",
+    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
 )
 def _left_neighbours(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]

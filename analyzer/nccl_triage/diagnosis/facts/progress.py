@@ -44,6 +44,7 @@ def _finished(case: Case) -> Fact | None:
 @fact(
     "progress.finished_early_ranks",
     "ranks that say they finished or ran out of data while others failed or waited afterwards",
+    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
 )
 def _early(case: Case) -> Fact | None:
     bad = case.failures

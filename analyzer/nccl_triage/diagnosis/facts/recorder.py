@@ -47,12 +47,26 @@ def _broken(case: Case, part: str) -> Fact | None:
     return Fact(sorted({rank for rank, _ in found}), [event(line) for _, line in sorted(found)[:4]]) if found else None
 
 
-@fact("recorder.broken_gpu_ranks", "ranks whose GPU failed a health check made when their flight recorder was dumped")
+@fact(
+    "recorder.broken_gpu_ranks",
+    "ranks whose GPU failed a health check made when their flight recorder was dumped",
+    blames=(
+        "its GPU failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其 GPU 未通过健康检查",
+    ),
+)
 def _broken_gpus(case: Case) -> Fact | None:
     return _broken(case, "gpu")
 
 
-@fact("recorder.broken_nic_ranks", "ranks whose network card failed such a health check")
+@fact(
+    "recorder.broken_nic_ranks",
+    "ranks whose network card failed such a health check",
+    blames=(
+        "its network card failed a health check when its flight recorder was dumped",
+        "导出 flight recorder 时其网卡未通过健康检查",
+    ),
+)
 def _broken_nics(case: Case) -> Fact | None:
     return _broken(case, "nic")
 
@@ -60,6 +74,7 @@ def _broken_nics(case: Case) -> Fact | None:
 @fact(
     "recorder.mismatch_ranks",
     "by the flight recorders, the minority that called another operation, size or type than the rest; [-1] where there is no majority",
+    blames=("its flight recorder differs from those of the majority", "它的 flight recorder 与多数 rank 不同"),
 )
 def _mismatch(case: Case) -> Fact | None:
     finding = _first(case)
@@ -92,17 +107,35 @@ def _order(case: Case) -> Fact | None:
 @fact(
     "recorder.missing_ranks",
     "ranks whose dump shows that they never issued the operation in which others wait, and that wait nowhere else",
+    blames=(
+        "by its flight recorder it went another way than the ranks that wait",
+        "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
+    ),
 )
 def _missing(case: Case) -> Fact | None:
     return _ranks(case, "missing")
 
 
-@fact("recorder.ahead_ranks", "the few ranks that issued an operation to which the majority never came")
+@fact(
+    "recorder.ahead_ranks",
+    "the few ranks that issued an operation to which the majority never came",
+    blames=(
+        "by its flight recorder it went another way than the ranks that wait",
+        "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
+    ),
+)
 def _ahead(case: Case) -> Fact | None:
     return _ranks(case, "ahead")
 
 
-@fact("recorder.lagging_ranks", "ranks that issued as much as the others and completed less, or came out alone")
+@fact(
+    "recorder.lagging_ranks",
+    "ranks that issued as much as the others and completed less, or came out alone",
+    blames=(
+        "by its flight recorder it completed less than the others",
+        "其 flight recorder 显示它完成的操作比其他 rank 少",
+    ),
+)
 def _lagging(case: Case) -> Fact | None:
     return _ranks(case, "lagging", "early")
 
@@ -115,12 +148,23 @@ def _state(case: Case) -> Fact | None:
     return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:4])
 
 
-@fact("recorder.unmet_ranks", "ranks that did not do the counterpart of a send or receive in which another waits")
+@fact(
+    "recorder.unmet_ranks",
+    "ranks that did not do the counterpart of a send or receive in which another waits",
+    blames=(
+        "by its flight recorder it went another way than the ranks that wait",
+        "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
+    ),
+)
 def _unmet(case: Case) -> Fact | None:
     return _ranks(case, "unmet")
 
 
-@fact("recorder.circle_ranks", "ranks that wait for each other in a circle of process groups or of sends and receives")
+@fact(
+    "recorder.circle_ranks",
+    "ranks that wait for each other in a circle of process groups or of sends and receives",
+    blames=("waits in a circle, by the flight recorders", "flight recorder 显示它处于互相等待的环中"),
+)
 def _circle(case: Case) -> Fact | None:
     return _ranks(case, "circle", role="root")
 

@@ -27,7 +27,14 @@ def slow(case: Case) -> list[Slow]:
     return found
 
 
-@fact("recorder.slow_ranks", "ranks for which the others wait in call after call, by the times in the dumps")
+@fact(
+    "recorder.slow_ranks",
+    "ranks for which the others wait in call after call, by the times in the dumps",
+    blames=(
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
+)
 def _ranks(case: Case) -> Fact | None:
     found = case.fact("recorder.pace")
     return Fact([one.rank for one in slow(case)], found.events) if found is not None else None
@@ -36,6 +43,10 @@ def _ranks(case: Case) -> Fact | None:
 @fact(
     "recorder.slow_surely",
     "the same, where calls were late themselves: measured on the GPU, or by a back end that waits for each call",
+    blames=(
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
 )
 def _surely(case: Case) -> Fact | None:
     found = case.fact("recorder.pace")

@@ -28,6 +28,7 @@ def blamed(case: Case) -> list[int]:
 @fact(
     "recorder.late_ranks",
     "ranks that issued the operation in which all wait much later than the others, by their dumps",
+    blames=("by its flight recorder it came long after the others", "其 flight recorder 显示它比其他 rank 晚很久"),
 )
 def _late(case: Case) -> Fact | None:
     found = []

@@ -5,7 +5,11 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case, Fact, fact
 
 
-@fact("pace.slow_ranks", "ranks whose steps took longer than those of their peers, again and again")
+@fact(
+    "pace.slow_ranks",
+    "ranks whose steps took longer than those of their peers, again and again",
+    blames=("its steps took longer than those of the others, again and again", "它的每步耗时一直比其他 rank 长"),
+)
 def _slow(case: Case) -> Fact | None:
     found = case.of("steps.slow_rank")
     ranks = case.ranks(found)

@@ -35,12 +35,20 @@ def _stranded(case: Case, speakers: set[int | str], of_ranks: bool) -> Fact | No
     return Fact(sorted(lost, key=str), [events[0] for events in lost.values()][:3])
 
 
-@fact("rendezvous.stranded_ranks", "ranks that did not reach the store which the others, at least as many, had found")
+@fact(
+    "rendezvous.stranded_ranks",
+    "ranks that did not reach the store which the others, at least as many, had found",
+    blames=("did not reach the store that the others had found", "没有连上其他 rank 已找到的 store"),
+)
 def _ranks(case: Case) -> Fact | None:
     return _stranded(case, set(case.identity.ranks), True)
 
 
-@fact("rendezvous.stranded_hosts", "hosts that did not reach the store which the others, at least as many, had found")
+@fact(
+    "rendezvous.stranded_hosts",
+    "hosts that did not reach the store which the others, at least as many, had found",
+    blames=("did not reach the store that the others had found", "没有连上其他主机已找到的 store"),
+)
 def _hosts(case: Case) -> Fact | None:
     return _stranded(case, set(case.identity.hosts), False)
 
@@ -59,6 +67,7 @@ def _gone(case: Case) -> Fact | None:
 @fact(
     "rendezvous.barrier_missing_ranks",
     "ranks that never reached the barrier of the store, by its count and by who waited there",
+    blames=("never reached the barrier in which the others were counted", "从未到达其他 rank 已被计数的屏障"),
 )
 def _barrier(case: Case) -> Fact | None:
     failed = case.having("rendezvous.failed", "key", "joined")
@@ -82,6 +91,7 @@ def _barrier(case: Case) -> Fact | None:
 @fact(
     "rendezvous.named_tasks",
     "processes that the coordinator of a JAX or TensorFlow job lists as missing at a barrier or as silent",
+    blames=("the coordinator lists it as missing or silent", "协调器把它列为缺席或无响应"),
 )
 def _named_tasks(case: Case) -> Fact | None:
     headers = case.telling(lists="tasks")

@@ -17,7 +17,11 @@ _MOST = 64
 _RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
 
 
-@fact("pace.reported_ranks", "ranks that a straggler detector of the program names, again and again")
+@fact(
+    "pace.reported_ranks",
+    "ranks that a straggler detector of the program names, again and again",
+    blames=("its steps took longer than those of the others, again and again", "它的每步耗时一直比其他 rank 长"),
+)
 def _reported(case: Case) -> Fact | None:
     slowest = _slowest(case)
     warned = case.having("measurement", detector="stragglers")
