@@ -133,8 +133,6 @@ def test_every_decisive_row_on_conditions_has_a_harmless_text(rules: RuleSet) ->
         if "/producers/" not in row.where_defined
     }
     assert missing == {
-        "collective-mismatch/recorders-disagree",
-        "collective-mismatch/recorders-disagree-without-majority",
         "gpu-hardware-fault/off-the-bus",
     }
 

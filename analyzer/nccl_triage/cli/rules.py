@@ -22,17 +22,38 @@ def command() -> None:
 @click.option(
     "--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True, help="What to list."
 )
+@click.option(
+    "--unearned",
+    is_flag=True,
+    help="List the rows, facts, culprit methods and signatures that fewer than two incidents showed.",
+)
 @options.format_option
 @options.rules_options
 @options.language_option
 @options.debug_option
-def list_(kind: str, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> None:
+def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> None:
     """List the causes and signatures in use."""
     from nccl_triage.engine import load
 
     rules = load.load(rules_dirs)
     spoken = options.language(lang)
     rows: list[dict[str, str]] = []
+    if unearned:
+        from nccl_triage.checks import earned
+        from nccl_triage.evaluation.suite import pieces
+
+        rows += [
+            {
+                "kind": piece.kind[:-1],
+                "id": piece.id,
+                "group": piece.kind[:-1],
+                "text": piece.where,
+                "where": piece.where,
+            }
+            for piece in earned.unearned(pieces(rules), earned.claims())
+            if kind == "all" or piece.kind == kind
+        ]
+        kind = ""
     if kind in ("causes", "all"):
         rows += [
             {"kind": "cause", "id": c.id, "group": c.family, "text": c.title[spoken], "where": c.where}

@@ -14,6 +14,7 @@ from nccl_triage.engine.schema import (
     NAMED,
     ROLES,
     STANDS,
+    STATUSES,
     WEIGHTS,
     Accusation,
     Activity,
@@ -185,14 +186,15 @@ def supports(node: Node, signature: str, user: bool) -> list[Support]:
 
 
 def _support(node: Node, signature: str, user: bool) -> Support:
-    part = node.keys(("cause",), ("id", "weight", "says", "unless_explained", "fix"))
+    part = node.keys(("cause",), ("id", "weight", "says", "unless_explained", "fix", "status"))
     weight = part["weight"].choice(WEIGHTS) if "weight" in part else None
     if "says" in part and weight is None:
         raise node.fail("the key {name!r} is missing", name="weight")
     if weight is not None and "says" not in part and ("id" in part or weight not in MESSAGES.values()):
         raise node.fail("the key {name!r} is missing", name="says")
-    if "unless_explained" in part and "says" not in part:
-        raise part["unless_explained"].fail("the key {name!r} is missing", name="says")
+    for name in ("unless_explained", "status"):
+        if name in part and "says" not in part:
+            raise part[name].fail("the key {name!r} is missing", name="says")
     if "id" in part:
         row = identifier(part["id"])
     elif "says" in part:
@@ -208,6 +210,7 @@ def _support(node: Node, signature: str, user: bool) -> Support:
         says=bilingual(part["says"], user) if "says" in part else None,
         unless_explained=flag(part, "unless_explained"),
         fix=_fix(part["fix"], user) if "fix" in part else None,
+        status=status(part),
     )
 
 
@@ -220,7 +223,7 @@ def _condition_at(part: Part, key: str) -> expression.Expression | None:
 
 
 def _evidence(node: Node, user: bool) -> Evidence:
-    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained", "harmless"))
+    part = node.keys(("id", "weight", "says"), ("signature", "where", "when", "unless_explained", "harmless", "status"))
     if "signature" in part and not part["signature"].items():
         raise part["signature"].fail("an empty list names nothing")
     if "signature" not in part and "when" not in part:
@@ -238,7 +241,16 @@ def _evidence(node: Node, user: bool) -> Evidence:
         unless_explained=flag(part, "unless_explained"),
         where_signatures=part["signature"].where if "signature" in part else "",
         harmless=_texts(part, "harmless"),
+        status=status(part),
     )
+
+
+def status(part: Part) -> str:
+    """Return whether a row of evidence is stable or experimental; what is experimental decides nothing alone."""
+    found = part["status"].choice(STATUSES) if "status" in part else STATUSES[0]
+    if found == "experimental" and part["weight"].text() == "decisive":
+        raise part["weight"].fail("an experimental row is strong at most")
+    return found
 
 
 def _fix(node: Node, user: bool) -> Fix:

@@ -1,4 +1,4 @@
-"""What producers of events (doctor, baseline, history, step times) say for causes: ``rules/producers``.
+"""What producers of evidence (doctor, baseline, step times, flight recorders, stacks) say for causes: ``rules/producers``.
 
 Each producer has its rows in one place, with the words that they share; a row is evidence of the cause that it names.
 """
@@ -14,19 +14,25 @@ from nccl_triage.engine.schema import WEIGHTS, Evidence, Row, Text
 
 
 def rows(node: Node, user: bool) -> Iterator[Row]:
-    """Yield the rows of one producer's signature."""
-    part = node.keys(("signature", "rows"), ("when", "says", "unless_explained"))
+    """Yield the rows of one producer: about its signatures, or about facts alone."""
+    part = node.keys(("rows",), ("signature", "when", "says", "unless_explained"))
     shared = build.bilingual(part["says"], user) if "says" in part else None
     explained = build.flag(part, "unless_explained")
+    signatures = part["signature"].texts() if "signature" in part else []
+    if "signature" in part and not signatures:
+        raise part["signature"].fail("an empty list names nothing")
     base = part["when"].text() if "when" in part else None
     for item in part["rows"].items():
-        yield from _rows(item, part["signature"].texts(), base, shared, explained, user)
+        yield from _rows(item, signatures, base, shared, explained, user)
 
 
 def _rows(
     node: Node, signatures: list[str], base: str | None, shared: Text | None, explained: bool, user: bool
 ) -> Iterator[Row]:
-    part = node.keys(("id", "weight"), ("cause", "causes", "where", "when", "says", "signature"))
+    part = node.keys(
+        ("id", "weight"),
+        ("cause", "causes", "where", "when", "says", "signature", "unless_explained", "harmless", "status"),
+    )
     if ("cause" in part) == ("causes" in part):
         raise node.fail("a row names its 'cause', or 'causes' of which the field 'cause' of the event is one")
     says = build.bilingual(part["says"], user) if "says" in part else shared
@@ -35,8 +41,10 @@ def _rows(
     when = _joined(base, part["when"].text() if "when" in part else None)
     where = part["where"].text() if "where" in part else None
     causes = [part["cause"].text()] if "cause" in part else part["causes"].texts()
-    if not causes or not (signatures or "signature" in part):
+    if not causes:
         raise node.fail("an empty list names nothing")
+    if not (signatures or "signature" in part or when):
+        raise node.fail("evidence needs 'signature' or 'when'")
     for cause in causes:
         own = where if "cause" in part else _joined(f"f.cause == {cause!r}", where)
         yield Row(
@@ -49,7 +57,9 @@ def _rows(
                 signatures=tuple(part["signature"].texts() if "signature" in part else signatures),
                 where=_parsed(own, part.get("where", node)),
                 when=_parsed(when, part.get("when", node)),
-                unless_explained=explained,
+                unless_explained=explained or build.flag(part, "unless_explained"),
+                harmless=tuple(part["harmless"].texts()) if "harmless" in part else (),
+                status=build.status(part),
             ),
         )
 

@@ -14,6 +14,8 @@ from nccl_triage.events import Role
 
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
 WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}
+#: How well a row of evidence is known: a stable one was earned, an experimental one is strong at most.
+STATUSES = ("stable", "experimental")
 ROLES: tuple[Role, ...] = ("root", "cascade", "context", "progress")
 #: What a message may name of who did it.
 NAMED = ("rank", "host", "gpu")
@@ -79,6 +81,7 @@ class Evidence:
 
     With ``signatures`` the item holds when one of them was seen (and an event satisfies ``where``); ``when`` is a
     condition over everything observed. Both given: both must hold. ``harmless`` are texts for which it does not hold.
+    ``status`` is ``experimental`` until two incidents, or a test of a document that no log holds, have shown it.
     """
 
     id: str
@@ -91,6 +94,7 @@ class Evidence:
     unless_explained: bool = False
     where_signatures: str = ""
     harmless: tuple[str, ...] = ()
+    status: str = STATUSES[0]
 
     @property
     def log_odds(self) -> float:
@@ -123,6 +127,7 @@ class Support:
     says: Text | None = None
     unless_explained: bool = False
     fix: Fix | None = None
+    status: str = STATUSES[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ def _row(entries: list[Support]) -> Evidence:
         where_defined=whole.where,
         signatures=tuple(dict.fromkeys(entry.signature for entry in entries)),
         unless_explained=whole.unless_explained,
+        status=whole.status,
     )
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from nccl_triage.api import diagnose
-from nccl_triage.checks import activities, curves, knowledge, names, signatures
+from nccl_triage.checks import activities, curves, earned, knowledge, names, signatures
 from nccl_triage.checks.finding import Finding
 from nccl_triage.diagnosis.case import fact_names
-from nccl_triage.diagnosis.culprit import ways
+from nccl_triage.diagnosis.culprit import METHODS, ways
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
@@ -26,11 +26,23 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += activities.check_activities(rules)
     findings += curves.check_series(rules)
     findings += knowledge.check(rules)
+    findings += check_earned(rules, corpora)
     for log in healthy:
         findings += check_healthy(rules, log)
     for folder in corpora:
         findings += check_corpus(rules, folder)
     return findings
+
+
+def pieces(rules: RuleSet) -> list[earned.Piece]:
+    """Return everything of the rules and of the diagnosis that can be earned."""
+    return list(earned.pieces(rules, fact_names(), METHODS))
+
+
+def check_earned(rules: RuleSet, corpora: Sequence[Path]) -> list[Finding]:
+    """Return the claims of what earned the shipped knowledge that do not hold."""
+    groups = {f"{folder.name}/{case.id}": case.group for folder in corpora for case in cases.read(folder)}
+    return earned.check(rules, pieces(rules), groups, [folder.name for folder in corpora])
 
 
 def check_corpus(rules: RuleSet, folder: Path) -> list[Finding]:
