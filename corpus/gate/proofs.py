@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nccl_triage.diagnosis import culprit, weigh
-from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.case import Case, Fact
+from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.diagnosis.weigh import Weighed
 
 PLACE = Path(__file__).parents[2] / "build" / "proofs"
 _found: set[tuple[str, str, str]] = set()
@@ -24,19 +25,19 @@ _now = ""
 def _watch() -> None:
     gather, found_by, fact = weigh.gather, culprit.found_by, Case.fact
 
-    def gathered(*given: Any) -> Any:
-        answer = gather(*given)
+    def gathered(case: Case) -> list[Weighed]:
+        answer = gather(case)
         for weighed in answer:
             _found.update(("rows", f"{weighed.cause.id}/{item.evidence.id}", _now) for item in weighed.contributions)
         return answer
 
-    def found(*given: Any) -> Any:
-        answer = found_by(*given)
+    def found(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
+        answer = found_by(case, weighed)
         if answer[0] is not None:
             _found.add(("methods", answer[0], _now))
         return answer
 
-    def derived(case: Case, name: str) -> Any:
+    def derived(case: Case, name: str) -> Fact | None:
         answer = fact(case, name)
         if answer is not None and answer.value:
             _found.add(("facts", name, _now))
