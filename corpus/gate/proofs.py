@@ -37,8 +37,8 @@ def _watch() -> None:
             _found.add(("methods", answer[0], _now))
         return answer
 
-    def derived(case: Case, name: str) -> Fact | None:
-        answer = fact(case, name)
+    def derived(self: Case, name: str) -> Fact | None:
+        answer = fact(self, name)
         if answer is not None and answer.value:
             _found.add(("facts", name, _now))
         return answer
