@@ -106,21 +106,30 @@ def cli() -> str:
 
 
 def accuracy() -> dict[str, str]:
-    """Return README.md and README.zh.md with a freshly measured table."""
+    """Return the pages with freshly measured tables: first what no rule may be fitted to, then all sets."""
+    sys.path.insert(0, str(ROOT))
+    from corpus.gate import scores
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, table
 
     rules = load.load()
-    results = []
+    measured = {}
     shared = [CASES / name for name in ("whole", "seeds", "dev", "injected")]
     for folder in (*shared, ROOT / "corpus" / "recorded", ROOT / "corpus" / "written"):
         if folder.is_dir():
-            results.append((folder.name, *run.run(cases.read(folder), rules)))
-    measured = table.markdown(results)
-    return {
-        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", measured)
-        for name in ("README.md", "README.zh.md")
+            measured[folder.name] = run.run(cases.read(folder), rules)
+    first = [("whole", *measured["whole"])] if "whole" in measured else []
+    for source, ids in scores.frozen().items():
+        outcomes, baselines = measured[source]
+        kept = {name: [one for one in found if one.case.id in ids] for name, found in baselines.items()}
+        first.append((f"{source}, frozen third", [one for one in outcomes if one.case.id in ids], kept))
+    pages = {
+        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", table.markdown(first))
+        for name in ("README.md", "README.zh.md", "docs/accuracy.md")
     }
+    rest = [(name, *found) for name, found in measured.items() if name != "whole"]
+    pages["docs/accuracy.md"] = _between(pages["docs/accuracy.md"], "sets", table.markdown(rest))
+    return pages
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
