@@ -2,8 +2,9 @@
 
 Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
 docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md, docs/variables.md,
-docs/symptoms.md, docs/codes.md and docs/timeouts.md, the table of leaks in docs/privacy.md. ``--accuracy`` also measures the labelled cases and rewrites the
-table in README.md and README.zh.md (it takes a minute and needs the case folders).
+docs/symptoms.md, docs/codes.md and docs/timeouts.md, the table of leaks in docs/privacy.md. ``--accuracy`` also
+measures the labelled cases and rewrites the tables in README.md, README.zh.md and docs/accuracy.md (it takes a minute
+and needs the case folders).
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nccl_triage.engine.schema import Evidence
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT.parent / "shared" / "cases"
@@ -47,6 +52,19 @@ def rules_readme() -> str:
     return _between(text, "culprits", "\n".join(methods))
 
 
+def _said(row: Evidence) -> str:
+    """Return the words of a row; one that says what its message means has as many words as messages."""
+    from nccl_triage.engine.placeholders import strip
+    from nccl_triage.engine.supports import MESSAGES
+
+    number = len(row.signatures)
+    if row.id in MESSAGES:
+        return (
+            f"one of {number} messages that say it by themselves" if number > 1 else "a message that says it by itself"
+        )
+    return strip(row.says["en"])
+
+
 def causes() -> str:
     """Return the catalogue of causes."""
     from nccl_triage.engine import load
@@ -64,7 +82,7 @@ def causes() -> str:
             "",
         ]
         lines += ["Evidence:", ""]
-        lines += [f"- {item.weight}: {strip(item.says['en'])}" for item in cause.evidence]
+        lines += [f"- {item.weight}: {_said(item)}" for item in cause.evidence]
         lines += ["", "What to do:", ""]
         for fix in cause.fixes:
             env = "".join(f" `{name}={value}`" for name, value in fix.env.items())
