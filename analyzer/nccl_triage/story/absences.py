@@ -5,12 +5,11 @@ Each counts ranks in its own way; what comes out are ranks of the job.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 
 from nccl_triage.events import Event
-from nccl_triage.numbers import whole
+from nccl_triage.numbers import listed, whole
 from nccl_triage.story.group_ranks import of_job
 from nccl_triage.story.view import View
 
@@ -33,7 +32,7 @@ def _named(event: Event) -> list[int]:
     """Return the ranks that a witness of absence names."""
     text = next((value for name, value in event.fields.items() if name.startswith("ranks") and value), None)
     if text:
-        return [rank for part in re.findall(r"\d+", text) if (rank := whole(part)) is not None]
+        return listed(text)
     number = event.number("peer_rank")
     if number is None:
         number = event.number("rank")
@@ -64,14 +63,14 @@ def _by_stall_check(view: View) -> Named | None:
                 lacks[rank].add("")
     ready = view.having("collective.waiting", "others", ranks_are="ready")
     for event in ready:
-        first, other = (_numbers(event.fields.get(name, "")) for name in ("ranks", "others"))
+        first, other = (set(listed(event.fields.get(name, ""))) for name in ("ranks", "others"))
         if not first & other:
             for ranks, tensor in ((other, "first"), (first, "other")):
                 for rank in ranks:
                     lacks[rank].add(tensor)
     waiting = [e for e in view.having("collective.waiting", ranks_are="ready") if "others" not in e.fields]
     if not events and not ready and waiting:
-        return _never_ready(view, [_numbers(event.fields.get("ranks", "")) for event in waiting], waiting)
+        return _never_ready(view, [set(listed(event.fields.get("ranks", ""))) for event in waiting], waiting)
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
     for rank, names in lacks.items():
         groups[frozenset(names)].append(rank)
@@ -88,7 +87,3 @@ def _never_ready(view: View, lists: Sequence[set[int]], events: Sequence[Event])
     missing = [rank for rank in range(min(size, _MANY)) if not any(rank in ranks for ranks in lists)]
     same = all(ranks == lists[0] for ranks in lists)
     return (missing, events) if same and missing and len(missing) < len(lists[0]) else None
-
-
-def _numbers(listed: str) -> set[int]:
-    return {rank for part in listed.split(",") if (rank := whole(part.strip())) is not None}

@@ -70,7 +70,8 @@ def is_foreign(event: Event, services: set[str]) -> bool:
 
 def _is_job(event: Event) -> bool:
     """Tell whether a line can only come from a job or what runs it."""
-    if event.kind in _ENDS or event.role == "progress":
+    # A signal alone ("Killed") does not tell whose process ended.
+    if (event.kind in _ENDS and set(event.fields) != {"signal"}) or event.role == "progress":
         return True
     program = event.signature.partition(".")[0]
     return program not in _ANYBODY and event.kind not in ("salient", "speaker", "note")
