@@ -23,10 +23,10 @@ from typing import Any
 from nccl_triage import garbage
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.cluster.tree import FAN
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import Scanner
 
 RANKS = 8

@@ -21,10 +21,10 @@ from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest import layouts, sniff
 from nccl_triage.ingest.compression import open_stream
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.parsers.streams import PeeledLine
 from nccl_triage.parsers.wrappers import WrapperProfile, peel

@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.decode import Line, LineReader
+from nccl_triage.observations.store import SourceInfo
 
 
 class Pieces(io.RawIOBase):

@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.blocks import CUT_MARK, Block, BlockReader
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import SourceInfo
 
 from .helpers import Pieces, Repeated
 

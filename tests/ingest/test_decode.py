@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.decode import Line, LineReader, looks_filtered
 from nccl_triage.ingest.filtered import looks_filtered as defined_there
+from nccl_triage.observations.store import SourceInfo
 
 from .helpers import Pieces, read_lines, texts
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.parsers import STATEFUL, streams
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser

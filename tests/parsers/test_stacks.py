@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import StackParser
 from nccl_triage.parsers.streams import PeeledLine
 from nccl_triage.parsers.wrappers import peel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.parsers import tracebacks
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser

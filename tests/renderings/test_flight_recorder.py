@@ -10,7 +10,7 @@ import pytest
 
 from corpus.flight.convert import as_nccl, as_version, read_set, write_set
 from nccl_triage import diagnose, renderings
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.recorder import dump as dumps
 from nccl_triage.renderings import flight_recorder
 from nccl_triage.renderings.flight_recorder import rank_in

@@ -10,7 +10,7 @@ import pytest
 
 from nccl_triage import diagnose, renderings
 from nccl_triage.diagnosis.verdict import Diagnosis
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.renderings import nccl_ras
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage import diagnose, renderings
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from tests.diagnosis import hosts
 from tests.scan_helpers import scan_text
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nccl_triage import renderings
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.renderings import torch_error
 
 STACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\nRuntimeError: boom\n'

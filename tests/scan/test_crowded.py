@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.scan import crowded
 from nccl_triage.scan.crowded import Crowd

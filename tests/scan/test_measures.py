@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_triage import curves
-from nccl_triage.curves import Process, kind_of
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations, SourceInfo
+from nccl_triage.observations import curves
+from nccl_triage.observations.curves import Process, kind_of
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers.series import Reading, SeriesReader
 from nccl_triage.scan.lines import SPEAKER
 from nccl_triage.scan.prefilter import NO_HYPERSCAN

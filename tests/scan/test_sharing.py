@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Context
+from nccl_triage.observations.event import Context
 from nccl_triage.scan import sharing
 from nccl_triage.scan.sharing import Shared
 from tests.scan_helpers import scan_text

@@ -12,8 +12,8 @@ import pytest
 
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers.counters import COUNTER
 from nccl_triage.scan import sweeping
 from nccl_triage.scan.lines import SPEAKER

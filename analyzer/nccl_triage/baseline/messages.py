@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference, place
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nccl_triage.baseline.model import Difference
 from nccl_triage.baseline.values import Valued, changed, of_field
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.patterns import lazily
 from nccl_triage.story.addresses import parse
 

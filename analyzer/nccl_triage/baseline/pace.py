@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference, place
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.curves import Row
+from nccl_triage.observations.event import Event
 from nccl_triage.steps.marks import context_of
 from nccl_triage.steps.robust import MIN_USUAL, Usual, usual
 from nccl_triage.steps.tracks import Track, Tracks

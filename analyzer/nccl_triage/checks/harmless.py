@@ -10,8 +10,8 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine.schema import Evidence, RuleSet
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.decode import Line
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.scan.scanner import scanner_for
 
 

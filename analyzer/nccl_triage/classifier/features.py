@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from nccl_triage.diagnosis import programs
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.parsers.templates import words

@@ -14,9 +14,10 @@ from nccl_triage.diagnosis import excerpts, silence, silence_record, standing
 from nccl_triage.diagnosis.standing import Pace, Standing
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
 from nccl_triage.execution.follow import Follower
 from nccl_triage.ingest import windows
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.render.incident import duration
 
 

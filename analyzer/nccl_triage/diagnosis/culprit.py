@@ -16,7 +16,7 @@ from nccl_triage.diagnosis.culprit_facts import BY_FACT
 from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.facts.network import announced, targets
 from nccl_triage.diagnosis.weigh import Weighed
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story import devices, differences
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.differences import Difference

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import SIGNATURE, is_standard
 from nccl_triage.patterns import lazily
 

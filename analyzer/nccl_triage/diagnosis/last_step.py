@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis import incident
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.series_groups import rank_of
-from nccl_triage.events import Event
+from nccl_triage.observations.curves import Row
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 
 

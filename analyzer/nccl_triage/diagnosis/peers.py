@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import network
-from nccl_triage.links import NOT_KNOWN, Link, Seen
+from nccl_triage.observations.links import NOT_KNOWN, Link, Seen
 
 #: Rows and columns at most, connections listed at most, failed connections listed at most.
 MAX_NAMES, MAX_LINKS, MAX_FAILED = 64, 2000, 32

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Context, Event, Role
+from nccl_triage.observations.event import Context, Event, Role
+from nccl_triage.observations.recorder_table import Line, Standing, Way
 from nccl_triage.recorder.compare import Comparison
 from nccl_triage.recorder.finding import Finding
 from nccl_triage.recorder.lines import RECORD, spans
-from nccl_triage.recorder.table import Line, Standing, Way
 from nccl_triage.recorder.vote import elements
 
 

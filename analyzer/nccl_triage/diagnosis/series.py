@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis.last_step import last_good_step
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.series_groups import Group, collect
 from nccl_triage.diagnosis.series_marks import Marks
 from nccl_triage.engine.series import Metric
+from nccl_triage.observations.curves import Row
 from nccl_triage.parsers import times
 
 #: Curves in a document, and curves of one metric.

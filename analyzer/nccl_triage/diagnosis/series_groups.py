@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_triage.curves import NOT_KNOWN, Process, Row
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.curves import NOT_KNOWN, Process, Row
+from nccl_triage.observations.event import Context, Event
 
 #: Points of one curve, and numbers of one rank up to which all ranks are drawn as one.
 MAX_POINTS, FEW = 240, 3

@@ -32,7 +32,7 @@ from nccl_triage.engine.schema import (
 )
 from nccl_triage.engine.supports import MESSAGES
 from nccl_triage.errors import RuleError
-from nccl_triage.kinds import KINDS
+from nccl_triage.observations.kinds import KINDS
 from nccl_triage.patterns import lazily
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import encodings
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.octets import Newlines
 
 MAX_LINE = 65536

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from itertools import starmap
 from typing import BinaryIO, NamedTuple
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.blocks import BLOCK, MAX_LINE, Block, BlockReader
 from nccl_triage.ingest.encodings import decode_utf8
 from nccl_triage.ingest.filtered import looks_filtered
 from nccl_triage.ingest.progress import ProgressFilter
 from nccl_triage.ingest.verdicts import Verdicts
+from nccl_triage.observations.store import SourceInfo
 
 __all__ = ["Block", "Line", "LineReader", "looks_filtered"]
 

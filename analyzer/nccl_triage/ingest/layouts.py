@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.siblings import (
     DIGIT,
     END,
@@ -27,6 +26,7 @@ from nccl_triage.ingest.siblings import (
     siblings_are_ranks,
     strip_compression,
 )
+from nccl_triage.observations.store import SourceInfo
 
 #: Path components looked at: torchrun's layout needs four, with folders of its run and its node above.
 DEPTH = 6

@@ -17,12 +17,12 @@ from typing import BinaryIO
 
 from nccl_triage import messages, renderings
 from nccl_triage.errors import InputError
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import layouts, sniff, walk, watched
 from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
 from nccl_triage.ingest.notes import Notes, display_name
 from nccl_triage.ingest.siblings import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.renderings import Rendering
 
 STDIN = "<stdin>"

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.decode import Line, LineReader
 from nccl_triage.ingest.sources import Source
+from nccl_triage.observations.store import SourceInfo
 
 #: Lines shown before and after a marked line.
 AROUND = 4

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers import counters, salient
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser

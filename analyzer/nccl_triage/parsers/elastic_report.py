@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers import times
 from nccl_triage.parsers.streams import PeeledLine, StreamKey
 from nccl_triage.patterns import lazily

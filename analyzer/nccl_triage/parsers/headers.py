@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from nccl_triage.events import Context
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.prefixes import set_time
 from nccl_triage.patterns import lazily

@@ -9,8 +9,8 @@ try:
 except ImportError:  # a node of a cluster that has Python only
     from json import loads  # type: ignore[assignment]
 
-from nccl_triage.events import Context
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.prefixes import set_place, set_time
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nccl_triage.events import Event
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
 from nccl_triage.patterns import lazily
 

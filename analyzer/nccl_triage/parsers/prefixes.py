@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from nccl_triage.events import Context
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
 

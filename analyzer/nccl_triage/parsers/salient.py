@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers.templates import template
 from nccl_triage.patterns import lazily
 

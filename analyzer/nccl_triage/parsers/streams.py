@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
 
 StreamKey = tuple[object, ...]
 #: Lines of a source without one of a stream behind which its block has ended, whatever was missing: a process that died in

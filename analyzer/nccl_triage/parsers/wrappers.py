@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nccl_triage.events import Context
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import headers, times
 from nccl_triage.parsers.jsonlines import peel_json
 from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn

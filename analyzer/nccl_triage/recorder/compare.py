@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nccl_triage.observations.recorder_table import Line, RecorderTable
 from nccl_triage.recorder import groups, order, pairs, vote
 from nccl_triage.recorder.finding import MAX_LINES, Finding
 from nccl_triage.recorder.groups import GroupView, comparable
 from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.table import Line, RecorderTable
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
 #: Waits that are followed from rank to rank.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_triage.observations.recorder_table import Shape
 from nccl_triage.patterns import lazily
 
 #: Frames and tensors of one entry, dimensions and characters that are kept.
@@ -19,8 +20,6 @@ _PEER = lazily(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 _LIBRARY = lazily(
     r"/(?:site|dist)-packages/|/torch/(?:distributed|nn|autograd|utils|_\w+)/|/lib/python\d|^<frozen |^\?\?$"
 )
-
-Shape = tuple[tuple[int, ...], ...]
 
 
 @dataclass(slots=True)

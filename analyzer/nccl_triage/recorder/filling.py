@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from nccl_triage.recorder.arrivals import Arrival, pack
-from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import Entry
-from nccl_triage.recorder.table import (
+from nccl_triage.observations.recorder_table import (
     MAX_OPEN,
+    Arrival,
     Callers,
     Cell,
     End,
@@ -17,7 +15,10 @@ from nccl_triage.recorder.table import (
     RecorderTable,
     Standing,
     Way,
+    pack_arrivals,
 )
+from nccl_triage.recorder.dump import Dump
+from nccl_triage.recorder.entry import Entry
 
 
 def _way_of(entry: Entry) -> Way:
@@ -126,6 +127,6 @@ class Filling:
     def finish(self) -> RecorderTable:
         """Return the table, within its bounds."""
         for key, arrivals in self._arrivals.items():
-            self._standing(key).arrivals = pack(arrivals)
+            self._standing(key).arrivals = pack_arrivals(arrivals)
         self.table.thin()
         return self.table

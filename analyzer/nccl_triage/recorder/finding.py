@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nccl_triage.recorder.table import Line
+from nccl_triage.observations.recorder_table import Line
 
 #: Lines kept of one finding.
 MAX_LINES = 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nccl_triage.observations.recorder_table import Cell, GroupKey, RecorderTable, Standing
 from nccl_triage.recorder.members import derive as members_of
-from nccl_triage.recorder.table import Cell, GroupKey, RecorderTable, Standing
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
 _DEFAULT = ("default_pg", "default")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nccl_triage.observations.recorder_table import End, GroupKey, Line, RecorderTable
 from nccl_triage.recorder.finding import Finding
 from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.table import End, GroupKey, Line, RecorderTable
 from nccl_triage.recorder.vote import elements
 
 

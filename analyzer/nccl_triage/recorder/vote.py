@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from nccl_triage.recorder.table import Cell, Line, Way
+from nccl_triage.observations.recorder_table import Cell, Line, Way
 
 #: Operations of which ranks may bring (or get) different amounts.
 _FREE_INPUT = ("scatter", "all_to_all", "alltoall")

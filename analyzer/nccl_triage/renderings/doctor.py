@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering
 

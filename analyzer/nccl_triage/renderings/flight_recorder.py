@@ -6,12 +6,12 @@ across ranks goes into ``info.recorder`` while the lines are made: no dump is re
 
 from __future__ import annotations
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.recorder_table import MAX_RANK
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.patterns import lazily
 from nccl_triage.recorder.dump import read
 from nccl_triage.recorder.filling import Filling
 from nccl_triage.recorder.lines import Writer
-from nccl_triage.recorder.table import MAX_RANK
 from nccl_triage.recorder.unpickle import NotPlainError
 from nccl_triage.renderings.form import Rendering
 

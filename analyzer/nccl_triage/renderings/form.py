@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 
 #: First bytes of a file, unpacked, by which it is recognised.
 SAMPLE = 8192

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.patterns import lazily
 from nccl_triage.renderings import documents
 from nccl_triage.renderings.form import Rendering

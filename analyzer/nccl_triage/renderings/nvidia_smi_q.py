@@ -7,7 +7,7 @@ Source: the output of nvidia-smi of the drivers 470 to 580; headings and indenta
 
 from __future__ import annotations
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.patterns import lazily
 from nccl_triage.renderings import by_line
 from nccl_triage.renderings.form import Rendering

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from nccl_triage.events import Bucket, Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Bucket, Observations
 from nccl_triage.scan.lines import LineScan, TextLine
 from nccl_triage.scan.prefilter import Prefilter
 

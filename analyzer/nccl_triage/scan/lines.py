@@ -8,7 +8,8 @@ from typing import Protocol
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import KEEP_LAST, MAX_TEXT, Event, Observations, SourceInfo
+from nccl_triage.observations.event import MAX_TEXT, Event
+from nccl_triage.observations.store import KEEP_LAST, Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL, counters, headers, salient, templates, times
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.streams import PeeledLine, StatefulParser

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.ahead import Note
 from nccl_triage.scan.scanner import Scanner
 

@@ -11,10 +11,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nccl_triage import links
-from nccl_triage.curves import NOT_KNOWN, CurveTable, Process, Row, kind_of, mark_of, seed_of
-from nccl_triage.events import Context
-from nccl_triage.links import LinkTable, Seen
+from nccl_triage.observations import links
+from nccl_triage.observations.curves import NOT_KNOWN, CurveTable, Process, Row, kind_of, mark_of, seed_of
+from nccl_triage.observations.event import Context
+from nccl_triage.observations.links import LinkTable, Seen
 from nccl_triage.parsers.series import Reading, SeriesReader, may_be_strange, stated_rank
 from nccl_triage.parsers.wrappers import Peeled
 

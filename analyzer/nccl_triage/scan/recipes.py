@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import Context
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.wrappers import Peeled
 from nccl_triage.patterns import lazily

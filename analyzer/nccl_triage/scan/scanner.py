@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import STATEFUL, salient
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measures, sweeping
@@ -56,7 +56,7 @@ class Scanner:
         """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
 
         ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
-        signatures little will be kept in the end (``events.Foresight``).
+        signatures little will be kept in the end (``observations.store.Foresight``).
         """
         scan = self.begin(reader, info, rooms)
         if first is not None:

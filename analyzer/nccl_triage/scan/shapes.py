@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import KEEP_LAST, Bucket
+from nccl_triage.observations.store import KEEP_LAST, Bucket
 from nccl_triage.parsers import salient, templates
 from nccl_triage.scan import folding, recipes
 from nccl_triage.scan.folding import Folder, Pick

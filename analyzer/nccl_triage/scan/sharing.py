@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import fields as fields_of
 from operator import attrgetter
 
-from nccl_triage.events import Context
+from nccl_triage.observations.event import Context
 
 #: Different things remembered; then all are forgotten, since what comes later is more like what came last.
 MAX_SHARED = 1 << 16

@@ -1,7 +1,7 @@
 """Scan one source: its lines in batches, and blocks of lines that are only looked through.
 
 Blocks that span lines (tracebacks, torchelastic reports) go to stateful parsers; text that was hard-wrapped by a
-terminal is matched again joined. The result is bounded (``events.Observations``).
+terminal is matched again joined. The result is bounded (``observations.store.Observations``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.events import Observations, Room, SourceInfo
 from nccl_triage.ingest.blocks import Block
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.filtered import looks_filtered
+from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.octets import Newlines
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.events import Event, Observations
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.observations.store import Observations
 from nccl_triage.steps import losses, pace, peers
 from nccl_triage.steps.marks import Mark
 from nccl_triage.steps.tracks import Tracks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.curves import Row
+from nccl_triage.observations.curves import Row
 from nccl_triage.steps.marks import Mark
 from nccl_triage.steps.robust import Usual, tail
 from nccl_triage.steps.tracks import Tracks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nccl_triage.curves import NOT_KNOWN, Process, Row
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.curves import NOT_KNOWN, Process, Row
+from nccl_triage.observations.event import Context, Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from nccl_triage.curves import NOT_KNOWN, Row
+from nccl_triage.observations.curves import NOT_KNOWN, Row
 from nccl_triage.steps.marks import Mark
 from nccl_triage.steps.robust import usual
 from nccl_triage.steps.tracks import Track, Tracks

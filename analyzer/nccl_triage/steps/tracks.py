@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from nccl_triage.curves import Process, Row
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.curves import Process, Row
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 from nccl_triage.steps.robust import usual
 

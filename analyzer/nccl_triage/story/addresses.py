@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.patterns import lazily
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

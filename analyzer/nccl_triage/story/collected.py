@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from nccl_triage.curves import NOT_KNOWN, Row
-from nccl_triage.events import Context, Event, Observations
-from nccl_triage.mapped import mapped
+from nccl_triage.observations.curves import NOT_KNOWN, Row
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.mapping import mapped
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 from nccl_triage.story import devices
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.patterns import lazily
 from nccl_triage.story.view import View
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.patterns import lazily
 from nccl_triage.story.view import View

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.parsers.tracebacks import is_record
 from nccl_triage.patterns import lazily

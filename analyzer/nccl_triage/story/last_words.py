@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.patterns import lazily
 from nccl_triage.story.view import View

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import progress_of
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.patterns import lazily
 
 _LONG_BAR = lazily(

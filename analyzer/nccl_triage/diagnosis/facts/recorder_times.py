@@ -6,7 +6,7 @@ from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.recorded import comparison, event, events
-from nccl_triage.recorder.table import Standing
+from nccl_triage.observations.recorder_table import Standing
 
 #: A rank is late when it came this much after the middle one: seconds, and share of the time-out.
 _LATE, _SHARE = 30.0, 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
 from nccl_triage.patterns import lazily
 
 #: Reports at least, the share that must agree, how many times the fastest the slowest rank needs (stages of a pipeline

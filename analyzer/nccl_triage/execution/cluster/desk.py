@@ -15,11 +15,11 @@ from typing import Any
 
 from nccl_triage import garbage
 from nccl_triage.errors import InputError
-from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.stopping import ReadingStop
 

@@ -11,13 +11,15 @@ from typing import Any
 
 from nccl_triage import archives, garbage
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 
 #: What of nccl_triage a node needs: folders, with all that is in them.
-_PARTS = ("engine", "execution", "ingest", "messages", "parsers", "recorder", "renderings", "scan")
+_PARTS = ("engine", "execution", "ingest", "messages", "observations", "parsers", "recorder", "renderings", "scan")
 _PROTOCOL = 5
 #: Modules whose classes findings are made of.
-_MODULES = frozenset({"nccl_triage.curves", "nccl_triage.events", "nccl_triage.links", "nccl_triage.recorder.table"})
+_MODULES = frozenset(
+    f"nccl_triage.observations.{name}" for name in ("curves", "event", "links", "recorder_table", "store")
+)
 
 
 def program() -> bytes:

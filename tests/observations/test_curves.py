@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_triage import curves
-from nccl_triage.curves import CurveTable, Process, Row, mark_of, seed_of
-from nccl_triage.events import Observations
+from nccl_triage.observations import curves
+from nccl_triage.observations.curves import CurveTable, Process, Row, mark_of, seed_of
+from nccl_triage.observations.store import Observations
 
 #: What a scan hands over: kind, row, whether it shows the job advancing.
 Lines = list[tuple[int, Row, bool]]

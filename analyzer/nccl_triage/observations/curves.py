@@ -24,7 +24,7 @@ _MARKS = 1 << 64
 
 
 class Process(NamedTuple):
-    """Who printed a line: ``events.Context`` in a form that sorts; ``NOT_KNOWN`` and "" where a line does not tell."""
+    """Who printed a line: ``event.Context`` in a form that sorts; ``NOT_KNOWN`` and "" where a line does not tell."""
 
     rank: int = NOT_KNOWN
     local_rank: int = NOT_KNOWN
@@ -39,7 +39,7 @@ class Process(NamedTuple):
 class Row(NamedTuple):
     """The numbers of one line; rows sort by source and line.
 
-    ``step`` and ``epoch`` are as printed, ``time`` in seconds as in ``events.Context``; -1.0 where not known.
+    ``step`` and ``epoch`` are as printed, ``time`` in seconds as in ``event.Context``; -1.0 where not known.
     ``values`` are pairs of a metric's id and a finite number in the metric's unit, ``strange`` pairs of an id and one
     of ``STRANGE``.
     """

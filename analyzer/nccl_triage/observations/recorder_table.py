@@ -10,12 +10,10 @@ give what the whole gives. Ranks and groups beyond their limits are left out the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
-
-from nccl_triage.recorder.arrivals import MAX_KEPT, MAX_TOGETHER, count, thinned
-from nccl_triage.recorder.entry import Shape
 
 #: Calls kept of one group, and of all of them together; a call of ranks beyond ``RANKS_A_CELL`` counts more than once.
 MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
@@ -23,6 +21,13 @@ MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
 MAX_WAYS, MAX_STANDINGS, MAX_PAIRS, MAX_OPEN = 16, 300_000, 100_000, 4
 #: A higher number in a file's name is no rank.
 MAX_RANK = 65_535
+#: Arrivals kept of a rank in a group, and of all of them together.
+MAX_KEPT, MAX_TOGETHER = 96, 1_000_000
+#: Numbers of one packed arrival.
+_WIDTH = 3
+
+#: The dimensions of each tensor of a call.
+Shape = tuple[tuple[int, ...], ...]
 
 _K = TypeVar("_K", bound=tuple[object, ...])
 _V = TypeVar("_V")
@@ -54,6 +59,14 @@ class Way(NamedTuple):
     outputs: Shape
     input_types: tuple[str, ...]
     output_types: tuple[str, ...]
+
+
+class Arrival(NamedTuple):
+    """When a rank came to one call: the call's number, when it was issued (ns, by the rank's own clock), its run time (us, or -1)."""
+
+    seq: int
+    created: int
+    ran: int
 
 
 @dataclass(slots=True)
@@ -133,7 +146,7 @@ class Standing:
     last: Line | None = None
     #: The user's frames of the open call, else of the last one.
     frames: tuple[str, ...] = ()
-    #: When it came to the last collectives (``arrivals``).
+    #: When it came to the last collectives (``pack_arrivals``).
     arrivals: bytes = b""
 
 
@@ -225,14 +238,14 @@ class RecorderTable:
     def _thin_arrivals(self) -> None:
         if MAX_KEPT * len(self.standings) <= MAX_TOGETHER:
             return
-        counts = [count(standing.arrivals) for standing in self.standings.values()]
+        counts = [count_arrivals(standing.arrivals) for standing in self.standings.values()]
         keep = MAX_KEPT
         while keep > 1 and sum(min(keep, one) for one in counts) > MAX_TOGETHER:
             keep //= 2
         for place, standing in self.standings.items():
-            if count(standing.arrivals) > keep:
+            if count_arrivals(standing.arrivals) > keep:
                 # A copy: the part that it came from has it, too.
-                self.standings[place] = replace(standing, arrivals=thinned(standing.arrivals, keep))
+                self.standings[place] = replace(standing, arrivals=thin_arrivals(standing.arrivals, keep))
 
 
 def _keep(table: dict[_K, _V], limit: int) -> None:
@@ -250,3 +263,27 @@ def _later(mine: dict[_K, _Stamped], theirs: Mapping[_K, _Stamped]) -> None:
         present = mine.get(key)
         if present is None or value.stamp > present.stamp:
             mine[key] = value
+
+
+def pack_arrivals(arrivals: list[Arrival]) -> bytes:
+    """Return the last arrivals as bytes, in the order of the calls."""
+    kept = sorted({one.seq: one for one in arrivals}.values())[-MAX_KEPT:]
+    return array("q", [number for one in kept for number in one]).tobytes()
+
+
+def unpack_arrivals(data: bytes) -> Iterator[Arrival]:
+    """Yield the arrivals."""
+    numbers = array("q")
+    numbers.frombytes(data)
+    for at in range(0, len(numbers) - _WIDTH + 1, _WIDTH):
+        yield Arrival(*numbers[at : at + _WIDTH])
+
+
+def thin_arrivals(data: bytes, keep: int) -> bytes:
+    """Return the last ``keep`` arrivals."""
+    return data[-keep * _WIDTH * array("q").itemsize :]
+
+
+def count_arrivals(data: bytes) -> int:
+    """Return how many arrivals there are."""
+    return len(data) // (_WIDTH * array("q").itemsize)

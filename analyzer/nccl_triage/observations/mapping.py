@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nccl_triage.curves import CurveTable, Ends, Row, Sample
-from nccl_triage.events import Bucket, Event, Observations
-from nccl_triage.links import LinkTable, Seen
+from nccl_triage.observations.curves import CurveTable, Ends, Row, Sample
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.links import LinkTable, Seen
+from nccl_triage.observations.store import Bucket, Observations
 
 
 def mapped(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_triage.events import Observations, SourceInfo
-from nccl_triage.recorder import table as tables
-from nccl_triage.recorder.table import RecorderTable
+from nccl_triage.observations import recorder_table as tables
+from nccl_triage.observations.recorder_table import RecorderTable
+from nccl_triage.observations.store import Observations, SourceInfo
 from tests.recorder import build
 
 CALLS = st.lists(

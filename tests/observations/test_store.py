@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_triage import events
-from nccl_triage.events import KEEP_FIRST, KEEP_LAST, Context, Event, Observations, SourceInfo
+from nccl_triage.observations import store
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import KEEP_FIRST, KEEP_LAST, Observations, SourceInfo
 
 
 def _event(source: str, line: int, signature: str, rank: int | None) -> Event:
@@ -62,9 +63,9 @@ def test_counts_are_exact_and_space_is_bounded() -> None:
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a few events reach."""
-    monkeypatch.setattr(events, "MANY", 4)
-    monkeypatch.setattr(events, "WIDE", 5)
-    monkeypatch.setattr(events, "MAX_KEYS", 8)
+    monkeypatch.setattr(store, "MANY", 4)
+    monkeypatch.setattr(store, "WIDE", 5)
+    monkeypatch.setattr(store, "MAX_KEYS", 8)
 
 
 def _many(source: str, ranks: range) -> Observations:
@@ -125,7 +126,7 @@ def test_distinguishing_fields_are_kept_apart() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_what_is_foreseen_is_what_would_have_been_kept_in_the_end() -> None:
-    def source(name: str, foresight: events.Foresight | None) -> Observations:
+    def source(name: str, foresight: store.Foresight | None) -> Observations:
         found = Observations(rooms=foresight.rooms() if foresight is not None else {})
         for line in range(1, 21):
             found.add(_event(name, line, "often", 0))
@@ -135,7 +136,7 @@ def test_what_is_foreseen_is_what_would_have_been_kept_in_the_end() -> None:
             foresight.note(found)
         return found
 
-    foresight = events.Foresight()
+    foresight = store.Foresight()
     plainly, foreseeing = Observations(), Observations()
     kept = []
     for name in "abcdefgh":

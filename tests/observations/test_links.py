@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_triage import links
-from nccl_triage.events import Observations
-from nccl_triage.links import Link, LinkTable
+from nccl_triage.observations import links
+from nccl_triage.observations.links import Link, LinkTable
+from nccl_triage.observations.store import Observations
 
 Line = tuple[Link, str, str, int]
 
