@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_triage.observations import curves
-from nccl_triage.observations.curves import CurveTable, Process, Row, mark_of, seed_of
+from nccl_triage.observations.curves import CurveProcess, CurveRow, CurveTable, mark_of, seed_of
 from nccl_triage.observations.store import Observations
 
 #: What a scan hands over: kind, row, whether it shows the job advancing.
-Lines = list[tuple[int, Row, bool]]
+Lines = list[tuple[int, CurveRow, bool]]
 
 
 @contextmanager
@@ -29,14 +29,14 @@ def small() -> Iterator[None]:
         yield
 
 
-def row(line: int, value: float | str, rank: int = 0, source: str = "log") -> Row:
-    process = Process(rank=rank, source=source)
+def row(line: int, value: float | str, rank: int = 0, source: str = "log") -> CurveRow:
+    process = CurveProcess(rank=rank, source=source)
     if isinstance(value, str):
-        return Row(source, line, float(line), -1.0, -1.0, process, (), (("loss", value),))
-    return Row(source, line, float(line), -1.0, -1.0, process, (("loss", value),))
+        return CurveRow(source, line, float(line), -1.0, -1.0, process, (), (("loss", value),))
+    return CurveRow(source, line, float(line), -1.0, -1.0, process, (("loss", value),))
 
 
-def mark(one: Row) -> int:
+def mark(one: CurveRow) -> int:
     return mark_of(seed_of(one.source), one.line)
 
 
@@ -112,7 +112,7 @@ def test_what_is_kept_follows_from_the_lines_alone(lines: Lines) -> None:
 def test_a_line_that_is_not_wanted_would_not_be_kept() -> None:
     with small():
         found = CurveTable()
-        skipped: list[Row] = []
+        skipped: list[CurveRow] = []
         for line in range(1, 500):
             one = row(line, 1.0)
             if found.wants(1, mark(one)):
@@ -127,8 +127,8 @@ def test_a_line_that_is_not_wanted_would_not_be_kept() -> None:
 def test_a_process_that_is_lacked_would_be_kept() -> None:
     with small():
         found = table([(1, row(rank, 1.0, rank), True) for rank in (5, 6, 7)])
-        assert [found.lacks(1, Process(rank=rank, source="log")) for rank in (4, 6, 8)] == [True, False, False]
-        assert found.lacks(2, Process(rank=8, source="log"))
+        assert [found.lacks(1, CurveProcess(rank=rank, source="log")) for rank in (4, 6, 8)] == [True, False, False]
+        assert found.lacks(2, CurveProcess(rank=8, source="log"))
 
 
 def test_space_is_bounded_and_the_sample_is_spread_over_the_log() -> None:

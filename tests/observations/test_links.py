@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_triage.observations import links
-from nccl_triage.observations.links import Link, LinkTable
+from nccl_triage.observations.links import ChannelLink, LinkTable
 from nccl_triage.observations.store import Observations
 
-Line = tuple[Link, str, str, int]
+Line = tuple[ChannelLink, str, str, int]
 
 
-def link(source: int, target: int, host: str = "a", via: str = "P2P") -> Link:
-    return Link(host, 7, source, str(source), target, str(target), False, via, False, -1)
+def link(source: int, target: int, host: str = "a", via: str = "P2P") -> ChannelLink:
+    return ChannelLink(host, 7, source, str(source), target, str(target), False, via, False, -1)
 
 
 @contextmanager
@@ -113,5 +113,5 @@ def test_observations_take_the_connections_along() -> None:
     one, two = Observations(), Observations()
     one.links.add(link(0, 1), "0", "a", 1)
     two.links.add(link(0, 1), "1", "b", 1)
-    assert one.merge(two).links.kept() == {link(0, 1): links.Seen(("a", 1), 0b11)}
+    assert one.merge(two).links.kept() == {link(0, 1): links.LinkSighting(("a", 1), 0b11)}
     assert one.links.lines == 1

@@ -11,7 +11,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.scan import lines as line_scan
 from nccl_triage.scan import records
 from nccl_triage.scan.scanner import Scanner
-from tests.scan.test_sweeping import exact, scan, told
+from tests.scan.test_sampling import exact, scan, told
 from tests.scan_helpers import log
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."

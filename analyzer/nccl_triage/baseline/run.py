@@ -13,7 +13,7 @@ from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
-from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.parsers.unknown_errors import SALIENT
 
 #: One comparison a subject, in the order in which differences are told.
 COMPARISONS: tuple[Callable[[Case, Case], Iterator[Difference]], ...] = (

@@ -19,7 +19,7 @@ from nccl_triage.errors import InputError
 from nccl_triage.execution.followed import Archive, Log, may_grow, open_tail, same_writer
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import walk
-from nccl_triage.ingest.siblings import strip_compression
+from nccl_triage.ingest.layouts import strip_compression
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.ingest.tail import FileTail, PipeTail
 from nccl_triage.observations.event import Event

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: One piece of a physical line: its line number, its offset and its text.
 Piece = tuple[int, int, str]

@@ -12,7 +12,7 @@ from functools import cache
 from os import stat_result
 from pathlib import Path
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Folders of code and packages, never of logs; ``runtime_resources`` is Ray's copy of the user's environment.
 SKIPPED_FOLDERS = frozenset({

@@ -23,7 +23,7 @@ STRANGE = ("nan", "inf", "-inf")
 _MARKS = 1 << 64
 
 
-class Process(NamedTuple):
+class CurveProcess(NamedTuple):
     """Who printed a line: ``event.Context`` in a form that sorts; ``NOT_KNOWN`` and "" where a line does not tell."""
 
     rank: int = NOT_KNOWN
@@ -36,7 +36,7 @@ class Process(NamedTuple):
     writer: int = NOT_KNOWN
 
 
-class Row(NamedTuple):
+class CurveRow(NamedTuple):
     """The numbers of one line; rows sort by source and line.
 
     ``step`` and ``epoch`` are as printed, ``time`` in seconds as in ``event.Context``; -1.0 where not known.
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     step: float
     epoch: float
     time: float
-    process: Process
+    process: CurveProcess
     values: tuple[tuple[str, float], ...] = ()
     strange: tuple[tuple[str, str], ...] = ()
 
@@ -58,10 +58,10 @@ class Row(NamedTuple):
 class Ends:
     """The first and the last row of one process."""
 
-    first: Row
-    last: Row
+    first: CurveRow
+    last: CurveRow
 
-    def add(self, row: Row) -> None:
+    def add(self, row: CurveRow) -> None:
         """Take a row."""
         if row > self.last:
             self.last = row
@@ -70,13 +70,13 @@ class Ends:
 
 
 @dataclass(slots=True)
-class Sample:
+class CurveSample:
     """The rows of one kind with the smallest marks."""
 
-    rows: list[tuple[int, Row]] = field(default_factory=list)
+    rows: list[tuple[int, CurveRow]] = field(default_factory=list)
     limit: int = _MARKS
 
-    def add(self, mark: int, row: Row) -> None:
+    def add(self, mark: int, row: CurveRow) -> None:
         """Take a row; sorting waits until twice as many as needed have come."""
         if mark < self.limit:
             self.rows.append((mark, row))
@@ -100,10 +100,10 @@ class Sample:
 class CurveTable:
     """All rows by the kind of their line (see ``kind_of``)."""
 
-    samples: dict[int, Sample] = field(default_factory=dict)
-    ends: dict[int, dict[Process, Ends]] = field(default_factory=dict)
+    samples: dict[int, CurveSample] = field(default_factory=dict)
+    ends: dict[int, dict[CurveProcess, Ends]] = field(default_factory=dict)
     #: Metric -> the first rows in which it was not finite, and how many there were.
-    strange: dict[str, tuple[list[Row], int]] = field(default_factory=dict)
+    strange: dict[str, tuple[list[CurveRow], int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.samples)
@@ -113,18 +113,18 @@ class CurveTable:
         sample = self.samples.get(kind)
         return sample is None or mark < sample.limit
 
-    def lacks(self, kind: int, process: Process) -> bool:
+    def lacks(self, kind: int, process: CurveProcess) -> bool:
         """Tell whether a process may belong to those with a first and a last row, and has none yet."""
         ends = self.ends.get(kind)
         if ends is None:
             return True
         return process not in ends and (len(ends) < MAX_PROCESSES or process < max(ends))
 
-    def add(self, kind: int, mark: int, row: Row, advances: bool) -> None:
+    def add(self, kind: int, mark: int, row: CurveRow, advances: bool) -> None:
         """Take a row; ``advances``: the line shows that the job goes on."""
         sample = self.samples.get(kind)
         if sample is None:
-            sample = self.samples[kind] = Sample()
+            sample = self.samples[kind] = CurveSample()
         sample.add(mark, row)
         if advances:
             self._add_end(kind, row)
@@ -134,7 +134,7 @@ class CurveTable:
     def absorb(self, other: CurveTable) -> None:
         """Take over the rows of another part; associative and commutative."""
         for kind, theirs in other.samples.items():
-            mine = self.samples.setdefault(kind, Sample())
+            mine = self.samples.setdefault(kind, CurveSample())
             mine.rows.extend(theirs.rows)
             mine.thin()
         for kind, processes in other.ends.items():
@@ -144,17 +144,17 @@ class CurveTable:
         for metric, (rows, number) in other.strange.items():
             self._add_strange(metric, rows, number)
 
-    def sampled(self) -> list[tuple[int, int, Row]]:
+    def sampled(self) -> list[tuple[int, int, CurveRow]]:
         """Return (mark, kind, row) of the samples by mark: any first n of them are spread over the logs, too."""
         for sample in self.samples.values():
             sample.thin()
         return sorted((mark, kind, row) for kind, sample in self.samples.items() for mark, row in sample.rows)
 
-    def outermost(self) -> list[Row]:
+    def outermost(self) -> list[CurveRow]:
         """Return the first and last rows of the processes, in order."""
         return sorted({row for found in self.ends.values() for e in found.values() for row in (e.first, e.last)})
 
-    def _add_end(self, kind: int, row: Row) -> None:
+    def _add_end(self, kind: int, row: CurveRow) -> None:
         """Keep the ends of the first ``MAX_PROCESSES``; one that was pushed out never comes back."""
         processes = self.ends.setdefault(kind, {})
         found = processes.get(row.process)
@@ -165,7 +165,7 @@ class CurveTable:
         if len(processes) > MAX_PROCESSES:
             del processes[max(processes)]
 
-    def _add_strange(self, metric: str, rows: list[Row], number: int) -> None:
+    def _add_strange(self, metric: str, rows: list[CurveRow], number: int) -> None:
         known, count = self.strange.get(metric, ([], 0))
         self.strange[metric] = (sorted([*known, *rows])[:MAX_STRANGE], count + number)
 

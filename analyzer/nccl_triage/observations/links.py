@@ -19,7 +19,7 @@ MAX_LINKS, MAX_CHANNEL = 20_000, 127
 NOT_KNOWN = -1
 
 
-class Link(NamedTuple):
+class ChannelLink(NamedTuple):
     """A connection as one process printed it; ranks within the communicator. ``size`` is its number of ranks, or -1."""
 
     host: str
@@ -45,7 +45,7 @@ class Link(NamedTuple):
 
 
 @dataclass(slots=True)
-class Seen:
+class LinkSighting:
     """Where a connection was printed first, and its channels as bits of a number."""
 
     place: tuple[str, int]
@@ -68,14 +68,14 @@ def _size(detail: str) -> int:
     return int(number) if found and number.isdigit() and len(number) < 8 else NOT_KNOWN
 
 
-def read(fields: Mapping[str, str], host: str | None, pid: int | None) -> Link | None:
+def read(fields: Mapping[str, str], host: str | None, pid: int | None) -> ChannelLink | None:
     """Return the connection that the fields of ``nccl.channel_via_net`` name; None when they are absurd."""
     source, target = fields["src"], fields["dst"]
     if max(len(source), len(target)) > 7:
         return None
     detail = fields.get("detail", "")
     via, direct = transport(fields["transport"], detail)
-    return Link(
+    return ChannelLink(
         host=host or "",
         pid=NOT_KNOWN if pid is None else pid,
         source_rank=int(source),
@@ -95,7 +95,7 @@ def channel_bit(channel: str) -> int:
     return 1 << (min(int(channel), MAX_CHANNEL) if len(channel) < 7 else MAX_CHANNEL)
 
 
-def _mark(link: Link) -> int:
+def _mark(link: ChannelLink) -> int:
     return zlib.crc32(repr(tuple(link)).encode("utf-8", "surrogatepass"))
 
 
@@ -103,23 +103,23 @@ def _mark(link: Link) -> int:
 class LinkTable:
     """All connections, bounded."""
 
-    links: dict[Link, Seen] = field(default_factory=dict)
+    links: dict[ChannelLink, LinkSighting] = field(default_factory=dict)
     #: Lines read, whether their connection is kept or not.
     lines: int = 0
     #: Connections were left out because there were more than ``MAX_LINKS``.
     cut: bool = False
 
-    def seen(self, link: Link, source: str, line: int) -> Seen:
+    def seen(self, link: ChannelLink, source: str, line: int) -> LinkSighting:
         """Return what is known of a connection; the line is noted as the first one when it is."""
         seen = self.links.get(link)
         if seen is None:
-            seen = self.links[link] = Seen((source, line))
+            seen = self.links[link] = LinkSighting((source, line))
             self._thin(MAX_LINKS // 2)
         elif (source, line) < seen.place:
             seen.place = (source, line)
         return seen
 
-    def add(self, link: Link, channel: str, source: str, line: int) -> None:
+    def add(self, link: ChannelLink, channel: str, source: str, line: int) -> None:
         """Take one line; ``channel`` is the number that it prints."""
         self.lines += 1
         self.seen(link, source, line).channels |= channel_bit(channel)
@@ -131,13 +131,13 @@ class LinkTable:
         for link, theirs in other.links.items():
             mine = self.links.get(link)
             if mine is None:
-                self.links[link] = Seen(theirs.place, theirs.channels)
+                self.links[link] = LinkSighting(theirs.place, theirs.channels)
             else:
                 mine.channels |= theirs.channels
                 mine.place = min(mine.place, theirs.place)
         self._thin(0)
 
-    def kept(self) -> dict[Link, Seen]:
+    def kept(self) -> dict[ChannelLink, LinkSighting]:
         """Return the connections, at most ``MAX_LINKS``."""
         self._thin(0)
         return self.links

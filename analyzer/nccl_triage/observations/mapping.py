@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nccl_triage.observations.curves import CurveTable, Ends, Row, Sample
+from nccl_triage.observations.curves import CurveRow, CurveSample, CurveTable, Ends
 from nccl_triage.observations.event import Event
-from nccl_triage.observations.links import LinkTable, Seen
+from nccl_triage.observations.links import LinkSighting, LinkTable
 from nccl_triage.observations.store import Bucket, Observations
 
 
 def mapped(
     observations: Observations,
     event: Callable[[Event], Event],
-    row: Callable[[Row], Row],
+    row: Callable[[CurveRow], CurveRow],
     path: Callable[[str], str] = str,
 ) -> Observations:
     """Return observations with these events, rows and paths of sources; the original stays as it is."""
@@ -42,7 +42,7 @@ def renamed(observations: Observations, old: str, new: str) -> Observations:
     def event(one: Event) -> Event:
         return replace(one, source=new) if one.source == old else one
 
-    def row(one: Row) -> Row:
+    def row(one: CurveRow) -> CurveRow:
         if one.source != old:
             return one
         return one._replace(source=new, process=one.process._replace(source=new))
@@ -50,10 +50,10 @@ def renamed(observations: Observations, old: str, new: str) -> Observations:
     return mapped(observations, event, row, lambda path: new if path == old else path)
 
 
-def _curves(table: CurveTable, row: Callable[[Row], Row]) -> CurveTable:
+def _curves(table: CurveTable, row: Callable[[CurveRow], CurveRow]) -> CurveTable:
     return CurveTable(
         samples={
-            kind: Sample([(mark, row(one)) for mark, one in sample.rows], sample.limit)
+            kind: CurveSample([(mark, row(one)) for mark, one in sample.rows], sample.limit)
             for kind, sample in table.samples.items()
         },
         ends={
@@ -66,7 +66,10 @@ def _curves(table: CurveTable, row: Callable[[Row], Row]) -> CurveTable:
 
 def _links(table: LinkTable, path: Callable[[str], str]) -> LinkTable:
     return LinkTable(
-        links={link: Seen((path(seen.place[0]), seen.place[1]), seen.channels) for link, seen in table.links.items()},
+        links={
+            link: LinkSighting((path(seen.place[0]), seen.place[1]), seen.channels)
+            for link, seen in table.links.items()
+        },
         lines=table.lines,
         cut=table.cut,
     )

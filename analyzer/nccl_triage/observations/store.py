@@ -44,7 +44,7 @@ class SourceInfo:
     tail_cut: bool = False
     #: Somebody asked for the end before all of it was read.
     stopped: bool = False
-    #: What a rendering read beside the lines, until the observations take it over.
+    #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.prefixes import set_time
-from nccl_triage.patterns import lazily
 
 _NCCL = lazily(
     r"(?:^|(?<=[\s>\]]))(?:\[(?P<ts>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?(?!\d\d?:\d\d:\d\d )(?P<host>[A-Za-z0-9_.%-]{0,255}):(?P<pid>\d{1,18}):(?P<tid>\d{1,18})"

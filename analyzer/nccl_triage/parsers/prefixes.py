@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
-from nccl_triage.patterns import lazily
 
 Handler = Callable[[re.Match[str], Context], None]
 

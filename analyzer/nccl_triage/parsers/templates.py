@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Characters of a message that are folded; what tells messages apart stands at their beginning.
 MAX_MESSAGE = 400

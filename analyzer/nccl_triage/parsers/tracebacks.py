@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.kinds import Produced
-from nccl_triage.parsers.streams import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
-from nccl_triage.patterns import lazily
+from nccl_triage.parsers.stateful import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
 
 _STARTS = ("(most recent call last):", "Original Traceback")
 _FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>\S.{0,200}?))?\s*$')

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context
 from nccl_triage.parsers import headers, times
 from nccl_triage.parsers.jsonlines import peel_json
-from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn
+from nccl_triage.parsers.learned_prefix import MOST, PROBE, LearnedPrefix, learn
 from nccl_triage.parsers.prefixes import ISO_TS, certain, set_place, set_time
-from nccl_triage.patterns import lazily
 
 #: Lines at which is looked more closely.
 SOME = 100
@@ -102,9 +102,9 @@ class WrapperProfile:
     compose: bool = False
     bracketed: bool = False
     task: bool = False
-    outer: Outer | None = None
+    outer: LearnedPrefix | None = None
     #: What somebody put behind prefixes that are known, as the name of a stream behind the time of its collector.
-    inner: Outer | None = None
+    inner: LearnedPrefix | None = None
 
     @classmethod
     def sniff(cls, lines: Iterable[str]) -> WrapperProfile:

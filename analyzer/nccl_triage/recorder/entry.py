@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.recorder_table import Shape
-from nccl_triage.patterns import lazily
 
 #: Frames and tensors of one entry, dimensions and characters that are kept.
 MAX_FRAMES, MAX_TENSORS, MAX_DIMS, MAX_TEXT = 24, 16, 8, 200

@@ -10,17 +10,17 @@ from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.event import MAX_TEXT, Event
 from nccl_triage.observations.store import KEEP_LAST, Observations, SourceInfo
-from nccl_triage.parsers import STATEFUL, counters, headers, salient, templates, times
+from nccl_triage.parsers import STATEFUL, counters, headers, templates, times, unknown_errors
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.stateful import PeeledLine, StatefulParser
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
-from nccl_triage.scan import measures, records
-from nccl_triage.scan.lore import Lores
-from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
-from nccl_triage.scan.recipes import Match, Reading, Recipe
-from nccl_triage.scan.shapes import Group, Part, Shape, Shapes, Told
+from nccl_triage.scan import measurements, records
+from nccl_triage.scan.learned_fields import FieldPositions, Match, Reading
+from nccl_triage.scan.learned_shapes import LearnedShapesBySource
+from nccl_triage.scan.prefilter import LineKind, Prefilter, candidates
+from nccl_triage.scan.shapes import Group, Part, Shapes, Told
 from nccl_triage.scan.sharing import Shared
-from nccl_triage.scan.unwrap import MAX_PARTS
+from nccl_triage.scan.terminal_wrap import MAX_PARTS
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
@@ -69,7 +69,7 @@ class LineScan:
         series: SeriesReader,
         info: SourceInfo,
         result: Observations | None = None,
-        lores: Lores | None = None,
+        lores: LearnedShapesBySource | None = None,
     ) -> None:
         self.result = result if result is not None else Observations()
         #: Whether a parser is inside of a block.
@@ -85,15 +85,15 @@ class LineScan:
         self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
         #: The line from which on it is asked again whether their blocks have ended in silence.
         self._patience = PATIENCE
-        self._salient = salient.SalientLines()
-        self._numbers = measures.Numbers(series, info.path, self.result.curves)
-        self._links = measures.Links(info.path, self.result.links)
+        self._salient = unknown_errors.UnknownErrors()
+        self._numbers = measurements.Numbers(series, info.path, self.result.curves)
+        self._links = measurements.Links(info.path, self.result.links)
         self._year: float | None = None
         self._shared = Shared()
         self._tallies: dict[str, _Tally] = {}
         #: What was learnt about lines that differ in numbers only.
         self.shapes = Shapes(self._outcome, self._reading, prefilter)
-        self._lores = Lores() if lores is None else lores
+        self._lores = LearnedShapesBySource() if lores is None else lores
         self.profile = WrapperProfile()
         # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
         self._parts: list[Part] = []
@@ -151,7 +151,7 @@ class LineScan:
             # Such lines open no block, and a block that is open now was not when they came.
             self._line(number, text, kinds.get(index), feed=False, recipe=recipe)
 
-    def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
+    def take(self, number: int, text: str, kind: LineKind | None, speaks: bool = False) -> None:
         """Scan a line that may matter, in full only where it may add something new."""
         raw = text.encode("utf-8", "surrogatepass") if kind is not None or text.startswith(records.STARTS) else b""
         if self.open or records.hides(raw):
@@ -167,49 +167,32 @@ class LineScan:
         if speaks and not matched:
             self._speaker(number, text)
 
-    def meet(self, number: int, raw: bytes, text: str, kind: Kind | None = None) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` left; ``kind`` is what its literals tell, where that is known."""
+    def meet(self, number: int, raw: bytes, text: str) -> None:
+        """Scan a line (``text`` of ``raw``) that ``count`` left."""
         if self.open or records.hides(raw):
             self._line(number, text, self._prefilter.kinds([text]).get(0))
-        elif kind is not None:
-            self._candidate(number, raw, text, kind)
-        elif self.heard_enough and not self.shapes.knows(raw):
+            return
+        if self._salient.full and not self.shapes.knows(raw):
+            # A line of which is only known that it sounds like trouble tells nothing any more.
             kind = self._prefilter.kinds([text]).get(0)
-            if kind is not None and not kind.sounds:
-                self._candidate(number, raw, text, kind)
+            if kind is not None and kind.sounds:
+                return
         else:
             kind = self.shapes.kind(raw, text)
-            if kind is not None:
-                self._candidate(number, raw, text, kind)
-
-    @property
-    def heard_enough(self) -> bool:
-        """Whether a line of which only is known that it sounds like trouble (``Kind.sounds``) tells nothing any more."""
-        return self._salient.full
+        if kind is not None:
+            self._candidate(number, raw, text, kind)
 
     def count(self, number: int, raw: bytes) -> Group | None:
         """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
         if self.open or not self._counts or records.hides(raw):
             return None
         group = self.shapes.group(raw)
-        if group is None or not self.is_counted(group, number):
+        if group is None or (group.formats is not None and self._numbers.sampled(group.formats, number)):
             return None
         group.add(number, raw)
         return group
 
-    def is_counted(self, group: Group, number: int) -> bool:
-        """Tell whether a line of a group need only be counted: its place does not put it into a sample."""
-        return group.formats is None or not self._numbers.sampled(group.formats, number)
-
-    def follow(self, number: int, text: str, shape: Shape | None) -> None:
-        """Scan a line inside of a block; of its ``shape`` may be known what its literals tell."""
-        if shape is None or (shape.kind is None and not shape.silent):
-            kind = self._prefilter.kinds([text]).get(0)
-        else:
-            kind = shape.kind
-        self._line(number, text, kind)
-
-    def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
+    def _candidate(self, number: int, raw: bytes, text: str, kind: LineKind) -> Sequence[str]:
         """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
         place = self.shapes.place(raw, kind) if self._counts else None
         recipe = None if place is None else place.recipe
@@ -224,7 +207,7 @@ class LineScan:
             self.shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
         return self._matched
 
-    def _outcome(self, text: str, kind: Kind) -> Told | None:
+    def _outcome(self, text: str, kind: LineKind) -> Told | None:
         """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
         if any(opener in text for parser in self._parsers for opener in parser.OPENERS):
             return None
@@ -239,14 +222,14 @@ class LineScan:
             event = self._event(signature, fields, peeled, 0)
             matched.add(signature.id)
             told.append((signature.id, event.key(signature.keep_by)))
-            if signature.id == measures.LINK:
+            if signature.id == measurements.LINK:
                 told.append((self._links.key(fields, peeled.context), fields.get("channel")))
         if kind.formats is not None:
             process = self._numbers.outcome(peeled, kind.formats)
             if process is None:
                 return None
             told.append(process)
-        if not matched and kind.signatures is not None and salient.sounds(peeled.text):
+        if not matched and kind.signatures is not None and unknown_errors.sounds(peeled.text):
             told.append(templates.key(peeled.text))
         return Told(frozenset(matched), tuple(told))
 
@@ -269,7 +252,7 @@ class LineScan:
         peeled = peel(text, self._profile)
         return Reading(peeled, list(match.matches(signatures, peeled.text, text)))
 
-    def _read(self, text: str, recipe: Recipe | None) -> tuple[Peeled, Sequence[Match] | None]:
+    def _read(self, text: str, recipe: FieldPositions | None) -> tuple[Peeled, Sequence[Match] | None]:
         """Return a line without its wrappers and, where a recipe tells it, what its signatures find."""
         reading = None if recipe is None else recipe.read(text)
         if reading is None:
@@ -277,7 +260,9 @@ class LineScan:
         self._complete(reading.peeled)
         return reading
 
-    def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True, recipe: Recipe | None = None) -> None:
+    def _line(
+        self, number: int, text: str, kind: LineKind | None, feed: bool = True, recipe: FieldPositions | None = None
+    ) -> None:
         """Take what a line tells."""
         self._begin_line()
         peeled, found = self._read(text, recipe)
@@ -309,7 +294,7 @@ class LineScan:
         if folded is not None:
             fields = {"template": folded}
             text = peeled.text[:MAX_TEXT]
-            event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
+            event = Event(unknown_errors.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
             self.result.add(event, ("template",))
             self.gains += 1
 
@@ -385,7 +370,7 @@ class LineScan:
         )
 
     def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
-        if signature.id == measures.LINK:
+        if signature.id == measurements.LINK:
             before = self._links.count
             self.gains += self._links.take(fields, peeled.context, number)
             self._parts.append(Part(self._links, self._links.count - before))

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
-from nccl_triage.scan.ahead import Note
+from nccl_triage.scan.preview import Note
 from nccl_triage.scan.scanner import Scanner
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from nccl_triage.patterns import lazily
-from nccl_triage.scan.folding import NUMBER_SOURCE
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.scan.digit_folding import NUMBER_SOURCE
 
 _NUMBER = lazily(NUMBER_SOURCE)
 #: Other digits for all, none of which becomes a leading zero: no two of the eight agree in one but in that of 0.

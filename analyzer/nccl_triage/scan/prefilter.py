@@ -17,9 +17,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from nccl_triage import octets
+from nccl_triage import byte_search
 from nccl_triage.engine.schema import Signature
-from nccl_triage.ingest.verdicts import NAME
+from nccl_triage.ingest.decode import OWN_NAME
 from nccl_triage.scan import database, records
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
@@ -34,7 +34,7 @@ NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class LineKind:
     """What the literals of a line tell; lines with the same literals share one object.
 
     ``signatures`` is None for a line that is no candidate for rules, ``formats`` for one that no format can read.
@@ -69,7 +69,7 @@ Sweeper = Callable[[bytes], Sweep]
 class Prefilter(Protocol):
     """What the scanner needs: what the lines of a batch are."""
 
-    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
+    def kinds(self, lines: Sequence[str]) -> dict[int, LineKind]:
         """Return line index -> what its literals tell; no entry for a line without literals."""
         ...
 
@@ -157,7 +157,7 @@ class _Literals:
             one.further or any(owner.role in ("root", "cascade") for owner in one.signatures) for one in self._owners
         ]
         self.texts = tuple(text for text, _ in table)
-        self._kinds: dict[frozenset[int], Kind] = {}
+        self._kinds: dict[frozenset[int], LineKind] = {}
 
     @cached_property
     def _swept(self) -> list[int]:
@@ -201,10 +201,10 @@ class _Literals:
         """See ``Prefilter``."""
         return [number for number in literals if self._owners[number].formats]
 
-    def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, Kind]:
+    def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, LineKind]:
         """Return the kinds of lines by the numbers of their literals."""
         known = self._kinds
-        made: dict[int, Kind] = {}
+        made: dict[int, LineKind] = {}
         for index, numbers in found.items():
             key = frozenset(numbers)
             kind = known.get(key)
@@ -215,12 +215,12 @@ class _Literals:
             made[index] = kind
         return made
 
-    def _kind(self, numbers: Collection[int]) -> Kind:
+    def _kind(self, numbers: Collection[int]) -> LineKind:
         literals = [self._owners[number] for number in numbers]
         owners = {signature.id: signature for literal in literals for signature in literal.signatures}
         formats = {name for literal in literals for name in literal.formats}
         candidate = bool(owners) or any(literal.further for literal in literals)
-        return Kind(
+        return LineKind(
             tuple(owners[name] for name in sorted(owners)) if candidate else None,
             tuple(sorted(formats)) if formats else None,
             any(self._urgent[number] for number in numbers),
@@ -231,7 +231,7 @@ class _Literals:
 class LiteralPrefilter(_Literals):
     """The fallback: one ``find`` loop per literal over the joined batch."""
 
-    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
+    def kinds(self, lines: Sequence[str]) -> dict[int, LineKind]:
         """See ``Prefilter``."""
         text = "\n".join(lines)
         lowered = "\n".join(line.lower() for line in lines)
@@ -259,14 +259,14 @@ class LiteralPrefilter(_Literals):
         for number in sought:
             literal, caseless = self._texts[number]
             needle = literal.encode()
-            position = octets.find(lowered if caseless else data, needle)
+            position = byte_search.find(lowered if caseless else data, needle)
             if position >= 0:
                 firsts[number] = position + len(needle)
         all_wanted = [number for number in firsts if self._urgent[number]]
         ends = sorted(end for found in self.ends(data, all_wanted) for end in found)
         wrapped = data.startswith(records.FIRST_BYTES) or any(start in data for start in records.NEXT_BYTES)
         return Sweep(
-            ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, wrapped, NAME in data
+            ends, {number: end for number, end in firsts.items() if not self._urgent[number]}, wrapped, OWN_NAME in data
         )
 
 
@@ -287,7 +287,7 @@ class HyperscanPrefilter(_Literals):
         self._database = database.compiled(hyperscan, self._texts)
         self._sweepers: dict[bool, Sweeper] = {}  # needed for long logs only
 
-    def kinds(self, lines: Sequence[str]) -> dict[int, Kind]:
+    def kinds(self, lines: Sequence[str]) -> dict[int, LineKind]:
         """See ``Prefilter``."""
         encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
         hits = self._found(b"\n".join(encoded))
@@ -337,7 +337,7 @@ class HyperscanPrefilter(_Literals):
 
     def _compiled(self, numbers: Sequence[int]) -> Any:
         """Return the database of some literals, and of what else a sweep tells."""
-        further = [(start, _RECORD) for start in records.NEXT_BYTES] + [(NAME, _VERDICT)]
+        further = [(start, _RECORD) for start in records.NEXT_BYTES] + [(OWN_NAME, _VERDICT)]
         literals = [*(self._texts[number] for number in numbers), *((text.decode(), False) for text, _ in further)]
         once = [*(not self._urgent[number] for number in numbers), *(True for _ in further)]
         return database.compiled(self._hyperscan, literals, [*numbers, *(number for _, number in further)], once)
@@ -346,11 +346,11 @@ class HyperscanPrefilter(_Literals):
 def _ends(data: bytes, literal: bytes) -> list[int]:
     """Return where a literal ends first in each line that holds it."""
     ends: list[int] = []
-    at = octets.find(data, literal)
+    at = byte_search.find(data, literal)
     while at >= 0:
         ends.append(at + len(literal))
         at = data.find(b"\n", at)
-        at = octets.find(data, literal, at) if at >= 0 else -1
+        at = byte_search.find(data, literal, at) if at >= 0 else -1
     return ends
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: How a line begins that is a record.
 STARTS = ('{"', "{ ", "{\t")

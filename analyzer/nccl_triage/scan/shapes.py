@@ -12,19 +12,19 @@ to the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.store import KEEP_LAST, Bucket
-from nccl_triage.parsers import salient, templates
-from nccl_triage.scan import folding, recipes
-from nccl_triage.scan.folding import Folder, Pick
-from nccl_triage.scan.lore import Knowledge, Learnt, Lore
-from nccl_triage.scan.prefilter import Kind, Prefilter
-from nccl_triage.scan.recipes import Reader, Recipe
+from nccl_triage.parsers import templates, unknown_errors
+from nccl_triage.scan import digit_folding, learned_fields
+from nccl_triage.scan.digit_folding import Folder, Pick
+from nccl_triage.scan.learned_fields import FieldPositions, Reader
+from nccl_triage.scan.learned_shapes import LearnedNumbers, LearnedShape, LearnedShapes
+from nccl_triage.scan.prefilter import LineKind, Prefilter
 
 #: Lines of a shape that are read in full before its numbers are tried.
 PATIENCE = 8
@@ -32,8 +32,6 @@ PATIENCE = 8
 WORTH_A_RECIPE = 3
 #: Shapes and groups of one source held at once: beyond, what is known is put away and learnt again.
 MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
-#: Shapes without any literal that are remembered.
-MAX_SILENT = 20_000
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
@@ -63,7 +61,7 @@ class Told(NamedTuple):
 
 
 #: Tells what a line adds; None when it must be read in full whatever its numbers are.
-Outcome = Callable[[str, Kind], Told | None]
+Outcome = Callable[[str, LineKind], Told | None]
 
 
 @dataclass(slots=True)
@@ -96,7 +94,7 @@ class Group:
 class Family:
     """Lines of one source that differ in numbers only: what was learnt of them, and their groups by those that matter."""
 
-    what: Knowledge
+    what: LearnedNumbers
     groups: dict[Hashable, Group] = field(default_factory=dict)
 
 
@@ -105,7 +103,7 @@ class Shape:
     """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
 
     #: What the literals of its lines tell; ``silent``: they hold none.
-    kind: Kind | None = None
+    kind: LineKind | None = None
     silent: bool = False
     #: Lines that were read in full; whether it is never to be learnt; whether it is no member of the family of its like.
     seen: int = 0
@@ -117,21 +115,14 @@ class Shape:
     literal: Pick | None = None
     variants: dict[Hashable, Shape] = field(default_factory=dict)
     #: How its lines are read, once some were read in full (how many) and have taught it.
-    recipe: Recipe | None = None
+    recipe: FieldPositions | None = None
     reads: int = 0
     #: Where the lore keeps it.
     name: tuple[bytes, Hashable] = (b"", None)
-    #: Whether its lines are passed over where every line is looked up (``scan.crowded``).
-    passed: bool = False
 
-    def know(self, kind: Kind | None) -> None:
+    def know(self, kind: LineKind | None) -> None:
         """Take what the literals of its lines tell."""
         self.kind, self.silent = kind, kind is None
-        self.passed = self.passed or self.silent
-
-
-#: The shape of all lines that hold no literal, nor digits in which they could differ from lines that do.
-SILENT = Shape(silent=True, passed=True)
 
 
 class Place(NamedTuple):
@@ -139,7 +130,7 @@ class Place(NamedTuple):
 
     family: Family
     key: Hashable
-    recipe: Recipe | None
+    recipe: FieldPositions | None
 
 
 class Shapes:
@@ -149,21 +140,16 @@ class Shapes:
         self._outcome = outcome
         self._reader = reader
         self._prefilter = prefilter
-        self._with_digits = folding.folded_literals(prefilter.texts)
+        self._with_digits = digit_folding.folded_literals(prefilter.texts)
         self._shapes: dict[bytes, Shape] = {}
-        self.folder = Folder()
+        self._folder = Folder()
         #: What earlier sources have taught.
-        self.lore = Lore()
-        self._families: dict[Knowledge, Family] = {}
+        self.lore = LearnedShapes()
+        self._families: dict[LearnedNumbers, Family] = {}
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
-        self._first: dict[tuple[bytes, Kind], Family] = {}
-        self._seen: dict[tuple[bytes, Kind], int] = {}
-        self._made = self._groups = self._silent = 0
-
-    @property
-    def table(self) -> Mapping[bytes, Shape]:
-        """The shapes by their folded lines; those whose literals hold digits have variants."""
-        return self._shapes
+        self._first: dict[tuple[bytes, LineKind], Family] = {}
+        self._seen: dict[tuple[bytes, LineKind], int] = {}
+        self._made = self._groups = 0
 
     @property
     def full(self) -> bool:
@@ -177,25 +163,9 @@ class Shapes:
             return None
         return shape.family.groups.get(key(shape.family, shape.values, raw))
 
-    def silence(self, raws: Sequence[bytes]) -> list[Shape]:
-        """Remember and return the shapes of lines that hold no literal."""
-        folded = [self.folder.fold(raw) for raw in raws]
-        special = folding.with_literal_digits(folded, self._with_digits)
-        shapes: list[Shape] = []
-        for index, line in enumerate(folded):
-            shape = SILENT
-            if index in special:  # with other digits it may hold one
-                self._shape(raws[index]).know(None)
-                shape = self._shapes[line]
-            elif self._silent < MAX_SILENT:
-                self._shapes[line] = SILENT
-                self._silent += 1
-            shapes.append(shape)
-        return shapes
-
     def _known(self, raw: bytes) -> Shape | None:
         """Return the shape of a line, if it is made."""
-        shape = self._shapes.get(self.folder.fold(raw))
+        shape = self._shapes.get(self._folder.fold(raw))
         if shape is not None and shape.literal is not None:
             return shape.variants.get(shape.literal(raw))
         return shape
@@ -204,7 +174,7 @@ class Shapes:
         """Tell whether there was a line of this shape."""
         return self._known(raw) is not None
 
-    def kind(self, raw: bytes, text: str) -> Kind | None:
+    def kind(self, raw: bytes, text: str) -> LineKind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""
         if len(raw) > MAX_TEXT:
             return self._prefilter.kinds([text]).get(0)
@@ -213,7 +183,7 @@ class Shapes:
             shape.know(self._prefilter.kinds([text]).get(0))
         return shape.kind
 
-    def place(self, raw: bytes, kind: Kind) -> Place | None:
+    def place(self, raw: bytes, kind: LineKind) -> Place | None:
         """Return where the group of a line can be made; None for a line that only is to be read in full."""
         if len(raw) > MAX_TEXT:
             return None
@@ -226,13 +196,13 @@ class Shapes:
         shape.reads += 1
         if shape.reads == WORTH_A_RECIPE and shape.recipe is None:
             text = raw.decode("utf-8", "replace")
-            shape.recipe = recipes.learn(text, kind, shape.family.what.sensitive, self._reader)
+            shape.recipe = learned_fields.learn(text, kind, shape.family.what.sensitive, self._reader)
             self._teach(shape)
         return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
 
-    def _place(self, shape: Shape, kind: Kind, raw: bytes) -> None:
+    def _place(self, shape: Shape, kind: LineKind, raw: bytes) -> None:
         """Find the family of a shape: one that is known, or its own once enough lines like this were read."""
-        alike = (folding.NUMBER.sub(b"0", raw), kind)
+        alike = (digit_folding.NUMBER.sub(b"0", raw), kind)
         family = self._first.get(alike)
         if family is not None and not shape.strange:
             self._adopt(shape, family, raw)
@@ -243,21 +213,21 @@ class Shapes:
             if (shape.seen if shape.strange else seen) > PATIENCE:
                 self._learn(shape, alike, raw)
 
-    def recipe(self, raw: bytes) -> Recipe | None:
+    def recipe(self, raw: bytes) -> FieldPositions | None:
         """Return how a line is read, where its shape has taught it."""
         shape = self._known(raw)
         return None if shape is None else shape.recipe
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
-        folded = self.folder.fold(raw)
+        folded = self._folder.fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
             literals = self.lore.literals
             if folded in literals:
                 literal = literals[folded]
             else:
-                literal = folding.literal_digits(folded, self._with_digits)
+                literal = digit_folding.literal_digits(folded, self._with_digits)
             shape = self._shapes[folded] = Shape(literal=literal, name=(folded, None))
             self._made += 1
             if literal is None:
@@ -289,9 +259,9 @@ class Shapes:
             folded, values = shape.name
             literal = self._shapes[folded].literal
             what = None if shape.family is None else shape.family.what
-            self.lore.keep(folded, values, literal, Learnt(shape.kind, what, shape.values, shape.recipe))
+            self.lore.keep(folded, values, literal, LearnedShape(shape.kind, what, shape.values, shape.recipe))
 
-    def _family(self, what: Knowledge) -> Family:
+    def _family(self, what: LearnedNumbers) -> Family:
         """Return the family of this source of which that is known."""
         family = self._families.get(what)
         if family is None:
@@ -306,7 +276,7 @@ class Shapes:
             made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
             self._groups += 1
 
-    def drain(self) -> list[tuple[Waiting, Recipe | None]]:
+    def drain(self) -> list[tuple[Waiting, FieldPositions | None]]:
         """Put away all groups: count their lines, and return in order those to be read (they count themselves)."""
         groups = [group for family in self._families.values() for group in family.groups.values()]
         # Groups share buckets, of which each shows a few last lines only.
@@ -326,36 +296,38 @@ class Shapes:
         self._families.clear()
         self._first.clear()
         self._seen.clear()
-        self._made = self._groups = self._silent = 0
+        self._made = self._groups = 0
         return read_by
 
     def _adopt(self, shape: Shape, family: Family, raw: bytes) -> None:
         """Take over what was learnt about lines with longer or shorter numbers, where it holds for this one."""
-        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
+        spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
         changed = raw
         for index, span in enumerate(spans):
             if index not in family.what.matter:
-                changed = folding.changed(changed, *span)
+                changed = digit_folding.changed(changed, *span)
         if self._told(changed) == self._told(raw):
             shape.family = family
-            shape.values = folding.pick_numbers(spans, family.what.matter)
+            shape.values = digit_folding.pick_numbers(spans, family.what.matter)
             self._teach(shape)
 
-    def _learn(self, shape: Shape, alike: tuple[bytes, Kind], raw: bytes) -> None:
+    def _learn(self, shape: Shape, alike: tuple[bytes, LineKind], raw: bytes) -> None:
         """Find the numbers that matter."""
-        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
+        spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
         kind, told = self._told(raw) if len(spans) <= MAX_NUMBERS else (None, None)
         if kind is None or told is None:
             self._give_up(shape)
             return
-        matter = [index for index, span in enumerate(spans) if self._told(folding.changed(raw, *span)) != (kind, told)]
+        matter = [
+            index for index, span in enumerate(spans) if self._told(digit_folding.changed(raw, *span)) != (kind, told)
+        ]
         sensitive = tuple(one for one in kind.signatures or () if _may_mind(one, raw))
         if any(digits.anchored(one.pattern.source) for one in sensitive):
             self._give_up(shape)  # where the message begins, only reading tells
             return
         bare = kind.signatures is not None and told.matched <= {one.id for one in sensitive}
-        shape.family = self._family(Knowledge(tuple(matter), sensitive, kind.formats, bare))
-        shape.values = folding.pick_numbers(spans, matter)
+        shape.family = self._family(LearnedNumbers(tuple(matter), sensitive, kind.formats, bare))
+        shape.values = digit_folding.pick_numbers(spans, matter)
         self._teach(shape)
         if alike[1] is kind:
             self._first.setdefault(alike, shape.family)
@@ -365,7 +337,7 @@ class Shapes:
         shape.cold = True
         self._teach(shape)
 
-    def _told(self, raw: bytes) -> tuple[Kind | None, Told | None]:
+    def _told(self, raw: bytes) -> tuple[LineKind | None, Told | None]:
         """Return the kind of a line, and what it would add."""
         text = raw.decode("utf-8", "replace")
         kind = self._prefilter.kinds([text]).get(0)
@@ -377,7 +349,7 @@ def _may_mind(signature: Signature, raw: bytes) -> bool:
     source = signature.pattern.source
     if signature.premise is None and not digits.minds_digits(source):
         return False
-    relaxed = digits.relaxed(source) if folding.HEX not in raw and not signature.pattern.user else None
+    relaxed = digits.relaxed(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
 
 
@@ -397,10 +369,10 @@ def key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
     return (values, _found(family.what, raw)) if family.what.sensitive else values
 
 
-def _found(what: Knowledge, raw: bytes) -> Hashable:
+def _found(what: LearnedNumbers, raw: bytes) -> Hashable:
     """Return which of the patterns that mind digits match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
     tried = ((one, match.search(one, text)) for one in what.sensitive)
     found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
     # What is known to no signature is kept once a template.
-    return found or (what.bare and salient.sounds(text) and templates.key(text))
+    return found or (what.bare and unknown_errors.sounds(text) and templates.key(text))

@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from nccl_triage.byte_search import Newlines
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.ingest.blocks import Block
+from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.filtered import looks_filtered
+from nccl_triage.ingest.sniff import looks_filtered
 from nccl_triage.observations.store import Observations, Room, SourceInfo
-from nccl_triage.octets import Newlines
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import records, sweeping
-from nccl_triage.scan.ahead import Ahead, Note
-from nccl_triage.scan.crowded import Crowd
+from nccl_triage.scan import records, sampling
+from nccl_triage.scan.learned_shapes import LearnedShapesBySource
 from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.lore import Lores
 from nccl_triage.scan.prefilter import Prefilter
-from nccl_triage.scan.sweeping import Share
-from nccl_triage.scan.unwrap import joined_candidates
+from nccl_triage.scan.preview import Ahead, Note
+from nccl_triage.scan.sampling import Coverage
+from nccl_triage.scan.terminal_wrap import joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
 SNIFF_LINES = 400
@@ -49,7 +48,7 @@ class SourceScan:
         prefilter: Prefilter,
         series: SeriesReader,
         info: SourceInfo,
-        lores: Lores | None = None,
+        lores: LearnedShapesBySource | None = None,
         rooms: Mapping[str, Room] | None = None,
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
@@ -60,8 +59,7 @@ class SourceScan:
         self._info = info
         self._users = users
         self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), lores)
-        self._interest = sweeping.Interest()
-        self._crowd = Crowd(self._lines, prefilter)
+        self._interest = sampling.Interest()
         self._newlines = Newlines()
         self._aftermath = 0
         self._batch: list[TextLine] = []
@@ -117,46 +115,36 @@ class SourceScan:
         if self.ahead is not None:
             self.ahead.drop()
 
-    def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
+    def sweep(self, block: LineBlock, reader: LineReader, share: Coverage) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         self._flush()
         self._drop()
         self._lines.begin()
         known = self._lines.faults
-        self._lines.brief = share is not Share.WHOLE
-        if share is Share.WHOLE:
+        self._lines.brief = share is not Coverage.WHOLE
+        if share is Coverage.WHOLE:
             self._keep_last(block, reader)
-        if not self._crowded(block, reader, share):
-            self._search(block, reader, share)
+        self._search(block, reader, share)
         self._lines.brief = False
-        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        self._aftermath = sampling.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
 
-    def _keep_last(self, block: Block, reader: LineReader) -> None:
+    def _keep_last(self, block: LineBlock, reader: LineReader) -> None:
         """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
         rows = block.data.split(b"\n")[:-1]
         first = max(0, len(rows) - counters.LINES)
         for number, raw in enumerate(rows[first:], block.first_line + first):
             self._last.extend(reader.pieces(number, block.offset, raw))
 
-    def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
-        """Scan a block of a storm; False where it is none."""
-        if share is Share.WHOLE or not self._crowd.near:
-            return False
-        taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
-        if taken and share is not Share.NEWS:
-            self._who_speaks(block, reader)
-        return taken
-
-    def _search(self, block: Block, reader: LineReader, share: Share) -> None:
+    def _search(self, block: LineBlock, reader: LineReader, share: Coverage) -> None:
         """Search a block for literals, and scan the lines of those that count."""
-        whole = share is Share.WHOLE or self._aftermath > 0
-        awake = whole or share is Share.NUMBERS or self._interest.awake()
+        whole = share is Coverage.WHOLE or self._aftermath > 0
+        awake = whole or share is Coverage.NUMBERS or self._interest.awake()
         look = self._prefilter.sweeper(quick=not awake)
         swept = look(block.data)
-        if swept.verdicts or reader.verdicts.open:
-            block = reader.verdicts.blank(block)
+        if swept.verdicts or reader.own_verdicts.open:
+            block = reader.own_verdicts.blank(block)
             swept = look(block.data)
-        if share is not Share.NEWS:
+        if share is not Coverage.NEWS:
             self._who_speaks(block, reader)
         owners = dict.fromkeys(swept.ends, _URGENT)
         if swept.records:
@@ -165,11 +153,11 @@ class SourceScan:
         self._interest.learn(read, self._walk(block, reader, owners), awake)
 
     def _choose(
-        self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, awake: bool, owners: dict[int, int]
+        self, data: bytes, firsts: Mapping[int, int], share: Coverage, whole: bool, awake: bool, owners: dict[int, int]
     ) -> dict[int, int]:
         """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
         followed = list(firsts) if whole else self._interest.of(firsts)
-        if share is Share.NUMBERS and not whole:
+        if share is Coverage.NUMBERS and not whole:
             followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
         read = dict.fromkeys(followed, 0)
         for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
@@ -183,7 +171,7 @@ class SourceScan:
                 owners.setdefault(firsts[literal], literal)
         return read
 
-    def _who_speaks(self, block: Block, reader: LineReader) -> None:
+    def _who_speaks(self, block: LineBlock, reader: LineReader) -> None:
         """Learn who speaks at the beginning of a block."""
         if self._lines.open:
             return
@@ -208,11 +196,10 @@ class SourceScan:
             if index not in kinds and not self._lines.open and not line.text.startswith(records.STARTS):
                 self._lines.take(line.number, line.text, None, speaks=True)
 
-    def _walk(self, block: Block, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
+    def _walk(self, block: LineBlock, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
         """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
         data, lines = block.data, self._lines
         redrawn = b"\r" in data
-        urgent = 0
         gains: dict[int, int] = defaultdict(int)
         number, counted = block.first_line, 0
         behind = self._go_on(block, 0, reader)
@@ -224,7 +211,6 @@ class SourceScan:
             raw = data[start:stop]
             number += self._newlines.count(data, counted, start)
             counted, behind = start, stop + 1
-            urgent += owners[end] == _URGENT
             if redrawn:
                 raw = raw.rstrip(b"\r")
             if lines.count(number, raw) is not None:
@@ -238,10 +224,9 @@ class SourceScan:
                 gains[owners[end]] += 1
             if lines.open:
                 behind = self._go_on(block, behind, reader)
-        self._crowd.judge(block, urgent)
         return gains
 
-    def _go_on(self, block: Block, start: int, reader: LineReader) -> int:
+    def _go_on(self, block: LineBlock, start: int, reader: LineReader) -> int:
         """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
         data = block.data
         if not self._lines.open:

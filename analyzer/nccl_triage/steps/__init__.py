@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.kinds import Produced
 from nccl_triage.observations.store import Observations
-from nccl_triage.steps import losses, pace, peers
-from nccl_triage.steps.marks import Mark
-from nccl_triage.steps.tracks import Tracks
+from nccl_triage.steps import anomalies
+from nccl_triage.steps.anomalies import Anomaly
+from nccl_triage.steps.metric_series import JobMetrics
 
 #: Signature -> kind and meaning of its events.
 PRODUCES: dict[str, Produced] = {
@@ -46,14 +46,14 @@ def observe(observations: Observations) -> Observations:
     found = Observations()
     if not observations.curves:
         return found
-    tracks = Tracks(observations)
-    for marks in (peers.slow_ranks(tracks), pace.slowed(tracks), losses.spikes(tracks), losses.not_finite(tracks)):
-        for event in _events(marks):
+    metrics = JobMetrics(observations)
+    for find in (anomalies.slow_ranks, anomalies.slowed, anomalies.spikes, anomalies.not_finite):
+        for event in _events(find(metrics)):
             found.add(event, ("metric",))
     return found
 
 
-def _events(marks: list[Mark]) -> Iterator[Event]:
-    marks.sort(key=lambda mark: (-mark.ratio, mark.row))
-    for mark in marks[:MAX_EVENTS]:
-        yield mark.event()
+def _events(found: list[Anomaly]) -> Iterator[Event]:
+    found.sort(key=lambda one: (-one.ratio, one.row))
+    for one in found[:MAX_EVENTS]:
+        yield one.event()

@@ -1,0 +1,79 @@
+"""What one source has taught about the shapes of lines, for the next one whose lines are wrapped alike.
+
+A job of 512 ranks writes 512 logs of the same lines. Which numbers of a line matter and where its fields stand depends on
+the rules and on the prefixes of the source (``WrapperProfile``), not on the source itself: what the first one had to find by
+trying, the others know. Nothing of what the lines said is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nccl_triage.engine.schema import Signature
+from nccl_triage.parsers.wrappers import WrapperProfile
+from nccl_triage.scan.digit_folding import Pick
+from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.prefilter import LineKind
+
+#: Shapes remembered for sources that are wrapped alike, and ways in which sources are wrapped.
+MAX_SHAPES, MAX_PROFILES = 8000, 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedNumbers:
+    """What was learnt about lines that differ in numbers only."""
+
+    #: Which of their numbers, in order, change what a line adds.
+    matter: tuple[int, ...]
+    #: The signatures whose patterns ask for particular digits: they are tried on every line.
+    sensitive: tuple[Signature, ...]
+    formats: tuple[str, ...] | None
+    #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
+    bare: bool
+
+
+class LearnedShape(NamedTuple):
+    """What was learnt about a shape; without ``what``: that its lines must be read in full."""
+
+    kind: LineKind
+    what: LearnedNumbers | None
+    values: Pick | None = None
+    recipe: FieldPositions | None = None
+
+
+@dataclass(slots=True)
+class LearnedShapes:
+    """What is known of the shapes of sources that are wrapped alike."""
+
+    #: By folded lines: what picks the digits of their literals.
+    literals: dict[bytes, Pick | None] = field(default_factory=dict)
+    #: By folded lines and the digits of their literals.
+    shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
+
+    def keep(self, folded: bytes, digits: Hashable, literal: Pick | None, learnt: LearnedShape) -> None:
+        """Remember a shape; when there are too many, others are learnt again."""
+        if len(self.shapes) >= MAX_SHAPES:
+            self.literals.clear()
+            self.shapes.clear()
+        self.literals[folded] = literal
+        self.shapes[folded, digits] = learnt
+
+
+class LearnedShapesBySource:
+    """The lore of each way in which sources are wrapped."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
+
+    def of(self, profile: WrapperProfile) -> LearnedShapes:
+        """Return the lore of sources with these prefixes."""
+        for known, lore in self._known:
+            if known == profile:
+                return lore
+        if len(self._known) >= MAX_PROFILES:
+            del self._known[0]
+        lore = LearnedShapes()
+        self._known.append((profile, lore))
+        return lore
