@@ -1,4 +1,4 @@
-"""What a recipe reads of a line is what reading it in full finds."""
+"""What a positions reads of a line is what reading it in full finds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.scan import learned_fields
-from nccl_triage.scan.learned_fields import Reading
-from nccl_triage.scan.prefilter import LineKind, Prefilter, make_prefilter
+from nccl_triage.scan.line_parser import ParsedLine
+from nccl_triage.scan.literals import LineKind
+from nccl_triage.scan.prefilter import Prefilter, make_prefilter
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 NCCL = "(RayWorker pid={pid}, ip=10.0.{rank}.4) [rank{rank}]: gpu-{host}:{pid}:{tid} [{dev}] NCCL INFO comm 0x55{hex} rank {rank} nranks 16"
 
 
 def _reader(profile: WrapperProfile | None = None) -> learned_fields.Reader:
-    def read(line: str, signatures: Iterable[Signature]) -> Reading:
+    def read(line: str, signatures: Iterable[Signature]) -> ParsedLine:
         peeled = peel(line, profile or WrapperProfile())
-        return Reading(peeled, list(match.matches(signatures, peeled.text, line)))
+        return ParsedLine(peeled, list(match.matches(signatures, peeled.text, line)))
 
     return read
 
@@ -80,12 +81,12 @@ def test_lines_of_real_failures(spoilt: bool, rules: RuleSet) -> None:
         kind = prefilter.kinds([line]).get(0)
         if kind is None:
             continue
-        recipe = learned_fields.learn(line, kind, _minding(kind), read)
-        if recipe is None:
+        positions = learned_fields.learn(line, kind, _minding(kind), read)
+        if positions is None:
             continue
         learnt += 1
         for other in (line, *(_with_other_digits(line, chance) for _ in range(3))):
-            mine = recipe.read(other)
+            mine = positions.read(other)
             if mine is not None and prefilter.kinds([other]).get(0) is kind:
                 full = read(other, kind.signatures or ())
                 assert mine.peeled == full.peeled, other
@@ -100,16 +101,18 @@ def prefilter(rules: RuleSet) -> Prefilter:
     return make_prefilter(rules.signatures.values())
 
 
-def _recipe(line: str, prefilter: Prefilter, profile: WrapperProfile | None = None) -> learned_fields.Recipe | None:
+def _positions(
+    line: str, prefilter: Prefilter, profile: WrapperProfile | None = None
+) -> learned_fields.FieldPositions | None:
     kind = prefilter.kinds([line])[0]
     return learned_fields.learn(line, kind, _minding(kind), _reader(profile))
 
 
 def test_equal_numbers_are_told_apart(prefilter: Prefilter) -> None:
     same = NCCL.format(pid=7, rank=7, host=7, tid=7, dev=7, hex="7")
-    recipe = _recipe(same, prefilter)
-    assert recipe is not None
-    reading = recipe.read(NCCL.format(pid=1, rank=2, host=3, tid=4, dev=5, hex="6"))
+    positions = _positions(same, prefilter)
+    assert positions is not None
+    reading = positions.read(NCCL.format(pid=1, rank=2, host=3, tid=4, dev=5, hex="6"))
     assert reading is not None
     context = reading.peeled.context
     assert (context.pid, context.rank, context.tid, context.gpu) == (1, 2, 4, 5)
@@ -117,20 +120,23 @@ def test_equal_numbers_are_told_apart(prefilter: Prefilter) -> None:
 
 
 def test_what_is_worked_out_is_read_in_full(prefilter: Prefilter) -> None:
-    assert _recipe("[5 similar log lines] RuntimeError: NCCL error 7 in: run.cpp:12", prefilter) is None
+    assert _positions("[5 similar log lines] RuntimeError: NCCL error 7 in: run.cpp:12", prefilter) is None
 
 
 def test_a_name_that_is_looked_up_is_read_in_full(prefilter: Prefilter) -> None:
     line = "node17: RuntimeError: NCCL error in: run.cpp:12, unhandled system error"
-    assert _recipe(line, prefilter) is not None
-    assert _recipe(line, prefilter, WrapperProfile(node=True, nodes=frozenset({"node17", "node18"}))) is None
+    assert _positions(line, prefilter) is not None
+    assert _positions(line, prefilter, WrapperProfile(node=True, nodes=frozenset({"node17", "node18"}))) is None
 
 
 def test_a_stamp_that_is_none_is_read_in_full(prefilter: Prefilter) -> None:
     line = "2026-05-04 10:11:12,345 ERROR train.py:17 -- RuntimeError: NCCL error in: run.cpp:12"
-    recipe = _recipe(line, prefilter)
-    assert recipe is not None
-    good, bad = recipe.read(line.replace("10:11:12,345", "23:59:58,001")), recipe.read(line.replace("-05-", "-15-"))
+    positions = _positions(line, prefilter)
+    assert positions is not None
+    good, bad = (
+        positions.read(line.replace("10:11:12,345", "23:59:58,001")),
+        positions.read(line.replace("-05-", "-15-")),
+    )
     assert good is not None
     assert good.peeled.context.time == peel(line.replace("10:11:12,345", "23:59:58,001")).context.time
     assert bad is None

@@ -15,8 +15,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution.local import scan_sources
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import learned_shapes, shapes
-from nccl_triage.scan import lines as line_scan
+from nccl_triage.scan import learned_shapes, line_parser, shapes
 from nccl_triage.scan.learned_shapes import LearnedShapesBySource
 from nccl_triage.scan.scanner import Scanner
 from tests.scan.test_shapes import other_digits, plain
@@ -63,13 +62,13 @@ def test_lines_of_incidents_under_many_names(seed: int, rules: RuleSet, monkeypa
 
 def test_less_is_read_of_the_next_source(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
-    outcome = line_scan.LineScan._outcome
+    outcome = line_parser.LineParser.contribution
 
     def counting(*given: Any) -> Any:
         tried.append(given)
         return outcome(*given)
 
-    monkeypatch.setattr(line_scan.LineScan, "_outcome", counting)
+    monkeypatch.setattr(line_parser.LineParser, "contribution", counting)
     line = "gpu1:{}:7 [{}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{}<{}>\n"
     text = "".join(line.format(100 + n % 4, n % 4, n % 10, 40_000 + n % 7) for n in range(400))
     together = Scanner(rules)
@@ -78,7 +77,7 @@ def test_less_is_read_of_the_next_source(rules: RuleSet, monkeypatch: pytest.Mon
     tried.clear()
     scan_text(text, rules, "b", together)
     assert not tried
-    # Other prefixes, other lore.
+    # Other prefixes, other shapes.
     scan_text("".join(f"{n % 4}: {one}\n" for n, one in enumerate(text.splitlines())), rules, "c", together)
     assert tried
 
@@ -90,7 +89,7 @@ def test_what_is_remembered_is_bounded(rules: RuleSet, monkeypatch: pytest.Monke
     together = Scanner(rules)
     for number in range(3):
         scan_text(log("storm", 300_000, number), rules, f"log{number}", together)
-    assert all(len(known.shapes) <= 5 for _, known in together._lores._known)
+    assert all(len(known.shapes) <= 5 for _, known in together._learned._known)
     lores = LearnedShapesBySource()
     first = lores.of(WrapperProfile(srun=True))
     assert lores.of(WrapperProfile(srun=True)) is first

@@ -13,7 +13,7 @@ from nccl_triage.observations import curves
 from nccl_triage.observations.curves import CurveProcess, kind_of
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers.series import SeriesReader, SeriesReading
-from nccl_triage.scan.lines import SPEAKER
+from nccl_triage.scan.event_collector import SPEAKER
 from nccl_triage.scan.prefilter import NO_HYPERSCAN
 from nccl_triage.scan.scanner import Scanner
 from tests.scan_helpers import Line, scan_text

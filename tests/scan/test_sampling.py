@@ -16,7 +16,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers.counters import COUNTER
 from nccl_triage.scan import sampling
-from nccl_triage.scan.lines import SPEAKER
+from nccl_triage.scan.event_collector import SPEAKER
 from nccl_triage.scan.prefilter import LiteralPrefilter
 from nccl_triage.scan.scanner import Scanner
 from tests.scan_helpers import log

@@ -1,9 +1,9 @@
 """Read a line by where earlier lines of its shape had their context and their fields.
 
-All lines of a shape are alike but for their digits, so what stands at a place in one of them stands there in each. A
-recipe is learnt by trying: a line is read twice more with other digits, and of each thing that was read the place is
-sought that gives it every time; a third reading proves the recipe. Where one has no such place (it is worked out from several, or the line is read in
-another way when its digits change) there is no recipe, and such lines are read in full.
+All lines of a shape are alike but for their digits, so what stands at a place in one of them stands there in each. The
+positions are learned by trying: a line is read twice more with other digits, and for each value that was read the place
+is sought that gives it every time; a third reading proves them. A value may have no such place, because it is computed
+from several or because the line is read in another way when its digits change; then lines of the shape are read in full.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.wrappers import Peeled
-from nccl_triage.scan.other_digits import STAMP, revalued
-from nccl_triage.scan.prefilter import LineKind
+from nccl_triage.scan.digit_folding import STAMP, revalued
+from nccl_triage.scan.line_parser import Match, ParsedLine
+from nccl_triage.scan.literals import LineKind
 
 #: Attributes of a context, in order, and which of them are numbers.
 _ATTRIBUTES = tuple(one.name for one in fields_of(Context))
@@ -33,19 +34,8 @@ _DIGITS = lazily(r"-?[0-9]+")
 _MONTH_DAY = lazily(r"(?<![0-9])([0-9]{3,4}|[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)")
 
 
-#: A signature that a line matches, with its fields.
-Match = tuple[Signature, dict[str, str]]
-
-
-class Reading(NamedTuple):
-    """What was read of a line: the message and who printed it, and what its signatures find."""
-
-    peeled: Peeled
-    found: Sequence[Match]
-
-
 #: Reads a line in full, with these signatures.
-Reader = Callable[[str, Iterable[Signature]], Reading]
+Reader = Callable[[str, Iterable[Signature]], ParsedLine]
 #: Where something stands in a line.
 Span = tuple[int, int]
 _When = Callable[[str], float | None]
@@ -76,7 +66,7 @@ class FieldPositions:
         self._text, self._wrappers, self._constants = text, wrappers, constants
         self._numbers, self._words, self._times, self._fields = numbers, words, clocks, fields
 
-    def read(self, line: str) -> Reading | None:
+    def read(self, line: str) -> ParsedLine | None:
         """Return what a line of the shape says; None for one that must be read in full."""
         values = self._constants.copy()
         for place, start, end in self._numbers:
@@ -98,11 +88,11 @@ class FieldPositions:
                 fields = match.search(signature, line if signature.raw_line else text)
                 if fields is not None:
                     found.append((signature, fields))
-        return Reading(Peeled(text, Context(*values), self._wrappers), found)
+        return ParsedLine(Peeled(text, Context(*values), self._wrappers), found)
 
 
 def learn(line: str, kind: LineKind, sensitive: Sequence[Signature], reader: Reader) -> FieldPositions | None:
-    """Return the recipe of a line's shape; ``sensitive``: the signatures that mind which digits there are."""
+    """Return the positions of the fields of a line's shape, if they can be learned; ``sensitive``: the signatures that mind which digits there are."""
     minding = {one.id for one in sensitive}
     alike = [one for one in kind.signatures or () if one.id not in minding]
     lines = [line, revalued(line, 0), revalued(line, 1)]
@@ -128,12 +118,12 @@ def learn(line: str, kind: LineKind, sensitive: Sequence[Signature], reader: Rea
     plan = [
         _Fields(one, spans.get(one.id)) for one in kind.signatures or () if one.id in spans or one.id in minding
     ]  # in the order in which they are tried
-    recipe = FieldPositions(text, first.peeled.wrappers, *learnt, plan)
+    positions = FieldPositions(text, first.peeled.wrappers, *learnt, plan)
     check = revalued(line, 2)
-    return recipe if _same(recipe.read(check), reader(check, kind.signatures or ())) else None
+    return positions if _same(positions.read(check), reader(check, kind.signatures or ())) else None
 
 
-def _same(one: Reading | None, two: Reading) -> bool:
+def _same(one: ParsedLine | None, two: ParsedLine) -> bool:
     """Tell whether two readings of a line say the same."""
     if one is None or one.peeled != two.peeled:
         return False

@@ -15,7 +15,7 @@ from nccl_triage.engine.schema import Signature
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.learned_fields import FieldPositions
-from nccl_triage.scan.prefilter import LineKind
+from nccl_triage.scan.literals import LineKind
 
 #: Shapes remembered for sources that are wrapped alike, and ways in which sources are wrapped.
 MAX_SHAPES, MAX_PROFILES = 8000, 6
@@ -40,7 +40,7 @@ class LearnedShape(NamedTuple):
     kind: LineKind
     what: LearnedNumbers | None
     values: Pick | None = None
-    recipe: FieldPositions | None = None
+    positions: FieldPositions | None = None
 
 
 @dataclass(slots=True)
@@ -62,18 +62,18 @@ class LearnedShapes:
 
 
 class LearnedShapesBySource:
-    """The lore of each way in which sources are wrapped."""
+    """The learned shapes of each way in which sources are wrapped."""
 
     def __init__(self) -> None:
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
 
     def of(self, profile: WrapperProfile) -> LearnedShapes:
-        """Return the lore of sources with these prefixes."""
-        for known, lore in self._known:
+        """Return what is learned of sources with these prefixes."""
+        for known, learned in self._known:
             if known == profile:
-                return lore
+                return learned
         if len(self._known) >= MAX_PROFILES:
             del self._known[0]
-        lore = LearnedShapes()
-        self._known.append((profile, lore))
-        return lore
+        learned = LearnedShapes()
+        self._known.append((profile, learned))
+        return learned

@@ -46,7 +46,7 @@ def _kind(formats: tuple[str, ...]) -> _Kind:
     return _Kind(kind_of(among), among, NOT_FINITE in formats)
 
 
-class Numbers:
+class CurveSampler:
     """Takes the numbers of one source: all of them of a short log, a sample of the lines of a long one."""
 
     def __init__(self, reader: SeriesReader, source: str, into: CurveTable) -> None:
@@ -67,7 +67,7 @@ class Numbers:
         kind = _kind(formats)
         return bool(kind.formats) and self._table.wants(kind.number, mark_of(self._seed, line))
 
-    def outcome(self, peeled: Peeled, formats: tuple[str, ...]) -> Hashable | None:
+    def process_of(self, peeled: Peeled, formats: tuple[str, ...]) -> Hashable | None:
         """Return whose curve a line goes on with; None when each such line must be read."""
         kind = _kind(formats)
         if not kind.formats:
@@ -148,7 +148,7 @@ def _word(value: float) -> str:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-class Links:
+class LinkCollector:
     """Takes the connections that one source names; their lines repeat for every channel."""
 
     def __init__(self, source: str, into: LinkTable) -> None:

@@ -47,7 +47,7 @@ class Ahead:
         if not self.active or (self._scan is not None and len(waiting) == self._read):
             return
         if self._scan is None or sniff is not None:
-            self._scan, self._read = scan.ahead(_Noted(self._note)), 0
+            self._scan, self._read = scan.continued(_Noted(self._note)), 0
             if sniff is not None:
                 sniff(self._scan)
         self.glance(waiting[self._read :])
@@ -68,7 +68,7 @@ class Ahead:
     @property
     def open(self) -> bool:
         """Whether a block is open, such as a traceback of which the last line may not have come."""
-        return self._scan is not None and self._scan.open
+        return self._scan is not None and self._scan.events.open
 
     def observations(self) -> Iterator[Observations]:
         """Yield what was read, and what open blocks tell so far."""

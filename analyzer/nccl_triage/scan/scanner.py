@@ -26,7 +26,7 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self._lores = LearnedShapesBySource()
+        self._learned = LearnedShapesBySource()
         named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
         named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
         self._users = [(name, pattern) for name, pattern in named if pattern.user]
@@ -37,11 +37,11 @@ class Scanner:
 
     def forget(self) -> None:
         """Begin another input: what earlier ones taught must not decide which lines of this one are shown."""
-        self._lores = LearnedShapesBySource()
+        self._learned = LearnedShapesBySource()
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info, self._lores, users=self._users)
+        run = SourceScan(self._prefilter, self._series, info, self._learned, users=self._users)
         run.read(lines)
         return run.finish()
 
@@ -53,7 +53,7 @@ class Scanner:
         rooms: Mapping[str, Room] | None = None,
         at_end: bool = True,
     ) -> Observations:
-        """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
+        """Scan one source; of a long one, blocks are only looked through (see ``sampling``).
 
         ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
         signatures little will be kept in the end (``observations.store.Foresight``).
@@ -67,7 +67,9 @@ class Scanner:
 
     def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
-        return BlockScan(SourceScan(self._prefilter, self._series, info, self._lores, rooms, users=self._users), reader)
+        return BlockScan(
+            SourceScan(self._prefilter, self._series, info, self._learned, rooms, users=self._users), reader
+        )
 
 
 class BlockScan:

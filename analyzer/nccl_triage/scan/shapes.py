@@ -12,9 +12,9 @@ to the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
@@ -22,53 +22,32 @@ from nccl_triage.observations.store import KEEP_LAST, Bucket
 from nccl_triage.parsers import templates, unknown_errors
 from nccl_triage.scan import digit_folding, learned_fields
 from nccl_triage.scan.digit_folding import Folder, Pick
-from nccl_triage.scan.learned_fields import FieldPositions, Reader
+from nccl_triage.scan.event_collector import Addition
+from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.learned_shapes import LearnedNumbers, LearnedShape, LearnedShapes
-from nccl_triage.scan.prefilter import LineKind, Prefilter
+from nccl_triage.scan.line_parser import Contribution, LineParser
+from nccl_triage.scan.literals import LineKind
+from nccl_triage.scan.prefilter import Prefilter
 
 #: Lines of a shape that are read in full before its numbers are tried.
 PATIENCE = 8
-#: Lines of a shape whose numbers were tried after which the rest of them is read by a recipe.
-WORTH_A_RECIPE = 3
+#: Lines of a shape whose numbers were tried after which the rest of them is read by the positions of its fields.
+WORTH_POSITIONS = 3
 #: Shapes and groups of one source held at once: beyond, what is known is put away and learnt again.
 MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
 #: Characters and numbers of a line that is worth learning.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
 
-class Counted(Protocol):
-    """What a line adds to: a bucket of events, a table."""
-
-    count: int
-
-
-class Part(NamedTuple):
-    """What one line adds to a counter."""
-
-    counter: Counted
-    number: int
-
-
 #: A line (its number, its bytes) that was counted and is read at the end when no later one of its group came.
 Waiting = tuple[int, bytes]
 
 
-class Told(NamedTuple):
-    """What a line adds, as something to compare: the signatures that it matches, and all that tells lines apart."""
-
-    matched: frozenset[str]
-    rest: Hashable
-
-
-#: Tells what a line adds; None when it must be read in full whatever its numbers are.
-Outcome = Callable[[str, LineKind], Told | None]
-
-
 @dataclass(slots=True)
-class Group:
+class LineGroup:
     """The lines of a shape that agree in the numbers that matter."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Addition, ...]
     #: Signatures that its lines match.
     signatures: tuple[str, ...]
     #: Formats of curves that may read its lines.
@@ -95,7 +74,7 @@ class Family:
     """Lines of one source that differ in numbers only: what was learnt of them, and their groups by those that matter."""
 
     what: LearnedNumbers
-    groups: dict[Hashable, Group] = field(default_factory=dict)
+    groups: dict[Hashable, LineGroup] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -115,9 +94,9 @@ class Shape:
     literal: Pick | None = None
     variants: dict[Hashable, Shape] = field(default_factory=dict)
     #: How its lines are read, once some were read in full (how many) and have taught it.
-    recipe: FieldPositions | None = None
+    positions: FieldPositions | None = None
     reads: int = 0
-    #: Where the lore keeps it.
+    #: Where the learned shapes keep it.
     name: tuple[bytes, Hashable] = (b"", None)
 
     def know(self, kind: LineKind | None) -> None:
@@ -125,26 +104,25 @@ class Shape:
         self.kind, self.silent = kind, kind is None
 
 
-class Place(NamedTuple):
+class GroupPlace(NamedTuple):
     """Where a group of lines is kept once its first lines were read."""
 
     family: Family
     key: Hashable
-    recipe: FieldPositions | None
+    positions: FieldPositions | None
 
 
 class Shapes:
-    """The shapes of one source; ``outcome`` tells what a line would add, ``reader`` reads it; both add nothing."""
+    """The shapes of one source, by whose ``parser`` lines are tried: trying adds nothing."""
 
-    def __init__(self, outcome: Outcome, reader: Reader, prefilter: Prefilter) -> None:
-        self._outcome = outcome
-        self._reader = reader
+    def __init__(self, parser: LineParser, prefilter: Prefilter) -> None:
+        self._parser = parser
         self._prefilter = prefilter
         self._with_digits = digit_folding.folded_literals(prefilter.texts)
         self._shapes: dict[bytes, Shape] = {}
         self._folder = Folder()
         #: What earlier sources have taught.
-        self.lore = LearnedShapes()
+        self.learned = LearnedShapes()
         self._families: dict[LearnedNumbers, Family] = {}
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
         self._first: dict[tuple[bytes, LineKind], Family] = {}
@@ -156,7 +134,7 @@ class Shapes:
         """Whether ``drain`` is due."""
         return self._made > MAX_SHAPES or self._groups > MAX_GROUPS
 
-    def group(self, raw: bytes) -> Group | None:
+    def group(self, raw: bytes) -> LineGroup | None:
         """Return the group of a line (without its end), if it is made."""
         shape = self._known(raw)
         if shape is None or shape.family is None:
@@ -183,7 +161,7 @@ class Shapes:
             shape.know(self._prefilter.kinds([text]).get(0))
         return shape.kind
 
-    def place(self, raw: bytes, kind: LineKind) -> Place | None:
+    def place(self, raw: bytes, kind: LineKind) -> GroupPlace | None:
         """Return where the group of a line can be made; None for a line that only is to be read in full."""
         if len(raw) > MAX_TEXT:
             return None
@@ -194,11 +172,11 @@ class Shapes:
         if shape.family is None:
             return None
         shape.reads += 1
-        if shape.reads == WORTH_A_RECIPE and shape.recipe is None:
+        if shape.reads == WORTH_POSITIONS and shape.positions is None:
             text = raw.decode("utf-8", "replace")
-            shape.recipe = learned_fields.learn(text, kind, shape.family.what.sensitive, self._reader)
+            shape.positions = learned_fields.learn(text, kind, shape.family.what.sensitive, self._parser.parse)
             self._teach(shape)
-        return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
+        return GroupPlace(shape.family, key(shape.family, shape.values, raw), shape.positions)
 
     def _place(self, shape: Shape, kind: LineKind, raw: bytes) -> None:
         """Find the family of a shape: one that is known, or its own once enough lines like this were read."""
@@ -213,17 +191,17 @@ class Shapes:
             if (shape.seen if shape.strange else seen) > PATIENCE:
                 self._learn(shape, alike, raw)
 
-    def recipe(self, raw: bytes) -> FieldPositions | None:
+    def positions(self, raw: bytes) -> FieldPositions | None:
         """Return how a line is read, where its shape has taught it."""
         shape = self._known(raw)
-        return None if shape is None else shape.recipe
+        return None if shape is None else shape.positions
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
         folded = self._folder.fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
-            literals = self.lore.literals
+            literals = self.learned.literals
             if folded in literals:
                 literal = literals[folded]
             else:
@@ -244,14 +222,14 @@ class Shapes:
 
     def _recall(self, shape: Shape) -> None:
         """Take over what an earlier source has taught about a shape."""
-        learnt = self.lore.shapes.get(shape.name)
+        learnt = self.learned.shapes.get(shape.name)
         if learnt is None:
             return
         shape.know(learnt.kind)
         if learnt.what is None:
             shape.cold = True
         else:
-            shape.family, shape.values, shape.recipe = self._family(learnt.what), learnt.values, learnt.recipe
+            shape.family, shape.values, shape.positions = self._family(learnt.what), learnt.values, learnt.positions
 
     def _teach(self, shape: Shape) -> None:
         """Tell the next source what was learnt about a shape."""
@@ -259,7 +237,7 @@ class Shapes:
             folded, values = shape.name
             literal = self._shapes[folded].literal
             what = None if shape.family is None else shape.family.what
-            self.lore.keep(folded, values, literal, LearnedShape(shape.kind, what, shape.values, shape.recipe))
+            self.learned.keep(folded, values, literal, LearnedShape(shape.kind, what, shape.values, shape.positions))
 
     def _family(self, what: LearnedNumbers) -> Family:
         """Return the family of this source of which that is known."""
@@ -268,11 +246,13 @@ class Shapes:
             family = self._families[what] = Family(what)
         return family
 
-    def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str], last: int = KEEP_LAST) -> None:
+    def keep(
+        self, place: GroupPlace, parts: Iterable[Addition], signatures: Iterable[str], last: int = KEEP_LAST
+    ) -> None:
         """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            made = groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.what.formats, [], last)
+            made = groups[place.key] = LineGroup(tuple(parts), tuple(signatures), place.family.what.formats, [], last)
             made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
             self._groups += 1
 
@@ -291,7 +271,7 @@ class Shapes:
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
             waiting += read
-        read_by = [(line, self.recipe(line[1])) for line in sorted(waiting)]
+        read_by = [(line, self.positions(line[1])) for line in sorted(waiting)]
         self._shapes.clear()
         self._families.clear()
         self._first.clear()
@@ -337,11 +317,11 @@ class Shapes:
         shape.cold = True
         self._teach(shape)
 
-    def _told(self, raw: bytes) -> tuple[LineKind | None, Told | None]:
+    def _told(self, raw: bytes) -> tuple[LineKind | None, Contribution | None]:
         """Return the kind of a line, and what it would add."""
         text = raw.decode("utf-8", "replace")
         kind = self._prefilter.kinds([text]).get(0)
-        return kind, None if kind is None else self._outcome(text, kind)
+        return kind, None if kind is None else self._parser.contribution(text, kind)
 
 
 def _may_mind(signature: Signature, raw: bytes) -> bool:
@@ -353,7 +333,7 @@ def _may_mind(signature: Signature, raw: bytes) -> bool:
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
 
 
-def _buckets(group: Group) -> list[Bucket]:
+def _buckets(group: LineGroup) -> list[Bucket]:
     """Return which buckets of events the lines of a group go to."""
     return [counter for counter, _ in group.parts if isinstance(counter, Bucket)]
 

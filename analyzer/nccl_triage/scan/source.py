@@ -18,9 +18,10 @@ from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import records, sampling
+from nccl_triage.scan import sampling
 from nccl_triage.scan.learned_shapes import LearnedShapesBySource
 from nccl_triage.scan.lines import LineScan, TextLine
+from nccl_triage.scan.literals import RECORD_STARTS, escape_ends, may_hide_literals
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.preview import Ahead, Note
 from nccl_triage.scan.sampling import Coverage
@@ -48,7 +49,7 @@ class SourceScan:
         prefilter: Prefilter,
         series: SeriesReader,
         info: SourceInfo,
-        lores: LearnedShapesBySource | None = None,
+        learned: LearnedShapesBySource | None = None,
         rooms: Mapping[str, Room] | None = None,
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
@@ -58,7 +59,7 @@ class SourceScan:
         self._prefilter = prefilter
         self._info = info
         self._users = users
-        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), lores)
+        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), learned)
         self._interest = sampling.Interest()
         self._newlines = Newlines()
         self._aftermath = 0
@@ -120,13 +121,13 @@ class SourceScan:
         self._flush()
         self._drop()
         self._lines.begin()
-        known = self._lines.faults
-        self._lines.brief = share is not Coverage.WHOLE
+        known = self._lines.events.faults
+        self._lines.events.brief = share is not Coverage.WHOLE
         if share is Coverage.WHOLE:
             self._keep_last(block, reader)
         self._search(block, reader, share)
-        self._lines.brief = False
-        self._aftermath = sampling.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        self._lines.events.brief = False
+        self._aftermath = sampling.AFTERMATH if self._lines.events.faults > known else max(0, self._aftermath - 1)
 
     def _keep_last(self, block: LineBlock, reader: LineReader) -> None:
         """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
@@ -148,7 +149,7 @@ class SourceScan:
             self._who_speaks(block, reader)
         owners = dict.fromkeys(swept.ends, _URGENT)
         if swept.records:
-            owners.update(dict.fromkeys(records.escapes(block.data), _URGENT))
+            owners.update(dict.fromkeys(escape_ends(block.data), _URGENT))
         read = self._choose(block.data, swept.firsts, share, whole, awake, owners)
         self._interest.learn(read, self._walk(block, reader, owners), awake)
 
@@ -173,13 +174,13 @@ class SourceScan:
 
     def _who_speaks(self, block: LineBlock, reader: LineReader) -> None:
         """Learn who speaks at the beginning of a block."""
-        if self._lines.open:
+        if self._lines.events.open:
             return
         raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
         texts = [reader.decode(raw) for raw in raws]
         kinds = self._prefilter.kinds(texts)
         for index, text in enumerate(texts):
-            if index not in kinds and not records.hides(raws[index]):
+            if index not in kinds and not may_hide_literals(raws[index]):
                 self._lines.take(block.first_line + index, text, None, speaks=True)
 
     def _who_spoke(
@@ -193,7 +194,7 @@ class SourceScan:
         }
         for index in sorted(around - heard):
             line = batch[index]
-            if index not in kinds and not self._lines.open and not line.text.startswith(records.STARTS):
+            if index not in kinds and not self._lines.events.open and not line.text.startswith(RECORD_STARTS):
                 self._lines.take(line.number, line.text, None, speaks=True)
 
     def _walk(self, block: LineBlock, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
@@ -215,24 +216,24 @@ class SourceScan:
                 raw = raw.rstrip(b"\r")
             if lines.count(number, raw) is not None:
                 continue
-            before = lines.gains
+            before = lines.events.news
             if redrawn and b"\r" in raw:
                 self._pieces(number, block.offset + start, raw, reader)
             else:
-                lines.meet(number, raw, reader.decode(raw))
-            if lines.gains > before:
+                lines.read_uncounted(number, raw, reader.decode(raw))
+            if lines.events.news > before:
                 gains[owners[end]] += 1
-            if lines.open:
+            if lines.events.open:
                 behind = self._go_on(block, behind, reader)
         return gains
 
     def _go_on(self, block: LineBlock, start: int, reader: LineReader) -> int:
         """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
         data = block.data
-        if not self._lines.open:
+        if not self._lines.events.open:
             return start
         number = block.first_line + data.count(b"\n", 0, start)
-        while self._lines.open and start < len(data):
+        while self._lines.events.open and start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
             self._pieces(number, block.offset + start, data[start : end - 1], reader)
             start, number = end, number + 1
@@ -243,7 +244,7 @@ class SourceScan:
         for line in reader.pieces(number, offset, raw):
             piece = line.text.encode("utf-8", "surrogatepass")
             if self._lines.count(number, piece) is None:
-                self._lines.meet(number, piece, line.text)
+                self._lines.read_uncounted(number, piece, line.text)
 
     def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
@@ -257,14 +258,14 @@ class SourceScan:
         self._lines.begin(paste=everything)
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
-        wrapped = [index for index, text in enumerate(texts) if text.startswith(records.STARTS)]
+        wrapped = [index for index, text in enumerate(texts) if text.startswith(RECORD_STARTS)]
         following = iter(sorted({*kinds, *speakers, *wrapped}))
         index, wanted = -1, next(following, None)
         alarms: list[int] = []
         while True:
             # A line inside of a block matters whatever it holds.
             index += 1
-            if not self._lines.open:
+            if not self._lines.events.open:
                 while wanted is not None and wanted < index:
                     wanted = next(following, None)
                 if wanted is None:
@@ -275,9 +276,9 @@ class SourceScan:
             if batch[index].text.startswith(BEGINS):
                 # Another launcher may put other prefixes before the lines of its processes.
                 self._lines.profile = WrapperProfile.sniff(texts[index + 1 : index + 1 + SNIFF_LINES])
-            line, known = batch[index], self._lines.faults
+            line, known = batch[index], self._lines.events.faults
             self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
-            if self._lines.faults > known:
+            if self._lines.events.faults > known:
                 alarms.append(index)
         self._who_spoke(batch, alarms, kinds, speakers)
         pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
@@ -289,7 +290,7 @@ class SourceScan:
         self._flush(end=True)
         self._lines.finish()
         if at_end:
-            self._lines.take_counts(self._last)
+            self._lines.events.add_counters([line.number for line in self._last], [line.text for line in self._last])
         self._tell_given_up()
         self._lines.result.add_source(self._info)
         return self._lines.result

@@ -6,13 +6,13 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Context
-from nccl_triage.scan import sharing
-from nccl_triage.scan.sharing import Shared
+from nccl_triage.scan import event_collector
+from nccl_triage.scan.event_collector import SharedValues
 from tests.scan_helpers import scan_text
 
 
 def test_equal_things_become_one() -> None:
-    shared = Shared()
+    shared = SharedValues()
     first = shared.context(Context(rank=1, host="a"))
     assert shared.context(Context(rank=1, host="a")) is first
     assert shared.context(Context(rank=1, host="b")) == Context(rank=1, host="b")
@@ -22,14 +22,14 @@ def test_equal_things_become_one() -> None:
 
 @pytest.mark.parametrize("other", [{"op": "x"}, {"seq": "1", "op": "x"}, {"op": "1", "seq": "x"}, {}])
 def test_other_fields_stay_apart(other: dict[str, str]) -> None:
-    shared = Shared()
+    shared = SharedValues()
     shared.fields({"op": "x", "seq": "1"})
     assert shared.fields(other) == other
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "MAX_SHARED", 3)
-    shared = Shared()
+    monkeypatch.setattr(event_collector, "MAX_SHARED", 3)
+    shared = SharedValues()
     for rank in range(10):
         assert shared.context(Context(rank=rank)).rank == rank
         assert shared.fields({"rank": str(rank)}) == {"rank": str(rank)}

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.scan import lines as line_scan
-from nccl_triage.scan import records
+from nccl_triage.scan import line_parser, literals
 from nccl_triage.scan.scanner import Scanner
 from tests.scan.test_sampling import exact, scan, told
 from tests.scan_helpers import log
@@ -40,8 +39,8 @@ def docker(text: str, ascii_only: bool = True) -> str:
     ],
 )
 def test_what_hides_something(raw: bytes, hidden: bool) -> None:
-    assert records.hides(raw) is hidden
-    assert bool(list(records.escapes(raw))) is (hidden or b"\\u" in raw)
+    assert literals.may_hide_literals(raw) is hidden
+    assert bool(list(literals.escape_ends(raw))) is (hidden or b"\\u" in raw)
 
 
 @pytest.mark.parametrize("profile", ["storm", "quiet", "verbose"])
@@ -65,13 +64,13 @@ def test_a_fault_that_escapes_hide_is_seen_in_any_block(at: int, rules: RuleSet)
 
 def test_most_records_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
-    peel = line_scan.peel
+    peel = line_parser.peel
 
     def counting(*given: Any) -> Any:
         read.append(given)
         return peel(*given)
 
-    monkeypatch.setattr(line_scan, "peel", counting)
+    monkeypatch.setattr(line_parser, "peel", counting)
     line = "gpu1:{}:7 [{}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{}<{}>"
     text = docker("\n".join(line.format(100 + n % 4, n % 4, n % 10, n % 7 + 40_000) for n in range(8000)))
     assert scan(Scanner(rules), text).count("nccl.sock_closed_by_peer") == 8000
