@@ -25,6 +25,9 @@ from nccl_triage.scan.prefilter import Prefilter, candidates
 from nccl_triage.scan.shapes import LineGroup, Shapes
 from nccl_triage.scan.terminal_wrap import MAX_PARTS
 
+#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
+SPEAKER_LINES = 40
+
 
 class TextLine(Protocol):
     """A decoded line as ``ingest.decode`` yields it."""

@@ -53,7 +53,7 @@ class Scanner:
         rooms: Mapping[str, Room] | None = None,
         at_end: bool = True,
     ) -> Observations:
-        """Scan one source; of a long one, blocks are only looked through (see ``sampling``).
+        """Scan one source; of a long one, blocks are only sampled (see ``sampling``).
 
         ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
         signatures little will be kept in the end (``observations.store.Foresight``).
@@ -80,7 +80,7 @@ class BlockScan:
         self._reader = reader
         self._waiting: deque[LineBlock] = deque()
         self._done = 0
-        self._swept = False
+        self._sampled = False
 
     def take(self, block: LineBlock) -> None:
         """Take the next block (``LineReader.raw_blocks``)."""
@@ -96,14 +96,14 @@ class BlockScan:
     def finish(self, at_end: bool = True) -> Observations:
         """Read what is left and return what was seen; ``at_end``: nothing of the source comes behind."""
         # Whoever pasted a log pasted a short one: its lines are read together.
-        while self._swept and len(self._waiting) > 1:
+        while self._sampled and len(self._waiting) > 1:
             self._next(Coverage.WHOLE)
         self.catch_up()
         self.run.read(self._reader.rest())
         self._reader.finish()
         return self.run.finish(at_end)
 
-    def _next(self, share: Coverage) -> None:
+    def _next(self, coverage: Coverage) -> None:
         """Scan the next block; the first one is read line by line to learn what the source is."""
         block = self._waiting[0]
         if self._done == 0 or not self._reader.is_plain(block):
@@ -111,8 +111,8 @@ class BlockScan:
             return
         self._waiting.popleft()
         self.run.read(self._reader.rest())
-        self.run.sweep(block, self._reader, share)
-        self._swept = True
+        self.run.sample(block, self._reader, coverage)
+        self._sampled = True
         self._done += 1
 
     def _read(self) -> None:

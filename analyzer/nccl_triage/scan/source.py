@@ -1,4 +1,4 @@
-"""Scan one source: its lines in batches, and blocks of lines that are only looked through.
+"""Scan one source: its lines in batches, and blocks of lines that are only sampled.
 
 Blocks that span lines (tracebacks, torchelastic reports) go to stateful parsers; text that was hard-wrapped by a
 terminal is matched again joined. The result is bounded (``observations.store.Observations``).
@@ -6,10 +6,10 @@ terminal is matched again joined. The result is bounded (``observations.store.Ob
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
-from nccl_triage.byte_search import Newlines
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
@@ -18,13 +18,11 @@ from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import sampling
 from nccl_triage.scan.learned_shapes import LearnedShapesBySource
-from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.literals import RECORD_STARTS, escape_ends, may_hide_literals
+from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
+from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
-from nccl_triage.scan.preview import Ahead, Note
-from nccl_triage.scan.sampling import Coverage
+from nccl_triage.scan.sampling import BlockSampler, Coverage
 from nccl_triage.scan.terminal_wrap import joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
@@ -32,13 +30,25 @@ SNIFF_LINES = 400
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
-#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
-SPEAKER_LINES = 40
 #: How a line begins with which another run of the job begins.
 BEGINS = ("nohup: ", "+ torchrun ", "+ srun ", "+ mpirun ", "+ mpiexec ", "+ deepspeed ", "+ accelerate ", "+ python", "+ bash ",
           "Sender: LSF ", "$ ")  # fmt: skip
-#: Stands for the literals of which no line may be missed.
-_URGENT = -1
+
+
+class Preview(Protocol):
+    """Reads what waits for its batch while a source still grows (``live``)."""
+
+    def take(self, scan: LineScan, waiting: Sequence[TextLine], sniff: Callable[[LineScan], None] | None) -> None:
+        """Read what is new of the lines that wait; ``sniff`` learns what the source is while that is not known."""
+        ...
+
+    def drop(self) -> None:
+        """Forget what was read: the scan has read it."""
+        ...
+
+    def observations(self) -> Iterator[Observations]:
+        """Yield what was read, and what open blocks tell so far."""
+        ...
 
 
 class SourceScan:
@@ -55,14 +65,12 @@ class SourceScan:
     ) -> None:
         """``users`` are the patterns that may be given up, by the name of their rule."""
         #: Reads what waits while the source still grows, if somebody wants to know.
-        self.ahead: Ahead | None = None
-        self._prefilter = prefilter
+        self.preview: Preview | None = None
+        self.prefilter = prefilter
         self._info = info
         self._users = users
         self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), learned)
-        self._interest = sampling.Interest()
-        self._newlines = Newlines()
-        self._aftermath = 0
+        self._sampler = BlockSampler(self._lines, prefilter)
         self._batch: list[TextLine] = []
         self._size = 0
         self._begun = False
@@ -75,7 +83,7 @@ class SourceScan:
             batch.append(line)
             size += len(line.text)
             if len(batch) >= BATCH_LINES or size >= BATCH_CHARACTERS:
-                self._take(batch)
+                self._read_batch(batch)
                 batch.clear()
                 size = 0
         self._size = size
@@ -88,46 +96,36 @@ class SourceScan:
     def _flush(self, end: bool = False) -> None:
         """Scan the lines that wait for others; ``end``: there are no others."""
         if self._batch:
-            self._take(self._batch, end and not self._begun)
+            self._read_batch(self._batch, end and not self._begun)
             self._batch.clear()
             self._size = 0
 
-    def listen(self, note: Note) -> Ahead:
-        """Let ``note`` hear of events before their batch is full."""
-        self.ahead = Ahead(self._prefilter, note)
-        return self.ahead
-
-    def hear(self, waiting: Sequence[TextLine] | None = None) -> None:
-        """Read the lines that wait for their batch ahead of it, where somebody listens."""
-        if self.ahead is not None:
+    def preview_waiting(self, waiting: Sequence[TextLine] | None = None) -> None:
+        """Read the lines that wait for their batch before it is complete, where somebody wants to know."""
+        if self.preview is not None:
             batch = self._batch if waiting is None else waiting
             texts = [line.text for line in batch[:SNIFF_LINES]]
             sniff = None if self._begun else lambda scan: _sniff(texts, self._info, scan)
-            self.ahead.take(self._lines, batch, sniff)
+            self.preview.take(self._lines, batch, sniff)
 
     def so_far(self) -> Iterator[Observations]:
         """Yield what was seen, in parts to be merged, and go on."""
         self._lines.settle()
         yield self._lines.result
-        if self.ahead is not None:
-            yield from self.ahead.observations()
+        if self.preview is not None:
+            yield from self.preview.observations()
 
-    def _drop(self) -> None:
-        if self.ahead is not None:
-            self.ahead.drop()
+    def _forget_preview(self) -> None:
+        if self.preview is not None:
+            self.preview.drop()
 
-    def sweep(self, block: LineBlock, reader: LineReader, share: Coverage) -> None:
+    def sample(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         self._flush()
-        self._drop()
-        self._lines.begin()
-        known = self._lines.events.faults
-        self._lines.events.brief = share is not Coverage.WHOLE
-        if share is Coverage.WHOLE:
+        self._forget_preview()
+        if coverage is Coverage.WHOLE:
             self._keep_last(block, reader)
-        self._search(block, reader, share)
-        self._lines.events.brief = False
-        self._aftermath = sampling.AFTERMATH if self._lines.events.faults > known else max(0, self._aftermath - 1)
+        self._sampler.take(block, reader, coverage)
 
     def _keep_last(self, block: LineBlock, reader: LineReader) -> None:
         """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
@@ -136,54 +134,7 @@ class SourceScan:
         for number, raw in enumerate(rows[first:], block.first_line + first):
             self._last.extend(reader.pieces(number, block.offset, raw))
 
-    def _search(self, block: LineBlock, reader: LineReader, share: Coverage) -> None:
-        """Search a block for literals, and scan the lines of those that count."""
-        whole = share is Coverage.WHOLE or self._aftermath > 0
-        awake = whole or share is Coverage.NUMBERS or self._interest.awake()
-        look = self._prefilter.sweeper(quick=not awake)
-        swept = look(block.data)
-        if swept.verdicts or reader.own_verdicts.open:
-            block = reader.own_verdicts.blank(block)
-            swept = look(block.data)
-        if share is not Coverage.NEWS:
-            self._who_speaks(block, reader)
-        owners = dict.fromkeys(swept.ends, _URGENT)
-        if swept.records:
-            owners.update(dict.fromkeys(escape_ends(block.data), _URGENT))
-        read = self._choose(block.data, swept.firsts, share, whole, awake, owners)
-        self._interest.learn(read, self._walk(block, reader, owners), awake)
-
-    def _choose(
-        self, data: bytes, firsts: Mapping[int, int], share: Coverage, whole: bool, awake: bool, owners: dict[int, int]
-    ) -> dict[int, int]:
-        """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
-        followed = list(firsts) if whole else self._interest.of(firsts)
-        if share is Coverage.NUMBERS and not whole:
-            followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
-        read = dict.fromkeys(followed, 0)
-        for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
-            read[literal] = len(found)
-            for end in found:
-                owners.setdefault(end, literal)
-        if awake and not whole:
-            glances = self._interest.glances(firsts)
-            read.update(dict.fromkeys(glances, 1))
-            for literal in glances:
-                owners.setdefault(firsts[literal], literal)
-        return read
-
-    def _who_speaks(self, block: LineBlock, reader: LineReader) -> None:
-        """Learn who speaks at the beginning of a block."""
-        if self._lines.events.open:
-            return
-        raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
-        texts = [reader.decode(raw) for raw in raws]
-        kinds = self._prefilter.kinds(texts)
-        for index, text in enumerate(texts):
-            if index not in kinds and not may_hide_literals(raws[index]):
-                self._lines.take(block.first_line + index, text, None, speaks=True)
-
-    def _who_spoke(
+    def _note_speakers(
         self, batch: Sequence[TextLine], alarms: Iterable[int], kinds: Container[int], heard: set[int]
     ) -> None:
         """Learn who spoke around the lines at which faults of a new kind stand: who was there says nothing of itself."""
@@ -197,66 +148,17 @@ class SourceScan:
             if index not in kinds and not self._lines.events.open and not line.text.startswith(RECORD_STARTS):
                 self._lines.take(line.number, line.text, None, speaks=True)
 
-    def _walk(self, block: LineBlock, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
-        """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
-        data, lines = block.data, self._lines
-        redrawn = b"\r" in data
-        gains: dict[int, int] = defaultdict(int)
-        number, counted = block.first_line, 0
-        behind = self._go_on(block, 0, reader)
-        for end in sorted(owners):
-            if end <= behind:
-                continue
-            start = data.rfind(b"\n", behind, end - 1) + 1 or behind
-            stop = data.find(b"\n", end - 1)
-            raw = data[start:stop]
-            number += self._newlines.count(data, counted, start)
-            counted, behind = start, stop + 1
-            if redrawn:
-                raw = raw.rstrip(b"\r")
-            if lines.count(number, raw) is not None:
-                continue
-            before = lines.events.news
-            if redrawn and b"\r" in raw:
-                self._pieces(number, block.offset + start, raw, reader)
-            else:
-                lines.read_uncounted(number, raw, reader.decode(raw))
-            if lines.events.news > before:
-                gains[owners[end]] += 1
-            if lines.events.open:
-                behind = self._go_on(block, behind, reader)
-        return gains
-
-    def _go_on(self, block: LineBlock, start: int, reader: LineReader) -> int:
-        """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
-        data = block.data
-        if not self._lines.events.open:
-            return start
-        number = block.first_line + data.count(b"\n", 0, start)
-        while self._lines.events.open and start < len(data):
-            end = data.find(b"\n", start) + 1 or len(data)
-            self._pieces(number, block.offset + start, data[start : end - 1], reader)
-            start, number = end, number + 1
-        return start
-
-    def _pieces(self, number: int, offset: int, raw: bytes, reader: LineReader) -> None:
-        """Scan what is worth reading of one line, which may hold carriage returns."""
-        for line in reader.pieces(number, offset, raw):
-            piece = line.text.encode("utf-8", "surrogatepass")
-            if self._lines.count(number, piece) is None:
-                self._lines.read_uncounted(number, piece, line.text)
-
-    def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
+    def _read_batch(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
-        self.hear(batch)
-        self._drop()
+        self.preview_waiting(batch)
+        self._forget_preview()
         if not self._begun:
             self._begun = True
             _sniff(texts, self._info, self._lines)
         self._lines.begin(paste=everything)
-        kinds = self._prefilter.kinds(texts)
+        kinds = self.prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
         wrapped = [index for index, text in enumerate(texts) if text.startswith(RECORD_STARTS)]
         following = iter(sorted({*kinds, *speakers, *wrapped}))
@@ -280,8 +182,8 @@ class SourceScan:
             self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
             if self._lines.events.faults > known:
                 alarms.append(index)
-        self._who_spoke(batch, alarms, kinds, speakers)
-        pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
+        self._note_speakers(batch, alarms, kinds, speakers)
+        pasted = joined_candidates(texts, self.prefilter, self._lines.profile) if everything else ()
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
 
