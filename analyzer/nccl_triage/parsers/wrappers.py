@@ -18,10 +18,11 @@ from functools import lru_cache
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context
-from nccl_triage.parsers import headers, times
+from nccl_triage.parsers import line_context, times
 from nccl_triage.parsers.jsonlines import peel_json
 from nccl_triage.parsers.learned_prefix import MOST, PROBE, LearnedPrefix, learn
-from nccl_triage.parsers.prefixes import ISO_TS, certain, set_place, set_time
+from nccl_triage.parsers.line_context import set_place, set_time
+from nccl_triage.parsers.prefixes import ISO_TS, certain
 
 #: Lines at which is looked more closely.
 SOME = 100
@@ -334,6 +335,6 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
     if repeated is not None:
         context.repeated = int(repeated["n"])
         text = text[: repeated.start()]
-    headers.read(text, context)
+    line_context.read_headers(text, context)
     peeled.text = text
     return peeled

@@ -9,7 +9,7 @@ from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.event import MAX_TEXT, Event
 from nccl_triage.observations.store import SourceInfo
-from nccl_triage.parsers import STATEFUL, headers, templates, times, unknown_errors
+from nccl_triage.parsers import STATEFUL, line_context, templates, times, unknown_errors
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.measurements import LINK, CurveSampler, LinkCollector
@@ -83,7 +83,7 @@ class LineParser:
         """Return the event of a signature that a line matches."""
         context = peeled.context  # shared by the events of one line: nobody changes it after this
         if signature.role == "progress" and context.rank is None and context.group_rank is None:
-            named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
+            named = line_context.plain_rank(peeled.text) if "ank" in peeled.text else None
             if named is not None:
                 context = context.copy()
                 context.rank = named
