@@ -42,7 +42,12 @@ SHORTER = {
 #: Expressions that are tried at the beginning of a text only.
 AT_THE_BEGINNING = (
     *("parsers.prefixes._CERTAIN", "parsers.traceback_lines.FRAME", "parsers.traceback_lines.EXCEPTION"),
-    *("parsers.traceback_lines.CUSTOM_EXCEPTION", "ingest.sniff._CONTINUATION", "ingest.progress", "parsers.series._PER"),
+    *(
+        "parsers.traceback_lines.CUSTOM_EXCEPTION",
+        "ingest.sniff._CONTINUATION",
+        "ingest.progress",
+        "parsers.series._PER",
+    ),
     *(
         f"parsers.wrappers.{name}"
         for name in ("_SRUN", "_NODE", "_MPICH", "_STERN", "_COMPOSE", "_BRACKETED", "_NOT_A_NODE")

@@ -62,13 +62,13 @@ def test_lines_of_incidents_under_many_names(seed: int, rules: RuleSet, monkeypa
 
 def test_less_is_read_of_the_next_source(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
-    outcome = line_parser.LineParser.contribution
+    outcome = line_parser.LineParser.effect
 
     def counting(*given: Any) -> Any:
         tried.append(given)
         return outcome(*given)
 
-    monkeypatch.setattr(line_parser.LineParser, "contribution", counting)
+    monkeypatch.setattr(line_parser.LineParser, "effect", counting)
     line = "gpu1:{}:7 [{}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{}<{}>\n"
     text = "".join(line.format(100 + n % 4, n % 4, n % 10, 40_000 + n % 7) for n in range(400))
     together = Scanner(rules)

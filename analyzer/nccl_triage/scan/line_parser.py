@@ -27,7 +27,7 @@ class ParsedLine(NamedTuple):
     found: Sequence[Match]
 
 
-class Contribution(NamedTuple):
+class LineEffect(NamedTuple):
     """What a line would add, as something to compare: the signatures that it matches, and all that tells lines apart."""
 
     matched: frozenset[str]
@@ -99,7 +99,7 @@ class LineParser:
             kind=signature.kind,
         )
 
-    def contribution(self, text: str, kind: LineKind) -> Contribution | None:
+    def effect(self, text: str, kind: LineKind) -> LineEffect | None:
         """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
         if any(opener in text for opener in _OPENERS):
             return None
@@ -123,4 +123,4 @@ class LineParser:
             told.append(process)
         if not matched and kind.signatures is not None and unknown_errors.sounds(peeled.text):
             told.append(templates.key(peeled.text))
-        return Contribution(frozenset(matched), tuple(told))
+        return LineEffect(frozenset(matched), tuple(told))

@@ -25,7 +25,7 @@ from nccl_triage.scan.digit_folding import Folder, Pick
 from nccl_triage.scan.event_collector import Addition
 from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.learned_shapes import LearnedNumbers, LearnedShape, LearnedShapes
-from nccl_triage.scan.line_parser import Contribution, LineParser
+from nccl_triage.scan.line_parser import LineEffect, LineParser
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.prefilter import Prefilter
 
@@ -317,11 +317,11 @@ class Shapes:
         shape.cold = True
         self._teach(shape)
 
-    def _told(self, raw: bytes) -> tuple[LineKind | None, Contribution | None]:
+    def _told(self, raw: bytes) -> tuple[LineKind | None, LineEffect | None]:
         """Return the kind of a line, and what it would add."""
         text = raw.decode("utf-8", "replace")
         kind = self._prefilter.kinds([text]).get(0)
-        return kind, None if kind is None else self._parser.contribution(text, kind)
+        return kind, None if kind is None else self._parser.effect(text, kind)
 
 
 def _may_mind(signature: Signature, raw: bytes) -> bool:
