@@ -16,7 +16,7 @@ from nccl_triage.execution.local import scan_sources
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import learned_shapes, line_parser, shapes
-from nccl_triage.scan.learned_shapes import LearnedShapesBySource
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.scanner import Scanner
 from tests.scan.test_shapes import other_digits, plain
 from tests.scan_helpers import log, scan_text
@@ -90,7 +90,7 @@ def test_what_is_remembered_is_bounded(rules: RuleSet, monkeypatch: pytest.Monke
     for number in range(3):
         scan_text(log("storm", 300_000, number), rules, f"log{number}", together)
     assert all(len(known.shapes) <= 5 for _, known in together._learned._known)
-    lores = LearnedShapesBySource()
+    lores = LearnedShapesByProfile()
     first = lores.of(WrapperProfile(srun=True))
     assert lores.of(WrapperProfile(srun=True)) is first
     for name in "abcd":

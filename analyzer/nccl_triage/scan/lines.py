@@ -17,7 +17,7 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
 from nccl_triage.scan.event_collector import Additions, EventCollector
 from nccl_triage.scan.learned_fields import FieldPositions
-from nccl_triage.scan.learned_shapes import LearnedShapesBySource
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.line_parser import LineParser, Match
 from nccl_triage.scan.literals import RECORD_STARTS, LineKind, may_hide_literals
 from nccl_triage.scan.measurements import CurveSampler
@@ -52,7 +52,7 @@ class LineScan:
         series: SeriesReader,
         info: SourceInfo,
         result: Observations | None = None,
-        learned: LearnedShapesBySource | None = None,
+        learned: LearnedShapesByProfile | None = None,
     ) -> None:
         self.result = result if result is not None else Observations()
         self._prefilter = prefilter
@@ -60,7 +60,7 @@ class LineScan:
         self._info = info
         #: Whether lines that repeat others are counted.
         self._counts = True
-        self._learned = LearnedShapesBySource() if learned is None else learned
+        self._learned = LearnedShapesByProfile() if learned is None else learned
         self._curves = CurveSampler(series, info.path, self.result.curves)
         self._parser = LineParser(info, self._curves)
         self._shapes = Shapes(self._parser, prefilter)

@@ -13,7 +13,7 @@ from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import STATEFUL, unknown_errors
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measurements, sampling
-from nccl_triage.scan.learned_shapes import LearnedShapesBySource
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import TextLine
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.sampling import Coverage
@@ -26,7 +26,7 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self._learned = LearnedShapesBySource()
+        self._learned = LearnedShapesByProfile()
         named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
         named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
         self._users = [(name, pattern) for name, pattern in named if pattern.user]
@@ -37,7 +37,7 @@ class Scanner:
 
     def forget(self) -> None:
         """Begin another input: what earlier ones taught must not decide which lines of this one are shown."""
-        self._learned = LearnedShapesBySource()
+        self._learned = LearnedShapesByProfile()
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""

@@ -18,7 +18,7 @@ from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan.learned_shapes import LearnedShapesBySource
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
@@ -59,7 +59,7 @@ class SourceScan:
         prefilter: Prefilter,
         series: SeriesReader,
         info: SourceInfo,
-        learned: LearnedShapesBySource | None = None,
+        learned: LearnedShapesByProfile | None = None,
         rooms: Mapping[str, Room] | None = None,
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
