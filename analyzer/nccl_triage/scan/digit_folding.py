@@ -41,17 +41,17 @@ Pick = Callable[[bytes], Hashable]
 
 
 def fold(raw: bytes) -> bytes:
-    """Return a line with 0 for every digit, also of pointers, which stay apart from ``8x80``."""
+    """Return a line with 0 for every digit. Those of pointers (``0x..``) are folded, too, and told from ``8x80``."""
     if HEX in raw:
         raw = _POINTER.sub(lambda found: _FOLDED_HEX.ljust(len(found[0]), b"0"), raw)
     return raw.translate(FOLD)
 
 
 class Folder:
-    """Folds lines as ``fold`` does; those with pointers in half the time, once one like them was folded.
+    """Folds lines as ``fold`` does, and takes half the time for lines with pointers like those of an earlier one.
 
-    Lines that agree where every hexadecimal digit stands, where each ``0x``, and in all else have their pointers in the
-    same places, and fold to the same once they agree in what lies between these.
+    Two lines have their pointers in the same places when their hexadecimal digits and each ``0x`` stand in the same
+    places and all else is equal. They fold to the same when what lies between the pointers folds to the same.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Folder:
 
 
 def literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
-    """Return what cuts out of a line the digits that may belong to one of the folded literals (``folded_literals``)."""
+    """Return what cuts out the digits of a line that may belong to one of the folded literals (``folded_literals``)."""
     # The logs of a job have the same lines; long ones are seldom and would fill the table.
     return (_literal_digits if len(folded) <= _SHORT else _literal_digits.__wrapped__)(folded, literals)
 
@@ -106,7 +106,7 @@ def _literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
 
 @lru_cache(maxsize=4)
 def folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return the literals that hold digits, as they stand in folded lines in lower case."""
+    """Return the literals that hold digits, folded and in lower case."""
     folded = {fold(text.encode()).lower() for text in texts}
     return tuple(sorted(literal for literal in folded if _ZERO in literal))
 
@@ -118,15 +118,15 @@ def changed(raw: bytes, start: int, end: int) -> bytes:
 
 
 def pick(spans: Iterable[tuple[int, int]]) -> Pick | None:
-    """Return what cuts these parts out of a line; None for no parts."""
+    """Return what cuts these spans out of a line; None without any."""
     slices = [slice(start, end) for start, end in _joined(list(spans))]
     return itemgetter(*slices) if slices else None
 
 
 def pick_numbers(spans: Sequence[tuple[int, int]], matter: Iterable[int]) -> Pick | None:
-    """Return what cuts those numbers that matter out of a line of a shape; None for none of them.
+    """Return what cuts out the numbers that matter in lines of a shape; None without any.
 
-    Between two of them in a row stands what all lines of the shape have, so that they can be cut out together.
+    What stands between neighbouring numbers is the same in all lines of the shape, so that they are cut out together.
     """
     runs: list[tuple[int, int]] = []
     before = -1
@@ -140,7 +140,7 @@ def pick_numbers(spans: Sequence[tuple[int, int]], matter: Iterable[int]) -> Pic
 
 
 def _joined(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans, those that lie close together as one: fewer cuts are faster than fewer characters."""
+    """Yield the spans, joining those that lie close together: fewer cuts are faster than fewer characters."""
     if not spans:
         return
     start, end = spans[0]
@@ -168,7 +168,7 @@ STAMP = lazily(_DATE + _CLOCK + r"(?: [0-9]{4}\b)?")
 
 
 def revalued(line: str, turn: int) -> str:
-    """Return a line with other digits everywhere, as many as before; stamps stay such as a clock may show.
+    """Return a line in which all digits are others; time stamps stay valid.
 
     Equal numbers get different digits in one of the turns 0 and 1 at least, so that it shows which of them is meant;
     of a line with more than 64 numbers turn 2 still tells those apart that the first two do not.

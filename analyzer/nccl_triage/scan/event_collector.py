@@ -1,4 +1,4 @@
-"""Turn what was read of a line into events, and keep them: the last stage of a line's way through the scan."""
+"""Turn what was read of a line into events and keep them. This is the last stage of a line's way through the scan."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ from nccl_triage.scan.measurements import LINK, LinkCollector
 
 #: Signature of a line that shows nothing but which rank printed it.
 SPEAKER = "line.speaker"
-#: Lines inside of blocks after which the streams are looked for that have fallen silent.
+#: Lines between two checks whether the stream of an open block has fallen silent.
 PATIENCE = 200
-#: Different contexts and fields remembered; then all are forgotten, since what comes later is more like what came last.
+#: Different contexts and fields remembered. Then all are forgotten: later lines are most like the latest ones.
 MAX_SHARED = 1 << 16
 
 _values = attrgetter(*(one.name for one in fields_of(Context)))
 
 
 class SharedValues:
-    """Contexts and fields of one source's events, each kept once: most lines of a kind say what others said before.
-
-    Nobody changes an event once it is made.
-    """
+    """The contexts and fields of one source's events; equal ones are kept once. Nobody changes an event once it is made."""
 
     def __init__(self) -> None:
         self._contexts: dict[Hashable, Context] = {}
@@ -52,13 +49,13 @@ class SharedValues:
 
 
 class Counted(Protocol):
-    """What a line adds to: a bucket of events, a table."""
+    """Something that counts lines: a bucket of events, a table."""
 
     count: int
 
 
 class Addition(NamedTuple):
-    """What one line adds to a counter."""
+    """A number that one line adds to a counter."""
 
     counter: Counted
     number: int
@@ -66,17 +63,17 @@ class Addition(NamedTuple):
 
 @dataclass(slots=True)
 class Additions:
-    """What one line added: to which counters, and the signatures that it matched."""
+    """What one line added to which counters, and the signatures that it matched."""
 
     parts: list[Addition] = field(default_factory=list)
     matched: list[str] = field(default_factory=list)
-    #: Whether the next line like it need only be counted, and whether all its buckets are full.
+    #: Whether the next line like it need only be counted; whether the buckets of all its events are full.
     settled: bool = True
     full: bool = True
 
 
 class _SignatureCount:
-    """The number of lines of one signature, as something to add to."""
+    """The count of one signature in the observations, as a counter."""
 
     __slots__ = ("_counts", "_signature")
 
@@ -110,20 +107,20 @@ class EventCollector:
         self._parser = parser
         self._links = LinkCollector(info.path, result.links)
         self._blocks: list[StatefulParser] = [parser() for parser in STATEFUL]
-        #: The line from which on it is asked again whether their blocks have ended in silence.
+        #: The line at which the next check for silent streams is due.
         self._patience = PATIENCE
         self._unknown = unknown_errors.UnknownErrors()
         self._shared = SharedValues()
         self._counts: dict[str, _SignatureCount] = {}
 
     def go_on_from(self, other: EventCollector) -> None:
-        """Take over the open blocks of another collector, and what it heard of unknown lines."""
+        """Take over the open blocks and the known templates of another collector."""
         self.open, self._patience = other.open, other._patience
         self._blocks, self._unknown = copy.deepcopy(other._blocks), copy.deepcopy(other._unknown)
 
     @property
     def heard_enough(self) -> bool:
-        """Whether a line of which only is known that it sounds like trouble (``LineKind.sounds``) tells nothing any more."""
+        """Whether no further line is kept that only sounds like trouble (``LineKind.sounds``)."""
         return self._unknown.full
 
     def feed(self, number: int, text: str, context: Context) -> None:
@@ -139,7 +136,7 @@ class EventCollector:
         self.open = any(parser.is_open() for parser in self._blocks)
 
     def close_blocks(self) -> None:
-        """Keep what the blocks tell that are open at the end."""
+        """Close the blocks that are open at the end, and keep their events."""
         for parser in self._blocks:
             self._keep(parser, parser.finish())
 
@@ -178,7 +175,7 @@ class EventCollector:
         return known
 
     def add_unknown(self, peeled: Peeled, number: int) -> None:
-        """Keep a line that no signature knows when it sounds like trouble."""
+        """Keep a line that no signature knows if it sounds like trouble and its template is new."""
         folded = self._unknown.fresh(peeled.text)
         if folded is not None:
             fields = {"template": folded}
@@ -188,7 +185,7 @@ class EventCollector:
             self.news += 1
 
     def add_speaker(self, number: int, text: str) -> None:
-        """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
+        """Keep who printed a line that says nothing else: that a rank never complains is a finding, too."""
         peeled = self._parser.peel(text)
         if peeled.context.rank is not None and peeled.text:
             self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())

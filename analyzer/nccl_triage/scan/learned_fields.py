@@ -42,14 +42,14 @@ _When = Callable[[str], float | None]
 
 
 class _Fields(NamedTuple):
-    """What a signature finds in every line of a shape: where its fields stand. Without ``spans``: only looking tells."""
+    """Where the fields of a signature stand in every line of a shape; without ``spans`` its pattern must be run."""
 
     signature: Signature
     spans: tuple[tuple[str, int, int], ...] | None
 
 
 class FieldPositions:
-    """Where the lines of one shape have what is read of them."""
+    """Where the message, context and fields of the lines of one shape stand."""
 
     __slots__ = ("_constants", "_fields", "_numbers", "_text", "_times", "_words", "_wrappers")
 
@@ -124,7 +124,7 @@ def learn(line: str, kind: LineKind, sensitive: Sequence[Signature], reader: Rea
 
 
 def _same(one: ParsedLine | None, two: ParsedLine) -> bool:
-    """Tell whether two readings of a line say the same."""
+    """Tell whether a line was read alike twice."""
     if one is None or one.peeled != two.peeled:
         return False
     return [(s.id, fields) for s, fields in one.found] == [(s.id, fields) for s, fields in two.found]
@@ -133,7 +133,7 @@ def _same(one: ParsedLine | None, two: ParsedLine) -> bool:
 def _context(
     lines: Sequence[str], contexts: Sequence[Context]
 ) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, int]], list[tuple[int, _When]]] | None:
-    """Return what all contexts have in common, where their numbers and words stand, and how to tell the time."""
+    """Return what all contexts share, where their numbers and words stand, and how to read their times."""
     constants: list[Any] = []
     numbers: list[tuple[int, int, int]] = []
     words: list[tuple[int, int, int]] = []
@@ -180,7 +180,7 @@ def _number(lines: Sequence[str], values: Sequence[int | None]) -> Span | None:
 
 
 def _clock(lines: Sequence[str], values: Sequence[float | None]) -> _When | None:
-    """Return what tells the time of every line."""
+    """Return what reads the right time from every line."""
     for tell in _clocks(lines[0]):
         if all(tell(line) == value for line, value in zip(lines, values, strict=True)):
             return tell
@@ -188,7 +188,7 @@ def _clock(lines: Sequence[str], values: Sequence[float | None]) -> _When | None
 
 
 def _clocks(line: str) -> Iterator[_When]:
-    """Yield ways to tell the time by one of the stamps of a line."""
+    """Yield ways to read the time from one of the stamps of a line."""
     for found in STAMP.finditer(line):
         yield partial(_stamped, slice(*found.span()))
     for found in _MONTH_DAY.finditer(line):

@@ -28,7 +28,7 @@ class ParsedLine(NamedTuple):
 
 
 class LineEffect(NamedTuple):
-    """What a line would add, as something to compare: the signatures that it matches, and all that tells lines apart."""
+    """What a line would add, in a form to compare: the signatures that it matches, and all that tells such lines apart."""
 
     matched: frozenset[str]
     rest: Hashable
@@ -55,7 +55,7 @@ class LineParser:
         return peeled
 
     def parse(self, text: str, signatures: Iterable[Signature]) -> ParsedLine:
-        """Return what a line says by itself, without what its surroundings tell."""
+        """Return what a line says by itself, without what the file's name and other lines add."""
         peeled = peel(text, self.profile)
         return ParsedLine(peeled, list(match.matches(signatures, peeled.text, text)))
 
@@ -100,12 +100,12 @@ class LineParser:
         )
 
     def effect(self, text: str, kind: LineKind) -> LineEffect | None:
-        """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
+        """Return what a line would add, without values that only its kept events show; None if each such line must be read."""
         if any(opener in text for opener in _OPENERS):
             return None
         year = self._year
         peeled = self.peel(text)
-        self._year = year  # the line may be a made-up one
+        self._year = year  # the line may be made up
         if peeled.extra:
             return None
         told: list[Hashable] = [peeled.context.repeated]

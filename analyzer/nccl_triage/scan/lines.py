@@ -78,13 +78,13 @@ class LineScan:
         self._shapes.learned = self._learned.of(profile)
 
     def begin(self, paste: bool = False) -> None:
-        """Begin a batch; of a ``paste`` it is remembered what its lines match, for ``join``."""
+        """Begin a batch; in a ``paste`` what each line matches is remembered, for ``join``."""
         self.events.seen = set() if paste else None
         if self._shapes.full:
             self._read_waiting()
 
     def take(self, number: int, text: str, kind: LineKind | None, speaks: bool = False) -> None:
-        """Scan a line of which is known what its literals tell; ``speaks``: it may show who speaks, if nothing else."""
+        """Scan a line whose kind is known; with ``speaks`` it may be kept only for who printed it."""
         raw = text.encode("utf-8", "surrogatepass") if kind is not None or text.startswith(RECORD_STARTS) else b""
         events = self.events
         if events.open or may_hide_literals(raw):
@@ -101,7 +101,7 @@ class LineScan:
             events.add_speaker(number, text)
 
     def count(self, number: int, raw: bytes) -> LineGroup | None:
-        """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be read."""
+        """Count a line (without its end) that repeats others, and return its group; None if it must be read."""
         if self.events.open or not self._counts or may_hide_literals(raw):
             return None
         group = self._shapes.group(raw)
@@ -111,7 +111,7 @@ class LineScan:
         return group
 
     def read_uncounted(self, number: int, raw: bytes, text: str) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` left, and of which is not known what its literals tell."""
+        """Scan a line (``text`` of ``raw``) that ``count`` did not count, and whose kind is not known."""
         if self.events.open or may_hide_literals(raw):
             self._read(number, text, self._prefilter.kinds([text]).get(0))
             return
@@ -125,7 +125,7 @@ class LineScan:
             self._read_candidate(number, raw, text, kind)
 
     def _read_candidate(self, number: int, raw: bytes, text: str, kind: LineKind) -> Sequence[str]:
-        """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
+        """Read a line that holds literals and begin its group; returns the signatures that it matches."""
         place = self._shapes.place(raw, kind) if self._counts else None
         positions = None if place is None else place.positions
         if kind.signatures is not None:
@@ -142,7 +142,7 @@ class LineScan:
     def _read(
         self, number: int, text: str, kind: LineKind | None, feed: bool = True, positions: FieldPositions | None = None
     ) -> Additions:
-        """Keep what a line tells, and return what that added."""
+        """Read a line, keep its events, and return what they added."""
         added, events = Additions(), self.events
         peeled, found = self._parsed(text, positions)
         if "json" in peeled.wrappers:
@@ -168,7 +168,7 @@ class LineScan:
         return added
 
     def _parsed(self, text: str, positions: FieldPositions | None) -> tuple[Peeled, Sequence[Match] | None]:
-        """Return a line without its prefixes and, where its fields stand at known positions, what its signatures find."""
+        """Return a line without its prefixes and, if its fields stand at known positions, what its signatures find."""
         parsed = None if positions is None else positions.read(text)
         if parsed is None:
             return self._parser.peel(text), None
@@ -176,7 +176,7 @@ class LineScan:
         return parsed
 
     def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
-        """Take lines that a terminal broke, as one; ``line`` is the first of them."""
+        """Match lines that a terminal broke as one line; ``line`` is the first of them."""
         peeled, seen = self._parser.peel(joined), self.events.seen or ()
         for signature, fields in match.matches(signatures, peeled.text, joined):
             own = range(line.number, line.number + MAX_PARTS)
@@ -184,7 +184,7 @@ class LineScan:
                 self.events.add(signature, fields, peeled, line.number, Additions())
 
     def _read_waiting(self) -> None:
-        """Read the last lines of those that were only counted."""
+        """Drop the groups, and read the last lines of those that were only counted."""
         waiting = [(number, raw.decode("utf-8", "replace"), found) for (number, raw), found in self._shapes.drain()]
         kinds = self._prefilter.kinds([text for _, text, _ in waiting])
         for index, (number, text, positions) in enumerate(waiting):
@@ -192,12 +192,12 @@ class LineScan:
             self._read(number, text, kinds.get(index), feed=False, positions=positions)
 
     def settle(self) -> None:
-        """Read what was only counted, so that the result holds every line so far but those of open blocks."""
+        """Bring the result up to date: it then holds every line so far but those of open blocks."""
         self._read_waiting()
         self._curves.finish()
 
     def finish(self) -> None:
-        """Read what was only counted, and close the blocks that are open."""
+        """Bring the result up to date, and close the open blocks."""
         self.settle()
         self.events.close_blocks()
 
@@ -211,7 +211,7 @@ class LineScan:
         return other
 
     def unfinished(self) -> Observations:
-        """Return what the blocks that are open would tell if nothing came any more; they stay open."""
+        """Return what the open blocks would tell if nothing more came; they stay open."""
         other = self.continued(Observations())
         other.finish()
         return other.result

@@ -1,4 +1,4 @@
-r"""Literals: the texts of which one stands in each line that a signature, a format of curves or a parser may read.
+r"""Literals: texts of which at least one stands in any line that a signature, a curve format or a parser may read.
 
 Docker, log stores and structured loggers wrap a line as ``{"log": "...\n", "stream": "stderr", ...}``. Literals stand in
 such a record as they stand in the line, unless it has escapes: then it must be unpacked before anything can be said of it.
@@ -34,16 +34,16 @@ _ESCAPE = lazily(rb'\\(?!n"|\\)|\\\\')
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineKind:
-    """What the literals of a line tell; lines with the same literals share one object.
+    """What the literals of a line say about it; lines with the same literals share one object.
 
     ``signatures`` is None for a line that is no candidate for rules, ``formats`` for one that no format can read.
     """
 
     signatures: tuple[Signature, ...] | None
     formats: tuple[str, ...] | None
-    #: Whether no such line may be missed: it may tell of a fault or a consequence, or open a block.
+    #: Whether no such line may be missed, since it may tell of a fault or a consequence, or open a block.
     urgent: bool = True
-    #: Whether all that is known of it is that it sounds like trouble.
+    #: Whether it only sounds like trouble.
     sounds: bool = False
 
 
@@ -71,7 +71,7 @@ def may_hide_literals(raw: bytes) -> bool:
 
 
 def escape_ends(data: bytes) -> Iterator[int]:
-    """Yield where escapes end that may hide something, in records and elsewhere."""
+    """Yield the ends of escapes that may hide a literal, in records and elsewhere."""
     if data.count(b"\\") != data.count(_NEWLINE):
         for found in _ESCAPE.finditer(data):
             yield found.end()
@@ -79,9 +79,9 @@ def escape_ends(data: bytes) -> Iterator[int]:
 
 @dataclass(slots=True)
 class _Literal:
-    """Whose literal a text is: of signatures, of formats, of the scanner's parsers (``further``).
+    """The owners of a literal: signatures, formats, the scanner's parsers (``further``).
 
-    A ``word`` of these only sounds like trouble.
+    A ``word`` is one of the latter that only sounds like trouble.
     """
 
     signatures: list[Signature] = field(default_factory=list)
@@ -113,9 +113,9 @@ def _by_literal(
 
 
 class Literals:
-    """What both prefilters look for, and what lines are by the literals found in them.
+    """All literals and their owners, and the kinds of lines by their literals.
 
-    Few sets of literals make up nearly all lines.
+    Few sets of literals make up nearly all lines, so kinds are remembered by their set.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Literals:
 
     @cached_property
     def _swept(self) -> list[int]:
-        """The literals that a sweep of a long log looks for: wherever one of the others stands, so does one of these."""
+        """The literals that a sweep looks for: wherever one of the others stands, so does one of these."""
         texts = self._texts
         starts = line_starts(len(text.encode()) for text, _ in texts)
         covered: set[int] = set()

@@ -1,4 +1,4 @@
-"""Scan a source that grows: what was seen is known at any time, and at the end it is what one scan of the whole sees.
+"""Scan a source that grows: what was seen is known at any time, and in the end it equals a scan of the whole.
 
 A scan takes lines in batches, which makes its result independent of when they came. The lines that wait for their batch
 are read before it is complete, into observations that are thrown away as soon as the scan itself has come that far.
@@ -16,12 +16,12 @@ from nccl_triage.scan.lines import LineScan, TextLine
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.scanner import Scanner
 
-#: Is told every event as soon as its line has come; of lines that are known to no signature, who printed them.
+#: Called with every event as soon as its line has come, and with who printed lines that no signature knows.
 Note = Callable[[Event], None]
 
 
 class _ReportingObservations(Observations):
-    """Observations that tell of each event."""
+    """Observations that report each event that is added."""
 
     __slots__ = ("_note",)
 
@@ -35,10 +35,10 @@ class _ReportingObservations(Observations):
 
 
 class WaitingLines:
-    """Reads the lines that wait for their batch; ``note`` may hear of an event twice."""
+    """Reads the lines that wait for their batch; ``note`` may be called twice with an event."""
 
     def __init__(self, prefilter: Prefilter, note: Note) -> None:
-        #: Whether it is worth while: not while the end of a long log is still far.
+        #: Whether waiting lines are read: not while the end of a long log is still far.
         self.active = False
         self._prefilter = prefilter
         self._note = note
@@ -57,7 +57,7 @@ class WaitingLines:
         self._read = len(waiting)
 
     def glance(self, lines: Sequence[TextLine]) -> None:
-        """Read lines that the scan may never get in this form: how a line stands that is still redrawn."""
+        """Read the current state of lines that are still redrawn: the scan may never see it."""
         if self._scan is None:
             return
         kinds = self._prefilter.kinds([line.text for line in lines])
@@ -82,7 +82,7 @@ class WaitingLines:
 
 
 class LiveScan:
-    """The scan of a stream that says with None that it has no more yet (``ingest.tail``)."""
+    """The scan of a stream that returns None when it has no more yet (``ingest.tail``)."""
 
     def __init__(self, scanner: Scanner, stream: BinaryIO, info: SourceInfo, note: Note) -> None:
         self.info = info
@@ -113,11 +113,11 @@ class LiveScan:
                 self._waiting.glance(self._reader.held())
                 return False
             self._scan.take(block)
-        self._waiting.active = False  # reading all twice would keep us behind
+        self._waiting.active = False  # reading everything twice would keep the scan behind
         return True
 
     def so_far(self) -> Observations:
-        """Return what was seen; it shares with this scan what only grows, and is to be looked at before the next step."""
+        """Return what was seen. It shares tables with this scan, so it must be used before the next step."""
         if self._result is not None:
             return self._result
         found = Observations()
@@ -127,7 +127,7 @@ class LiveScan:
         return found
 
     def finish(self) -> Observations:
-        """Scan what is left of the source, of which no more comes, and return what was seen."""
+        """Scan the rest of the source, which has ended, and return what was seen."""
         if self._result is None:
             for block in self._blocks:
                 if block.data:

@@ -1,7 +1,7 @@
-"""What a line measures rather than says: numbers of curves, connections between ranks.
+"""Numbers for curves, and connections between ranks, that lines state.
 
-Both go beside the events, into tables of their own (``Observations.curves`` and ``links``): they show a reader what
-happened and prove nothing, so neither rules nor the classifier see them.
+Both go into tables of their own beside the events (``Observations.curves`` and ``links``). They show a reader what happened
+and prove nothing, so neither rules nor the classifier see them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def literals(reader: SeriesReader) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a line's literals tell before it is read: the formats that may read it, and whether a number may be nan."""
+    """What a line's literals say before it is read: the formats that may read it, and whether a number may be nan."""
 
     number: int
     formats: tuple[str, ...]
@@ -68,7 +68,7 @@ class CurveSampler:
         return bool(kind.formats) and self._table.wants(kind.number, mark_of(self._seed, line))
 
     def process_of(self, peeled: Peeled, formats: tuple[str, ...]) -> Hashable | None:
-        """Return whose curve a line goes on with; None when each such line must be read."""
+        """Return whose curve a line continues; None if each such line must be read."""
         kind = _kind(formats)
         if not kind.formats:
             return ()

@@ -31,12 +31,12 @@ from nccl_triage.scan.literals import (
 
 #: Set to 1 to use the slow matcher although hyperscan is installed (tests compare both).
 NO_HYPERSCAN = "NCCL_TRIAGE_NO_HYPERSCAN"
-#: Stand for the beginnings of JSON records, and for the name in our own verdicts, among the numbers of literals.
+#: Numbers that stand for the beginnings of JSON records and for the name in our own verdicts, among those of literals.
 _RECORD, _VERDICT = 1 << 20, 1 << 21
 
 
 class Prefilter(Protocol):
-    """What the scanner needs: what the lines of a batch are."""
+    """What the scan asks: which lines of a batch or block hold literals, and which kinds of lines they are."""
 
     def kinds(self, lines: Sequence[str]) -> dict[int, LineKind]:
         """Return line index -> what its literals tell; no entry for a line without literals."""
@@ -48,9 +48,9 @@ class Prefilter(Protocol):
         ...
 
     def sweeper(self, quick: bool = False) -> Sweeper:
-        """Return what looks for all literals; or what is twice as ``quick``, and tells of fewer in ``firsts``.
+        """Return what looks for all literals in a block; a ``quick`` one is twice as fast and tells of fewer in ``firsts``.
 
-        Those are long, looked for as they are, and of no numbers for curves.
+        Those are long, case-sensitive, and belong to no curve format.
         """
         ...
 
@@ -59,7 +59,7 @@ class Prefilter(Protocol):
         ...
 
     def of_numbers(self, literals: Iterable[int]) -> list[int]:
-        """Return those of some literals that lines with numbers for curves hold."""
+        """Return those of some literals that belong to curve formats."""
         ...
 
 

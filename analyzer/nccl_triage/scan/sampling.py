@@ -24,13 +24,13 @@ from nccl_triage.scan.prefilter import Prefilter
 
 #: Blocks at either end of a source that are read whole.
 HEAD, TAIL = 2, 2
-#: Lines that say nothing new after which a literal is no longer followed, and those that one which does makes up for.
+#: Lines in vain after which a literal is no longer followed, and lines in vain that one line with news outweighs.
 PATIENCE, WORTH = 64, 16
-#: Blocks that are not searched for all literals of context between two that are, at most.
+#: Blocks at most between two that are searched for all literals of context.
 STRIDE = 15
-#: Lines with news in a block from which on nothing is left out behind it; fewer, and less is left out.
+#: Lines with news in a block behind which every block is searched for all literals; with fewer, this divides the gap.
 MUCH, LESS = 8, 4
-#: Blocks behind a fault that was news in which everything is followed.
+#: Blocks behind a new kind of fault in which everything is followed.
 AFTERMATH = 2
 #: Stands for the literals of which no line may be missed.
 _URGENT = -1
@@ -55,13 +55,13 @@ def coverage_of(ordinal: int) -> Coverage:
 
 
 class News:
-    """Which literals are new, or have not been looked at for long."""
+    """Tells which literals are new, or have not been looked at for long."""
 
     def __init__(self) -> None:
         self._runs: dict[int, int] = {}
 
     def of(self, literals: Iterable[int]) -> list[int]:
-        """Return those literals of the next block that are worth a glance."""
+        """Return those literals of the next block of which one line should be read."""
         runs: dict[int, int] = {}
         wanted: list[int] = []
         for literal in literals:
@@ -77,9 +77,9 @@ class Interest:
 
     def __init__(self) -> None:
         self._news = News()
-        #: Lines that were read for a literal in vain.
+        #: Lines that were read in vain, by their literal.
         self._dull: dict[int, int] = {}
-        #: Blocks that are left out between two, and how many of them are still to come.
+        #: Blocks between two that are searched for everything, and how many of them are still to come.
         self._stride = self._leave = 0
 
     def awake(self) -> bool:
@@ -90,19 +90,19 @@ class Interest:
         return True
 
     def of(self, literals: Iterable[int]) -> list[int]:
-        """Return those literals of a block of which every line is wanted."""
+        """Return those literals of a block of which every line should be read."""
         dull = self._dull
         return [literal for literal in literals if dull.get(literal, 0) < PATIENCE]
 
     def glances(self, literals: Iterable[int]) -> list[int]:
-        """Return those of the other literals of which one line is wanted."""
+        """Return those of the other literals of which one line should be read."""
         dull = self._dull
         return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
 
     def learn(self, lines: Mapping[int, int], gains: Mapping[int, int], all_searched: bool = True) -> None:
-        """Take what came of a block: of how many lines of each literal, how many told something new.
+        """Take the result of a block: how many lines of each literal were read, and how many of them told something new.
 
-        Without ``all_searched`` the block was one of those that are left out.
+        Without ``all_searched`` the block was not searched for all literals.
         """
         news = sum(gains.get(literal, 0) for literal in lines)
         if news >= MUCH:
@@ -162,7 +162,7 @@ class BlockSampler:
         awake: bool,
         owners: dict[int, int],
     ) -> dict[int, int]:
-        """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
+        """Add to ``owners`` the ends of chosen literals of context, progress and numbers; returns how many lines each has."""
         followed = list(firsts) if whole else self._interest.of(firsts)
         if coverage is Coverage.NUMBERS and not whole:
             followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
@@ -179,7 +179,7 @@ class BlockSampler:
         return read
 
     def _note_speakers(self, block: LineBlock, reader: LineReader) -> None:
-        """Learn who speaks at the beginning of a block."""
+        """Keep who prints the first lines of a block."""
         if self._events.open:
             return
         raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
@@ -220,7 +220,7 @@ class BlockSampler:
         return gains
 
     def _read_open_block(self, block: LineBlock, start: int, reader: LineReader) -> int:
-        """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
+        """Scan the lines behind a position while a block that spans lines is open; returns where they end."""
         data = block.data
         if not self._events.open:
             return start

@@ -30,7 +30,7 @@ SNIFF_LINES = 400
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
-#: How a line begins with which another run of the job begins.
+#: Beginnings of lines at which another run of the job starts.
 BEGINS = ("nohup: ", "+ torchrun ", "+ srun ", "+ mpirun ", "+ mpiexec ", "+ deepspeed ", "+ accelerate ", "+ python", "+ bash ",
           "Sender: LSF ", "$ ")  # fmt: skip
 
@@ -89,7 +89,7 @@ class SourceScan:
         self._size = size
 
     def resume(self, first: Sequence[str]) -> None:
-        """Begin behind the beginning of a source, whose first lines are known."""
+        """Start behind the beginning of a source, whose first lines are known."""
         self._begun = True
         self._lines.profile = WrapperProfile.sniff(first)
 
@@ -137,7 +137,7 @@ class SourceScan:
     def _note_speakers(
         self, batch: Sequence[TextLine], alarms: Iterable[int], kinds: Container[int], heard: set[int]
     ) -> None:
-        """Learn who spoke around the lines at which faults of a new kind stand: who was there says nothing of itself."""
+        """Keep who printed lines around faults of a new kind: those who only witness one do not say so."""
         around = {
             index
             for alarm in alarms
@@ -165,7 +165,7 @@ class SourceScan:
         index, wanted = -1, next(following, None)
         alarms: list[int] = []
         while True:
-            # A line inside of a block matters whatever it holds.
+            # A line inside of an open block matters whatever it holds.
             index += 1
             if not self._lines.events.open:
                 while wanted is not None and wanted < index:
