@@ -1,7 +1,7 @@
-"""Operations on whole blocks of bytes: in SIMD with the ``stringzilla`` wheel, as CPython has them without it.
+"""Search, count and translate large blocks of bytes, with SIMD if the ``stringzilla`` wheel is installed.
 
-CPython 3.11 looks at every byte by itself when it counts one of them or replaces some: on blocks of a log StringZilla
-takes a third of that time for counting and a quarter for replacing. Both give the same results (tested).
+CPython 3.11 handles every byte by itself when it counts or translates. On blocks of a log StringZilla takes a third of
+that time for counting and a quarter for translating. Both give the same results (tested).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ try:
 except ImportError:  # no wheel for this machine
     _simd: Any = None  # type: ignore[no-redef]
 
-#: Bytes a newline from which on deleting newlines is the faster way to count them, and bytes that are worth a call.
+#: Bytes per newline above which deleting newlines is the faster way to count them; bytes that make that worth a call.
 _LONG, _WORTH = 40, 256
 
 
 class Newlines:
-    """Counts newlines: the number of every line that is told hangs on them.
+    """Counts newlines, by which lines get their numbers.
 
-    Without StringZilla the way is taken that is faster for lines as long as those before: of long lines, deleting them
-    (``memchr`` finds them) takes half the time of ``bytes.count`` or less, of short ones up to four times as long.
+    Without StringZilla the method depends on the length of the lines before: in long lines, deleting the newlines
+    (``memchr`` finds them) takes half the time of ``bytes.count`` or less, in short ones up to four times as long.
     """
 
     __slots__ = ("_long",)

@@ -1,4 +1,4 @@
-"""When Python looks for cycles of dead objects: nearly all that a diagnosis makes stays until its end."""
+"""Settings of the garbage collector: nearly all objects that a diagnosis makes live until its end."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: New objects after which the collector looks. With Python's own 700 a twentieth of a diagnosis went into looking.
+#: New objects after which the collector runs. With Python's default of 700 it took a twentieth of a diagnosis.
 _SELDOM = 50_000
 
 
 def collect_rarely() -> None:
-    """Have the collector look less often in this process, which is ours."""
+    """Have the collector run less often; for processes of our own."""
     gc.set_threshold(_SELDOM)
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Have it not look at all while many objects are made that all stay.
+    """Pause the collector while many objects are made that all stay.
 
-    In a process of ours it never looks at them: in one that only calls us, others' dead objects would stay, too.
+    In a process of our own it never looks at them again. In one that only calls us that would also keep dead objects
+    of others.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -33,6 +34,6 @@ def paused() -> Iterator[None]:
 
 
 def skip_at_exit() -> None:
-    """Have an ending process of ours not look once more at all that is left, which took a tenth of a short run."""
+    """Skip the last collection at the end of a process of our own, which took a tenth of a short run."""
     gc.disable()
     gc.freeze()

@@ -15,7 +15,7 @@ class LazyPattern:
         self._source, self._flags = source, flags
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # a copy, a pickle: nothing that a pattern is asked for
+        if name.startswith("__"):  # copying or pickling looks for these, no user of a pattern does
             raise AttributeError(name)
         compiled = re.compile(self._source, self._flags)
         self.__dict__.update({method: getattr(compiled, method) for method in _METHODS})
@@ -23,5 +23,5 @@ class LazyPattern:
 
 
 def lazily(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what behaves as ``re.compile(source, flags)``; an error in the source is raised by the first use."""
+    """Return a pattern that behaves as ``re.compile(source, flags)``; errors in the source are raised on first use."""
     return cast("re.Pattern[AnyStr]", LazyPattern(source, flags))

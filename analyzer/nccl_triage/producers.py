@@ -1,4 +1,4 @@
-"""Who makes events besides the signatures of the rules, and the ids that they use."""
+"""The producers of events besides the signatures of rules, and the ids that they use."""
 
 from __future__ import annotations
 

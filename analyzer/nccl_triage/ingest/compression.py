@@ -25,7 +25,7 @@ HEAD = 10
 _READ = 1 << 17
 #: Compressed bytes handed over at a time: what one failing call had unpacked is lost, so it should be little.
 _PIECE = 1 << 12
-#: How it is said that the rest of the data is missing.
+#: The note that the rest of the data is missing.
 TRUNCATED = "the file is truncated"
 #: xz -9 needs 65 MiB; a file that wants more than this is refused with a note.
 _XZ_MEMORY = 192 << 20

@@ -1,4 +1,4 @@
-"""Read lines of a source again with those around them: what a report shows of the log."""
+"""Read lines of a source again with the context lines around them, for the excerpts of a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_all(sources: Iterable[Source], lines: Mapping[str, Sequence[int]]) -> l
 
 
 def read(source: Source, lines: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the excerpts around the lines (sorted numbers); none of what cannot be read twice, or not any more."""
+    """Return the excerpts around the lines (sorted numbers); none if the source cannot be read again."""
     if not source.rereadable:
         return []
     windows = _windows(lines)

@@ -78,7 +78,7 @@ class LogLine(NamedTuple):
     """A line without its end.
 
     ``number`` is the physical line from 1; the parts of a line that holds carriage returns share it.
-    ``offset`` is where the text begins in the unpacked stream (see ``Block.offset``).
+    ``offset`` is where the text begins in the unpacked stream (see ``LineBlock.offset``).
     """
 
     number: int
@@ -112,7 +112,7 @@ class LineReader:
         return map(self.own_verdicts.blank, self._reader)
 
     def raw_blocks(self) -> Iterator[LineBlock]:
-        """Yield the blocks as they are: whoever takes them gives each to ``verdicts``, or knows that there are none."""
+        """Yield the blocks as they are; the caller gives each to ``own_verdicts``, or knows that it holds none."""
         return iter(self._reader)
 
     def decode(self, data: bytes) -> str:
@@ -157,11 +157,11 @@ class LineReader:
         return starmap(LogLine, self._progress.flush())
 
     def held(self) -> list[LogLine]:
-        """Return how the lines stand that are redrawn at the moment."""
+        """Return the current states of lines that are being redrawn."""
         return list(starmap(LogLine, self._progress.held()))
 
     def finish(self) -> None:
-        """Complete what ``info`` says, where lines were read after the last block had come."""
+        """Complete ``info`` after the last lines were read."""
         self._reader.tell()
 
     def _plain(self, block: LineBlock) -> Iterator[LogLine]:

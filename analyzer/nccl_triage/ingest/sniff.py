@@ -54,7 +54,7 @@ _JSON_RECORD = lazily(
 
 
 def looks_binary(sample: bytes) -> bool:
-    """Tell whether bytes are no text in any encoding that logs have; holes in them tell nothing."""
+    """Tell whether bytes are not text in any encoding of logs; holes of NULs are ignored."""
     if _MAGIC.match(sample) or _MAGIC.match(sample := without_holes(sample)):
         return True
     if not sample or wide_encoding(sample):

@@ -1,9 +1,9 @@
 """Numbers that a program prints as it goes (loss, step time, memory): a sample of the lines that report them.
 
-Of each kind of line (by the formats whose literals it has) the table keeps the ``SAMPLE`` lines with the smallest marks,
-where a mark is made of the line's place alone; so a scan need not even read most lines of a long log. Besides it keeps the first and the last line of
-each process that show the job advancing, and the first numbers that are not finite. Whatever way a log is cut into
-parts, the parts put together give the same table.
+Of each kind of line (by the formats whose literals it has) the table keeps the ``SAMPLE`` lines with the smallest
+marks. A mark depends on the line's place alone, so that most lines of a long log need not be read. It also keeps the
+first and the last line of each process that show the job advancing, and the first numbers that are not finite.
+However a log is cut into parts, merging them gives the same table.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-#: Kinds of lines told apart, lines sampled of one kind, processes of one kind whose first and last lines are kept,
-#: numbers kept that are not finite.
+#: Kinds of lines, sampled lines per kind, processes per kind whose first and last lines are kept, and numbers kept
+#: that are not finite.
 MAX_KINDS, SAMPLE, MAX_PROCESSES, MAX_STRANGE = 32, 512, 64, 8
 #: What is not known in a row or a process.
 NOT_KNOWN = -1
@@ -91,7 +91,7 @@ class CurveSample:
             self.limit = self.rows[-1][0] + 1
 
     def share(self) -> float:
-        """Return which share of the kind's lines is in the sample, 1.0 for all (an estimate, good to some percent)."""
+        """Return the share of the kind's lines that is in the sample, 1.0 for all (estimated to some percent)."""
         self.thin()
         return 1.0 if self.limit == _MARKS else self.limit / _MARKS
 
@@ -155,7 +155,7 @@ class CurveTable:
         return sorted({row for found in self.ends.values() for e in found.values() for row in (e.first, e.last)})
 
     def _add_end(self, kind: int, row: CurveRow) -> None:
-        """Keep the ends of the first ``MAX_PROCESSES``; one that was pushed out never comes back."""
+        """Keep the ends of the first ``MAX_PROCESSES`` in order; one that was pushed out never comes back."""
         processes = self.ends.setdefault(kind, {})
         found = processes.get(row.process)
         if found is not None:
@@ -172,16 +172,16 @@ class CurveTable:
 
 @lru_cache(maxsize=4096)
 def seed_of(source: str) -> int:
-    """Return what the marks of a source's lines begin with."""
+    """Return the start of the marks of a source's lines."""
     return zlib.crc32(source.encode("utf-8", "surrogatepass")) * 0xD6E8FEB86659FD93 & (_MARKS - 1)
 
 
 def mark_of(seed: int, line: int) -> int:
-    """Return the 64-bit mark of a line: multiples of the golden section, of which any range is spread evenly."""
+    """Return the 64-bit mark of a line: a multiple of the golden section, which spreads any range of lines evenly."""
     return (seed + line * 0x9E3779B97F4A7C15) & (_MARKS - 1)
 
 
 @lru_cache(maxsize=4096)
 def kind_of(formats: tuple[str, ...]) -> int:
-    """Return the kind of a line that has literals of these formats; which of them reads it is not known before."""
+    """Return the kind of a line with literals of these formats; which of them can read it is not known yet."""
     return zlib.crc32("|".join(formats).encode()) % MAX_KINDS

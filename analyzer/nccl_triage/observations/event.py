@@ -40,7 +40,7 @@ class Context:
     gpu: int | None = None
     time: float | None = None
     printed: float | None = None
-    #: Which prefix or header ``time`` comes from.
+    #: The prefix or header that ``time`` comes from.
     clock: str | None = None
     place: str | None = None
     #: The pid by which a collector knows the writer: that of a rank, or of the launcher of all.
@@ -91,7 +91,7 @@ class Event:
 
     @property
     def is_remembered(self) -> bool:
-        """Whether it tells of earlier jobs: it supports what the logs show, and has no place among their lines."""
+        """Whether it tells of earlier jobs: then it supports what the logs show, but has no place among their lines."""
         return self.signature.startswith("history.")
 
     @property

@@ -1,9 +1,9 @@
-"""Who talks to whom, as NCCL says while it connects its channels: kept in bounded space and mergeable.
+"""The connections between ranks that NCCL prints while it connects its channels, in bounded space and mergeable.
 
 Source: NCCL ``src/transport/{p2p,shm,net}.cc``, ``Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM`` and
 ``Channel 02/0 : 7[7] -> 8[0] [send] via NET/IB/3/GDRDMA``. The ranks are those of the communicator, the numbers in
 brackets devices (bus ids in older versions). Of more than ``MAX_LINKS`` connections those with the smallest marks are
-kept, and a mark is made of the connection alone: parts of a log put together give what the whole log gives.
+kept. A mark depends on the connection alone, so merged parts of a log give what the whole log gives.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LinkTable:
     cut: bool = False
 
     def seen(self, link: ChannelLink, source: str, line: int) -> LinkSighting:
-        """Return what is known of a connection; the line is noted as the first one when it is."""
+        """Return the sighting of a connection, and note the line if it is the first."""
         seen = self.links.get(link)
         if seen is None:
             seen = self.links[link] = LinkSighting((source, line))
@@ -143,7 +143,7 @@ class LinkTable:
         return self.links
 
     def _thin(self, slack: int) -> None:
-        """Keep the smallest marks; those pushed out never come back, so what remains is whole."""
+        """Keep the connections with the smallest marks; one that was pushed out never comes back."""
         if len(self.links) > MAX_LINKS + slack:
             self.cut = True
             kept = sorted(self.links, key=lambda link: (_mark(link), link))[:MAX_LINKS]

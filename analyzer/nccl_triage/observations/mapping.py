@@ -1,4 +1,4 @@
-"""Make observations anew with every event and row changed: under another name of a source, by another clock."""
+"""Copy observations with every event and row changed, as for another name of a source or another clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mapped(
 
 
 def renamed(observations: Observations, old: str, new: str) -> Observations:
-    """Return observations in which what stood in ``old`` stands in ``new``: a log that was rotated while it was read."""
+    """Return observations with one source renamed: a log that was rotated while it was read."""
 
     def event(one: Event) -> Event:
         return replace(one, source=new) if one.source == old else one

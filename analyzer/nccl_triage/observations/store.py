@@ -22,7 +22,7 @@ KEEP_LAST = 3
 #: Distinct (process, fields) keys kept per signature: all ranks of the largest jobs, since the one that lacks a line may
 #: be the culprit. More are only counted.
 MAX_KEYS = 65_536
-#: Keys above which fewer occurrences of each are kept, two and one, and the first and the last: of so many, none needs more.
+#: Numbers of keys above which fewer occurrences of each are kept: first two and one, then one and one.
 MANY, WIDE = 64, 4096
 
 
@@ -42,7 +42,7 @@ class SourceInfo:
     layout: str | None = None
     problems: list[str] = field(default_factory=list)
     tail_cut: bool = False
-    #: Somebody asked for the end before all of it was read.
+    #: Reading was stopped on request before the end.
     stopped: bool = False
     #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
@@ -54,7 +54,7 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Reading was ended by a signal: bytes that had been read from disks and pipes, and those there are if known."""
+    """A signal ended the reading: bytes that had been read from disks and pipes by then, and their total if known."""
 
     signal: int
     read: int
@@ -72,20 +72,20 @@ _ROOM, _ROOM_OF_MANY, _ROOM_OF_WIDE = Room(), Room(2, 1), Room(1, 1)
 
 
 def _room(keys: int) -> Room:
-    """Return how much is kept of each of so many keys: less of more, so that the order of merging does not matter."""
+    """Return how much is kept of each key when there are so many; whatever is merged first gives the same."""
     if keys <= MANY:
         return _ROOM
     return _ROOM_OF_MANY if keys <= WIDE else _ROOM_OF_WIDE
 
 
 class Foresight:
-    """Tells from the sources that were scanned how little of the next one will be kept in the end."""
+    """Knows from earlier sources of which signatures only little of the next source will be kept in the end."""
 
     def __init__(self) -> None:
         self._keys: Counter[str] = Counter()
 
     def note(self, found: Observations) -> None:
-        """Take what a whole source holds: its keys are those of no other."""
+        """Take the observations of a whole source; no other source has its keys."""
         for signature, by_key in found.buckets.items():
             self._keys[signature] += len(by_key)
 
@@ -144,14 +144,14 @@ def _merge_buckets(one: Bucket, two: Bucket) -> Bucket:
 
 
 def _shrunk(bucket: Bucket, room: Room) -> Bucket:
-    """Return a bucket that keeps no more than there is room for; the other may belong to somebody."""
+    """Return a bucket that keeps no more than there is room for; the given one is not changed."""
     if bucket.room <= room:
         return bucket
     return Bucket(*_outer(list(bucket.events()), room), bucket.count, room)
 
 
 def _mark(key: tuple[object, ...]) -> tuple[int, str]:
-    """Return what decides which keys stay when there are too many: something of the key alone."""
+    """Return the rank of a key when there are too many; it depends on the key alone."""
     text = repr(key)
     return zlib.crc32(text.encode("utf-8", "surrogatepass")), text
 
@@ -168,7 +168,7 @@ class Observations:
     links: LinkTable = field(default_factory=LinkTable)
     recorder: RecorderTable = field(default_factory=RecorderTable)
     interruption: Interruption | None = None
-    #: What there will be room for, of signatures of which that is known, once this is merged into all there is.
+    #: The room that signatures will have once this is merged with other sources, as far as that is known.
     rooms: Mapping[str, Room] = field(default_factory=dict, compare=False, repr=False)
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
@@ -233,7 +233,7 @@ class Observations:
         return found
 
     def beside(self, other: Observations) -> Observations:
-        """Return the union with what a producer made of these; these themselves where it made nothing."""
+        """Return the union with what a producer made of these observations; the same object if it made nothing."""
         made = (other.buckets, other.sources, other.notes, other.curves, other.links.kept(), other.recorder)
         return self.merge(other) if any(made) else self
 
@@ -245,7 +245,7 @@ class Observations:
         return merged
 
     def absorb(self, other: Observations) -> None:
-        """Take over what another holds, in time of its size alone: thousands of files are put together so."""
+        """Add other observations to these, in time that depends on the size of the other only."""
         for path, info in other.sources.items():
             mine = self.sources.get(path)
             if mine is None:

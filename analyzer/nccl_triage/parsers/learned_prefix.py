@@ -1,7 +1,7 @@
-"""What somebody put before every line of a log when it was copied, searched or collected: nothing of its programs.
+"""Learn a prefix that every line of a log got when it was copied, searched or collected.
 
 Quotes of mails and issues, numbers of ``cat -n`` and ``grep -n``, cells of a table, the prefix of a collector that nobody
-knows. It is learnt from the first lines of a source, and believed only where more lines can be read behind it.
+knows. It is learned from the first lines of a source, and accepted only if more lines are recognised behind it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class LearnedPrefix:
-    """What stands before the lines of a source; of ``cells`` the last one holds the line, its quotes doubled."""
+    """A prefix of the lines of a source; with ``cells`` the last table cell holds the line, its quotes doubled."""
 
     pattern: re.Pattern[str]
     cells: bool = False
 
     def without(self, line: str) -> str | None:
-        """Return the line behind it, or None where the line does not begin so."""
+        """Return the line without it, or None if the line does not begin with it."""
         found = self.pattern.match(line)
         if found is None:
             return None
@@ -54,7 +54,7 @@ class LearnedPrefix:
 
 
 def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> LearnedPrefix | None:
-    """Return what stands before nearly all lines and hides what they are; ``known`` counts those of which that is seen."""
+    """Return the prefix of nearly all lines that hides what they are; ``known`` counts lines that are recognised."""
     if len(lines) < LEAST:
         return None
     certain = _certain(lines) if len(lines) >= MANY else None

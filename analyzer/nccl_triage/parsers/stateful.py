@@ -9,11 +9,11 @@ from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.kinds import Produced
 
 StreamKey = tuple[object, ...]
-#: Lines of a source without one of a stream behind which its block has ended, whatever was missing: a process that died in
-#: the middle of a traceback says no more, and as long as a block is open every line is read. Thousands of ranks that
-#: print at once do not come that far apart.
+#: Lines of a source without one of the block's stream after which the block has ended: a process that died in the middle
+#: of a traceback says no more, and while a block is open every line is read. Lines of thousands of ranks that print at
+#: once are not that far apart.
 SILENCE = 20_000
-#: The same where the block has what it needs, and only more of the same could follow.
+#: The same for a block that is complete, and to which only more of the same could be added.
 SILENCE_AFTER = 2_000
 
 

@@ -87,7 +87,7 @@ def is_record(text: str) -> bool:
 
 
 def fate_below(text: str) -> str | None:
-    """Return what a line says of the traceback below it, None for most lines."""
+    """Return the fate that a line states for the traceback below it; None for most lines."""
     if EXECUTING in text:
         return "uncaught"
     if _IGNORED.search(text):

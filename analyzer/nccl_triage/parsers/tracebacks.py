@@ -72,7 +72,7 @@ class _Block:
     outermost: str | None = None
     #: What the line above says: ignored, uncaught (by a launcher that prints it), logged.
     fate: str | None = None
-    #: Another process than the one that raised prints it.
+    #: It is printed by another process than the one that raised.
     relayed: bool = False
 
     def over(self, number: int) -> bool:

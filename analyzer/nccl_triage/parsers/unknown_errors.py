@@ -1,6 +1,6 @@
-"""Lines that sound like trouble although no signature knows them: what the classifier reads of unseen messages.
+"""Lines that sound like errors although no signature knows them; the classifier reads them.
 
-The words are those by which an engineer greps; one line for each template is kept, so that a storm costs no memory.
+The words are those that an engineer greps for. One line for each template is kept, so that a storm costs no memory.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def sounds(message: str) -> bool:
 
 
 class UnknownErrors:
-    """Collects the templates of one source."""
+    """The templates of such lines of one source."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     @property
     def full(self) -> bool:
-        """Whether no further line will be fresh."""
+        """Whether there are so many that no further line is kept."""
         return len(self._known) >= MAX_TEMPLATES
 
     def fresh(self, message: str) -> str | None:

@@ -89,12 +89,12 @@ _NOT_A_NODE = lazily(
 
 @dataclass(slots=True)
 class WrapperProfile:
-    """Which of the ambiguous prefixes a source really uses, and what somebody put before all of its lines."""
+    """Which of the ambiguous prefixes a source uses, and the prefix that all of its lines got later."""
 
     srun: bool = False
     node: bool = False
     nodes: frozenset[str] = frozenset()
-    #: Whether behind the name of one node stands that of another: who launched and who spoke.
+    #: Whether the name of a node follows that of another: that of the process behind that of its launcher.
     nested: bool = False
     rank_column: bool = False
     number_column: bool = False
@@ -104,7 +104,7 @@ class WrapperProfile:
     bracketed: bool = False
     task: bool = False
     outer: LearnedPrefix | None = None
-    #: What somebody put behind prefixes that are known, as the name of a stream behind the time of its collector.
+    #: A learned prefix behind known ones, such as the name of a stream behind the time of its collector.
     inner: LearnedPrefix | None = None
 
     @classmethod
@@ -267,7 +267,7 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
 
 
 def _recognised(lines: Sequence[str]) -> int:
-    """Return how many lines begin with something that is known, if they are all that there is."""
+    """Return how many of some lines begin with a known prefix, if they are a whole source."""
     profile = WrapperProfile()
     profile.look(lines)
     if profile == _PLAIN:
@@ -282,7 +282,7 @@ def _is_known(line: str, profile: WrapperProfile) -> bool:
 
 @lru_cache(maxsize=1 << 9)
 def _plainly_known(line: str) -> bool:
-    """Tell it of a line whose prefixes are certain; one look at a source asks several times."""
+    """Tell whether a line begins with an unambiguous prefix; remembered, as it is asked several times for a line."""
     return _is_known(line, _PLAIN)
 
 

@@ -92,7 +92,10 @@ class FieldPositions:
 
 
 def learn(line: str, kind: LineKind, sensitive: Sequence[Signature], reader: Reader) -> FieldPositions | None:
-    """Return the positions of the fields of a line's shape, if they can be learned; ``sensitive``: the signatures that mind which digits there are."""
+    """Return the positions of the fields of a line's shape, if they can be learned.
+
+    ``sensitive`` are the signatures for which it matters which digits there are.
+    """
     minding = {one.id for one in sensitive}
     alike = [one for one in kind.signatures or () if one.id not in minding]
     lines = [line, revalued(line, 0), revalued(line, 1)]

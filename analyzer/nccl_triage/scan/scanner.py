@@ -55,8 +55,9 @@ class Scanner:
     ) -> Observations:
         """Scan one source; of a long one, blocks are only sampled (see ``sampling``).
 
-        ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
-        signatures little will be kept in the end (``observations.store.Foresight``).
+        ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the
+        first lines of the whole source if the reader has a later part of it. ``rooms`` tell of which signatures only
+        little will be kept in the end (``observations.store.Foresight``).
         """
         scan = self.begin(reader, info, rooms)
         if first is not None:

@@ -1,4 +1,4 @@
-"""What the numbers of training steps establish: a slow rank, a slow-down, a spike or NaN before the failure.
+"""Events from the metrics of training steps: a slow rank, a slow-down, a spike or NaN before the failure.
 
 A producer of events like any parser: from the sampled rows of ``Observations.curves`` to events of role context, which
 rules weigh. Statistics are robust (median and median absolute deviation) and silent where there are too few numbers:

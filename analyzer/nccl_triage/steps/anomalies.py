@@ -1,4 +1,4 @@
-"""What in series of steps is unusual: slow ranks, slow-downs, losses that left their range; and the event of each."""
+"""Find what is unusual in the metrics of training steps: slow ranks, slow-downs, losses out of range."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nccl_triage.steps.metric_series import JobMetrics, MetricSeries, Usual, tai
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What stands at a row: ``value`` against ``usual`` (the metric's unit); ``over`` numbers that this rests on."""
+    """An unusual ``value`` at a row, and the ``usual`` one (in the metric's unit); it rests on ``over`` numbers."""
 
     signature: str
     metric: str
@@ -32,10 +32,10 @@ class Anomaly:
         return max(self.value / self.usual, self.usual / self.value)
 
     def event(self) -> Event:
-        """Return the event; its text names the numbers, the line itself was not kept."""
+        """Return the event. Its text names the numbers, since the line itself was not kept."""
         row, value, usual = self.row, self.word or _short(self.value), _short(self.usual)
         step = f"step {int(row.step)}: " if row.step >= 0 else ""
-        # Producers mark only what lasts until the failure, or to the end of the log.
+        # Only what lasts until the failure, or to the end of the log, is an anomaly.
         fields = {"metric": self.metric, "value": value, "over": str(self.over), "lasts": "yes"}
         if not self.word:
             fields |= {"usual": usual, "ratio": _short(self.ratio)}
@@ -73,10 +73,10 @@ def _short(number: float) -> str:
 
 #: Metric -> (times the peers' median, seconds above it) from which a rank is slow.
 _SLOW_RANK = {"step_time": (1.3, 0.05), "data_time": (2.0, 0.2), "generation_time": (1.5, 0.5)}
-#: Ranks that are compared at least, numbers of each, standard deviations among the peers, share of a rank's own
-#: numbers that must be above what its peers need, and the share of ranks that may be slow.
+#: Least number of ranks and of values of each; standard deviations among the peers; share of a rank's own values that
+#: must be above those of its peers; one in so many ranks may be slow.
 _MIN_RANKS, _MIN_NUMBERS, _PEER_SIGMA, _OFTEN, _FEW = 3, 6, 6.0, 0.8, 4
-#: What a number must exceed of the way from the peers' median to the rank's own to count as slow.
+#: How far a value must lie between the peers' median and the rank's own to count as slow.
 _HALFWAY = 0.5
 
 
@@ -195,7 +195,7 @@ def spikes(metrics: JobMetrics) -> list[Anomaly]:
 
 
 def not_finite(metrics: JobMetrics) -> list[Anomaly]:
-    """Return where losses stopped to be finite for good, before a failure or without one."""
+    """Return where losses stopped being finite for good, before a failure or without one."""
     found: list[Anomaly] = []
     for metric in _FINITE:
         rows, _ = metrics.table.strange.get(metric, ([], 0))
@@ -211,7 +211,7 @@ def not_finite(metrics: JobMetrics) -> list[Anomaly]:
 
 
 def _lost(metrics: JobMetrics, metric: str, rows: list[CurveRow]) -> Anomaly | None:
-    """Judge the last rows of a process, in none of which a metric is finite."""
+    """Judge the last rows of a process, in which a metric is never finite."""
     word = dict(rows[0].strange)[metric]
     scaled = metric == "grad_norm" and word != "nan"
     if metrics.fails_after(rows[0]):

@@ -1,4 +1,4 @@
-"""Metrics of training steps as series: the numbers of each process since its last start, and robust statistics of them."""
+"""Metrics of training steps as series of each process since its last start, and robust statistics of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL = 4
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What numbers usually are: median, spread (as a standard deviation), lowest and highest."""
+    """The usual range of numbers: median, spread (as a standard deviation), lowest and highest."""
 
     middle: float
     spread: float
@@ -31,8 +31,8 @@ class Usual:
 
 
 def usual(values: Sequence[float]) -> Usual:
-    """Return what numbers usually are; at least one is needed. The spread is never below a thousandth of the median."""
-    from statistics import median  # it brings fractions and random along: no verdict without numbers waits for them
+    """Return the usual range of at least one number. The spread is never below a thousandth of the median."""
+    from statistics import median  # it imports fractions and random, which a verdict without numbers need not wait for
 
     middle = median(values)
     spread = _NORMAL * median(abs(value - middle) for value in values)
@@ -42,7 +42,7 @@ def usual(values: Sequence[float]) -> Usual:
 def tail(
     values: Sequence[float], unusual: Callable[[float, Usual], bool], window: int = MAX_USUAL
 ) -> tuple[int, Usual] | None:
-    """Return how many of the last numbers are unusual against those before them; None for none and for too few numbers.
+    """Return how many of the last numbers are unusual compared with those before, or None.
 
     ``values`` begin after the warm-up; at most ``window`` of them say what is usual.
     """
@@ -83,7 +83,7 @@ class MetricSeries:
 
 
 class JobMetrics:
-    """All series of a job, and where its failures stand."""
+    """All series of a job, and the places of its failures."""
 
     def __init__(self, observations: Observations) -> None:
         self.table = observations.curves
@@ -91,7 +91,7 @@ class JobMetrics:
         for by_key in observations.buckets.values():
             for bucket in by_key.values():
                 for event in bucket.events():
-                    # Lines that only say of a number that it is none are no failure of their own.
+                    # Lines that only say that a value is not a number are no failure of their own.
                     if event.is_failure and event.fields.get("says") != "no-number":
                         self._failures[event.source].append(event)
         self._rows = _rows(observations)
@@ -112,7 +112,7 @@ class JobMetrics:
         return any(_later(event, row) for events in self._failures.values() for event in events)
 
     def timed(self) -> list[MetricSeries]:
-        """Return step times made of time stamps, for sources that print none."""
+        """Return step times computed from time stamps, for sources that print none."""
         printed = {series.process.source for series in self.of("step_time")}
         best: dict[CurveProcess, MetricSeries] = {}
         for (kind, process), rows in self._rows.items():

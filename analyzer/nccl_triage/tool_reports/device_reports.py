@@ -1,4 +1,4 @@
-"""Reports whose devices have a line of their own and their values below it: ibstat, ibv_devinfo, lspci, nvlink.
+"""Reports that list each device with its values below it: ibstat, ibv_devinfo, lspci, ``nvidia-smi nvlink``.
 
 Each value gets its device (and port): ``ibstat mlx5_0 port=1 State: Down``.
 """

@@ -1,7 +1,7 @@
 """Dumps of PyTorch's flight recorder (``nccl_trace_rank_3`` and whatever else they are called) as lines.
 
-A dump is known by what it holds, not by its name; only the rank stands in the name and nowhere else. What is compared
-across ranks goes into ``info.recorder`` while the lines are made: no dump is read twice.
+A dump is recognised by its content; only the rank is nowhere but in its name. What is compared across ranks goes into
+``info.recorder`` while the lines are made, so that no dump is read twice.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from nccl_triage.tool_reports import ToolReport
 
 
 def load(data: bytes) -> Any:
-    """Return what a document holds, None for what is none.
+    """Return what a document holds; None if it is no JSON.
 
     json, not orjson: Python writes lone surrogates for undecodable bytes, which orjson refuses.
     """
@@ -26,7 +26,7 @@ def load(data: bytes) -> Any:
 
 
 def rows(value: object) -> list[Mapping[str, Any]]:
-    """Return the tables of a list; none of what is no list."""
+    """Return the mappings of a list; none if it is no list."""
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 

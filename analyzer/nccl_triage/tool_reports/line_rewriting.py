@@ -1,4 +1,4 @@
-"""Reports of tools as text: each line stays a line and is told what it speaks of, so that line numbers stay true."""
+"""Rewrite reports of tools line by line: each stays one line, so that line numbers stay true, and names its subject."""
 
 from __future__ import annotations
 
