@@ -12,14 +12,7 @@ import pytest
 
 from corpus.flight.__main__ import HERE
 from nccl_triage import diagnose
-from nccl_triage.observations.recorder_table import (
-    MAX_KEPT,
-    Arrival,
-    RecorderTable,
-    count_arrivals,
-    pack_arrivals,
-    unpack_arrivals,
-)
+from nccl_triage.observations.recorder_table import MAX_KEPT, Arrival, RecorderTable, count, pack, unpack
 from nccl_triage.recorder.pace import Slow, _late, slow_ranks
 from tests.recorder import build
 
@@ -101,10 +94,8 @@ def test_how_long_calls_ran_on_the_gpu_needs_no_clock() -> None:
 
 
 def test_only_the_last_calls_are_kept_and_parts_meet_in_any_order() -> None:
-    packed = pack_arrivals([Arrival(seq, seq * 10, -1) for seq in range(200)])
-    assert count_arrivals(packed) == MAX_KEPT and [one.seq for one in unpack_arrivals(packed)] == list(
-        range(200 - MAX_KEPT, 200)
-    )
+    packed = pack([Arrival(seq, seq * 10, -1) for seq in range(200)])
+    assert count(packed) == MAX_KEPT and [one.seq for one in unpack(packed)] == list(range(200 - MAX_KEPT, 200))
     parts = [build.table({rank: document}) for rank, document in dumps(late, apart).items()]
     found = []
     for order in (parts, parts[::-1]):

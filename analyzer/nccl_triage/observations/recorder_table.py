@@ -1,10 +1,10 @@
-"""What the flight recorders of all ranks say about each collective: kept in bounded space and mergeable.
+"""The table of what the flight recorders of all ranks say about each collective: bounded in space and mergeable.
 
-A call is one number of one group; for each way in which it was called (operation, sizes, types) it is known which ranks
-called it so, as bits of a number, and one line that shows it. Of a group the calls with the highest numbers are kept:
-``MAX_CALLS`` of it, and fewer of each where many groups would take more than ``MAX_CELLS`` together. How many follows
-from all calls and the highest rank alone, and what is pushed out never comes back, so parts put together in any order
-give what the whole gives. Ranks and groups beyond their limits are left out the same way.
+A call is one sequence number of one group. For each way in which it was called (operation, sizes, types) the table holds
+the set of ranks that called it so, as the bits of a number, and one line that shows it. Of a group the calls with the
+highest numbers are kept: ``MAX_CALLS`` of it, and fewer of each where many groups would take more than ``MAX_CELLS``
+together. The number kept depends only on all calls and the highest rank, and what is dropped never returns, so parts
+merged in any order give the same table as the whole. Ranks and groups beyond their limits are dropped likewise.
 """
 
 from __future__ import annotations
@@ -15,33 +15,66 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
+#: Calls kept of a rank in a group, and of all of them together.
+MAX_KEPT, MAX_TOGETHER = 96, 1_000_000
+#: Numbers of one call.
+_WIDTH = 3
+
+
+class Arrival(NamedTuple):
+    """One call: its number, when it was issued (ns, the rank's clock), and its duration (us, -1 if unknown)."""
+
+    seq: int
+    created: int
+    ran: int
+
+
+def pack(arrivals: list[Arrival]) -> bytes:
+    """Return the last calls as bytes, those of the lowest numbers first."""
+    kept = sorted({one.seq: one for one in arrivals}.values())[-MAX_KEPT:]
+    return array("q", [number for one in kept for number in one]).tobytes()
+
+
+def unpack(data: bytes) -> Iterator[Arrival]:
+    """Yield the calls."""
+    numbers = array("q")
+    numbers.frombytes(data)
+    for at in range(0, len(numbers) - _WIDTH + 1, _WIDTH):
+        yield Arrival(*numbers[at : at + _WIDTH])
+
+
+def thinned(data: bytes, keep: int) -> bytes:
+    """Return the last ``keep`` calls."""
+    return data[-keep * _WIDTH * array("q").itemsize :]
+
+
+def count(data: bytes) -> int:
+    """Return how many calls there are."""
+    return len(data) // (_WIDTH * array("q").itemsize)
+
+
 #: Calls kept of one group, and of all of them together; a call of ranks beyond ``RANKS_A_CELL`` counts more than once.
 MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
 #: Ways of calling told apart, standings (a rank in a group), pairs of ranks that send to each other, open ends of one.
 MAX_WAYS, MAX_STANDINGS, MAX_PAIRS, MAX_OPEN = 16, 300_000, 100_000, 4
 #: A higher number in a file's name is no rank.
 MAX_RANK = 65_535
-#: Arrivals kept of a rank in a group, and of all of them together.
-MAX_KEPT, MAX_TOGETHER = 96, 1_000_000
-#: Numbers of one packed arrival.
-_WIDTH = 3
 
 #: The dimensions of each tensor of a call.
 Shape = tuple[tuple[int, ...], ...]
-
 _K = TypeVar("_K", bound=tuple[object, ...])
 _V = TypeVar("_V")
 
 
 class GroupKey(NamedTuple):
-    """A process group across ranks: several may share a name, so a mark of the members belongs to it where known."""
+    """A process group across ranks: its name and, since names repeat, a digest of the members where they are known."""
 
     name: str
     desc: str
     mark: str
 
 
-class Line(NamedTuple):
+class RecorderLine(NamedTuple):
     """A line of the text made of a dump."""
 
     source: str
@@ -61,22 +94,14 @@ class Way(NamedTuple):
     output_types: tuple[str, ...]
 
 
-class Arrival(NamedTuple):
-    """When a rank came to one call: the call's number, when it was issued (ns, by the rank's own clock), its run time (us, or -1)."""
-
-    seq: int
-    created: int
-    ran: int
-
-
 @dataclass(slots=True)
 class Callers:
-    """The ranks that made a call one way, as bits; the first and the last to come, by their own clocks."""
+    """The ranks that made a call in one way, as bits, with the first and last arrival by their own clocks."""
 
     ranks: int
     done: int
     failed: int
-    example: Line
+    example: RecorderLine
     first: tuple[int, int]
     last: tuple[int, int]
 
@@ -123,12 +148,12 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Standing:
-    """Where one rank stands in one group. The stamp tells which of two dumps of a rank is the later one."""
+class GroupProgress:
+    """The progress of one rank in one group. The stamp tells which of two dumps of a rank is later."""
 
     stamp: tuple[int, str]
     backend: str = ""
-    #: By which number the process counts the group among its own, -1 where that tells nothing.
+    #: The number of the group among those of its process, -1 where it tells nothing.
     number: int = -1
     enqueued: int = -1
     completed: int = -1
@@ -138,15 +163,15 @@ class Standing:
     p2p: int = 0
     #: Its counters count every operation, those that the dump does not hold among them.
     counts_all: bool = False
-    open: Line | None = None
+    open: RecorderLine | None = None
     open_seq: int = -1
     open_way: Way | None = None
     failed: bool = False
     timeout_ms: int | None = None
-    last: Line | None = None
+    last: RecorderLine | None = None
     #: The user's frames of the open call, else of the last one.
     frames: tuple[str, ...] = ()
-    #: When it came to the last collectives (``pack_arrivals``).
+    #: Its last arrivals at collectives, packed.
     arrivals: bytes = b""
 
 
@@ -160,21 +185,21 @@ class RankDump:
     entries: int
     #: Older entries were overwritten.
     cut: bool
-    header: Line
+    header: RecorderLine
     #: What was found broken when it was written: gpu or nic, with the line that says so.
-    broken: tuple[tuple[str, Line], ...] = ()
+    broken: tuple[tuple[str, RecorderLine], ...] = ()
 
 
 @dataclass(slots=True)
 class End:
-    """One end of a pair: what the rank issued towards its peer."""
+    """One end of a pair: the sends or receives that a rank issued for its peer."""
 
     stamp: tuple[int, str]
     rank: int
     cut: bool
     total: int = 0
     done: int = 0
-    open: tuple[tuple[Way, Line], ...] = ()
+    open: tuple[tuple[Way, RecorderLine], ...] = ()
 
 
 PairKey = tuple[GroupKey, int, int, str]
@@ -182,14 +207,14 @@ PairKey = tuple[GroupKey, int, int, str]
 
 @dataclass(slots=True)
 class RecorderTable:
-    """All dumps, bounded."""
+    """The table of all dumps, bounded in size."""
 
     dumps: dict[tuple[int], RankDump] = field(default_factory=dict)
     groups: dict[GroupKey, tuple[int, ...]] = field(default_factory=dict)
-    standings: dict[tuple[GroupKey, int], Standing] = field(default_factory=dict)
+    standings: dict[tuple[GroupKey, int], GroupProgress] = field(default_factory=dict)
     calls: dict[GroupKey, dict[int, Cell]] = field(default_factory=dict)
     pairs: dict[PairKey, End] = field(default_factory=dict)
-    #: Calls were left out because there were too many groups.
+    #: Whether calls were dropped because there were too many groups.
     cut: bool = False
 
     def __bool__(self) -> bool:
@@ -221,7 +246,7 @@ class RecorderTable:
         self.thin()
 
     def thin(self) -> None:
-        """Leave out what is beyond the bounds."""
+        """Drop what exceeds the bounds."""
         _keep(self.standings, MAX_STANDINGS)
         _keep(self.pairs, MAX_PAIRS)
         self._thin_arrivals()
@@ -238,24 +263,24 @@ class RecorderTable:
     def _thin_arrivals(self) -> None:
         if MAX_KEPT * len(self.standings) <= MAX_TOGETHER:
             return
-        counts = [count_arrivals(standing.arrivals) for standing in self.standings.values()]
+        counts = [count(standing.arrivals) for standing in self.standings.values()]
         keep = MAX_KEPT
         while keep > 1 and sum(min(keep, one) for one in counts) > MAX_TOGETHER:
             keep //= 2
         for place, standing in self.standings.items():
-            if count_arrivals(standing.arrivals) > keep:
+            if count(standing.arrivals) > keep:
                 # A copy: the part that it came from has it, too.
-                self.standings[place] = replace(standing, arrivals=thin_arrivals(standing.arrivals, keep))
+                self.standings[place] = replace(standing, arrivals=thinned(standing.arrivals, keep))
 
 
 def _keep(table: dict[_K, _V], limit: int) -> None:
-    """Leave out the keys with the greatest marks."""
+    """Drop the keys with the greatest values."""
     if len(table) > limit:
         for key in sorted(table, key=lambda one: (zlib.crc32(repr(one).encode("utf-8", "replace")), one))[limit:]:
             del table[key]
 
 
-_Stamped = TypeVar("_Stamped", Standing, RankDump, End)
+_Stamped = TypeVar("_Stamped", GroupProgress, RankDump, End)
 
 
 def _later(mine: dict[_K, _Stamped], theirs: Mapping[_K, _Stamped]) -> None:
@@ -263,27 +288,3 @@ def _later(mine: dict[_K, _Stamped], theirs: Mapping[_K, _Stamped]) -> None:
         present = mine.get(key)
         if present is None or value.stamp > present.stamp:
             mine[key] = value
-
-
-def pack_arrivals(arrivals: list[Arrival]) -> bytes:
-    """Return the last arrivals as bytes, in the order of the calls."""
-    kept = sorted({one.seq: one for one in arrivals}.values())[-MAX_KEPT:]
-    return array("q", [number for one in kept for number in one]).tobytes()
-
-
-def unpack_arrivals(data: bytes) -> Iterator[Arrival]:
-    """Yield the arrivals."""
-    numbers = array("q")
-    numbers.frombytes(data)
-    for at in range(0, len(numbers) - _WIDTH + 1, _WIDTH):
-        yield Arrival(*numbers[at : at + _WIDTH])
-
-
-def thin_arrivals(data: bytes, keep: int) -> bytes:
-    """Return the last ``keep`` arrivals."""
-    return data[-keep * _WIDTH * array("q").itemsize :]
-
-
-def count_arrivals(data: bytes) -> int:
-    """Return how many arrivals there are."""
-    return len(data) // (_WIDTH * array("q").itemsize)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, quantiles
 
-from nccl_triage.observations.recorder_table import Arrival, GroupKey, RecorderTable, unpack_arrivals
+from nccl_triage.observations.recorder_table import Arrival, GroupKey, RecorderTable, unpack
 
 #: Ranks and calls of a group at least; the share of ranks that may be slow.
 _RANKS, _CALLS, _FEW = 3, 12, 4
@@ -58,7 +58,7 @@ def slow_ranks(table: RecorderTable, host_of: Mapping[int, str]) -> list[Slow]:
 
 
 def _of_group(table: RecorderTable, key: GroupKey, ranks: list[int], host_of: Mapping[int, str]) -> Iterator[Slow]:
-    calls = {rank: {one.seq: one for one in unpack_arrivals(table.standings[(key, rank)].arrivals)} for rank in ranks}
+    calls = {rank: {one.seq: one for one in unpack(table.standings[(key, rank)].arrivals)} for rank in ranks}
     shared = sorted(set.intersection(*(set(own) for own in calls.values())))
     if len(ranks) < _RANKS or len(shared) < _CALLS:
         return
