@@ -7,8 +7,7 @@ terminal is matched again joined. The result is bounded (``observations.store.Ob
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
@@ -22,6 +21,7 @@ from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
+from nccl_triage.scan.preview import Note, Preview
 from nccl_triage.scan.sampling import BlockSampler, Coverage
 from nccl_triage.scan.terminal_wrap import joined_candidates
 
@@ -33,22 +33,6 @@ BATCH_CHARACTERS = 1 << 18
 #: Beginnings of lines at which another run of the job starts.
 BEGINS = ("nohup: ", "+ torchrun ", "+ srun ", "+ mpirun ", "+ mpiexec ", "+ deepspeed ", "+ accelerate ", "+ python", "+ bash ",
           "Sender: LSF ", "$ ")  # fmt: skip
-
-
-class Preview(Protocol):
-    """Reads what waits for its batch while a source still grows (``live``)."""
-
-    def take(self, scan: LineScan, waiting: Sequence[TextLine], sniff: Callable[[LineScan], None] | None) -> None:
-        """Read what is new of the lines that wait; ``sniff`` learns what the source is while that is not known."""
-        ...
-
-    def drop(self) -> None:
-        """Forget what was read: the scan has read it."""
-        ...
-
-    def observations(self) -> Iterator[Observations]:
-        """Yield what was read, and what open blocks tell so far."""
-        ...
 
 
 class SourceScan:
@@ -64,9 +48,9 @@ class SourceScan:
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
         """``users`` are the patterns that may be given up, by the name of their rule."""
-        #: Reads what waits while the source still grows, if somebody wants to know.
-        self.preview: Preview | None = None
-        self.prefilter = prefilter
+        #: Reads the lines that wait for their batch, while the source still grows.
+        self._preview: Preview | None = None
+        self._prefilter = prefilter
         self._info = info
         self._users = users
         self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), learned)
@@ -100,24 +84,29 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
+    def start_preview(self, note: Note) -> Preview:
+        """Have ``note`` called with events before their batch is complete."""
+        self._preview = Preview(self._prefilter, note)
+        return self._preview
+
     def preview_waiting(self, waiting: Sequence[TextLine] | None = None) -> None:
         """Read the lines that wait for their batch before it is complete, where somebody wants to know."""
-        if self.preview is not None:
+        if self._preview is not None:
             batch = self._batch if waiting is None else waiting
             texts = [line.text for line in batch[:SNIFF_LINES]]
             sniff = None if self._begun else lambda scan: _sniff(texts, self._info, scan)
-            self.preview.take(self._lines, batch, sniff)
+            self._preview.take(self._lines, batch, sniff)
 
     def so_far(self) -> Iterator[Observations]:
         """Yield what was seen, in parts to be merged, and go on."""
         self._lines.settle()
         yield self._lines.result
-        if self.preview is not None:
-            yield from self.preview.observations()
+        if self._preview is not None:
+            yield from self._preview.observations()
 
     def _forget_preview(self) -> None:
-        if self.preview is not None:
-            self.preview.drop()
+        if self._preview is not None:
+            self._preview.drop()
 
     def sample(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
@@ -158,7 +147,7 @@ class SourceScan:
             self._begun = True
             _sniff(texts, self._info, self._lines)
         self._lines.begin(paste=everything)
-        kinds = self.prefilter.kinds(texts)
+        kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
         wrapped = [index for index, text in enumerate(texts) if text.startswith(RECORD_STARTS)]
         following = iter(sorted({*kinds, *speakers, *wrapped}))
@@ -183,7 +172,7 @@ class SourceScan:
             if self._lines.events.faults > known:
                 alarms.append(index)
         self._note_speakers(batch, alarms, kinds, speakers)
-        pasted = joined_candidates(texts, self.prefilter, self._lines.profile) if everything else ()
+        pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
 
