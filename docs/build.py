@@ -36,7 +36,7 @@ def rules_readme() -> str:
     from nccl_triage.diagnosis.culprit import METHODS
     from nccl_triage.diagnosis.culprit_families import FAMILIES
     from nccl_triage.engine.functions import DESCRIPTIONS
-    from nccl_triage.kinds import KINDS
+    from nccl_triage.observations.kinds import KINDS
 
     functions = []
     for text in DESCRIPTIONS.values():

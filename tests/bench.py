@@ -36,9 +36,9 @@ DRAIN = "import logging,sys\nlogging.disable()\nfrom drain3 import TemplateMiner
 DRAIN += "for line in open(sys.argv[1], errors='replace'): miner.add_log_message(line.rstrip())\n"
 #: The floor of what this design can reach: Hyperscan looks for all literals, and its matches are only counted.
 FLOOR = """import sys,hyperscan
-from nccl_triage.scan import database
+from nccl_triage.scan.prefilter import compiled
 texts = open(sys.argv[1]).read().split("\\n")
-found = database.compiled(hyperscan, [(text, False) for text in texts], once=[True] * len(texts))
+found = compiled(hyperscan, [(text, False) for text in texts], once=[True] * len(texts))
 count, buffer = 0, bytearray(1 << 18)
 def matched(*told):
     global count

@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nccl_triage import garbage
+from nccl_triage import gc_tuning
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.cluster.tree import FAN
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import Scanner
 
 RANKS = 8
@@ -145,7 +145,7 @@ def peak() -> float:
 
 def drive(folder: Path) -> dict[str, object]:
     """Take the parts and diagnose, as the driver does."""
-    garbage.seldom()
+    gc_tuning.collect_rarely()
     rules = load.load()
     floor = peak()
     began, total = time.perf_counter(), Observations()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nccl_triage import diagnose
-from nccl_triage.events import Context, Event, Observations
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Observations
 
 
 def test_further_observations_are_weighed_with_the_log(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from nccl_triage import interrupts
 def run() -> None:
     """Run the command line and exit."""
     interrupts.listen()
-    from nccl_triage import garbage
+    from nccl_triage import gc_tuning
     from nccl_triage.cli import main
 
-    garbage.seldom()
+    gc_tuning.collect_rarely()
     interrupts.take_over()
     try:
         main()
     finally:
-        garbage.no_more()
+        gc_tuning.skip_at_exit()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
 from nccl_triage.execution import engines
+from nccl_triage.observations.store import Observations
 
 PathLike = str | Path
 

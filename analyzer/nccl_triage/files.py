@@ -1,4 +1,4 @@
-"""Reading files that others may have put in their place, regular ones of bounded size; replacing files at once."""
+"""Read regular files of bounded size, whatever others have put at their path; replace files atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_regular(path: str | PathLike[str], limit: int) -> bytes:
 
 def read_with_state(path: str | PathLike[str], limit: int) -> tuple[bytes, os.stat_result]:
     """Return the content as ``read_regular`` does, and the state of the very file that was read."""
-    # Without waiting: the path may lead to a pipe. Asked before it is opened, too: opening some devices does something.
+    # Non-blocking: the path may lead to a pipe. Checked before opening, too: opening some devices has effects.
     _refuse_special(Path(path).stat())
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as stream:
@@ -47,7 +47,7 @@ def _refuse_special(state: os.stat_result) -> None:
 
 
 def replace(path: Path, data: bytes, mode: int) -> None:
-    """Put a file in place of another at once; whatever comes between leaves the old one and nothing half written."""
+    """Replace a file atomically: an interruption leaves the old one, and nothing half written."""
     temporary = path.with_name(f".nccl-triage-{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

@@ -1,16 +1,16 @@
-"""Whole numbers that a log states: digits may go on without end, and some characters only look like digits."""
+"""Whole numbers in logs: there may be absurdly many digits, and some characters only look like digits."""
 
 from __future__ import annotations
 
 import re
 
-#: Digits of a number at most: more of them name no process, rank, size or time.
+#: Digits at most: longer numbers are no process, rank, size or time.
 MOST_DIGITS = 18
 _BETWEEN = re.compile(r"[\s,\[\]]+")
 
 
 def whole(text: str | None) -> int | None:
-    """Return what decimal digits, after a sign or not, mean; None for anything else and for absurdly many of them."""
+    """Return the value of decimal digits with an optional sign; None for anything else and for too many digits."""
     if not text:
         return None
     digits = text[1:] if text[0] in "+-" else text

@@ -1,4 +1,4 @@
-"""Who makes events besides the signatures of the rules, and the ids that they use."""
+"""The producers of events besides the signatures of rules, and the ids that they use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from nccl_triage import steps
 from nccl_triage.baseline import model as baseline
 from nccl_triage.history import signatures as history
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers import produced_signatures as of_parsers
 
 

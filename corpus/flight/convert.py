@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.recorder.unpickle import loads
-from nccl_triage.renderings.flight_recorder import rank_in
+from nccl_triage.tool_reports.flight_recorder import rank_in
 
 #: Fields of entries and the first version that has them.
 SINCE = {

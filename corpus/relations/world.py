@@ -14,8 +14,9 @@ from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.cases import Case
-from nccl_triage.events import Event, Observations, SourceInfo
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import scanner_for
 from nccl_triage.story.outcome import WAITS
 

@@ -12,7 +12,8 @@ from nccl_triage.baseline import run
 from nccl_triage.baseline.model import PRODUCES
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text
 
 FAILED = (

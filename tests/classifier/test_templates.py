@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_triage.parsers.salient import MAX_TEMPLATES, SalientLines
 from nccl_triage.parsers.templates import template, words
+from nccl_triage.parsers.unknown_errors import MAX_TEMPLATES, UnknownErrors
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_any_text_folds_and_folding_is_stable_in_its_words(text: str) -> None:
 
 
 def test_unknown_trouble_is_kept_once() -> None:
-    lines = SalientLines()
+    lines = UnknownErrors()
     assert lines.fresh("FrobError: the frob on 10.0.0.1 is not supported") is not None
     assert lines.fresh("FrobError: the frob on 10.0.0.2 is not supported") is None
     assert lines.fresh("everything is fine") is None
@@ -52,7 +52,7 @@ def test_unknown_trouble_is_kept_once() -> None:
 
 
 def test_a_storm_of_different_lines_costs_bounded_memory() -> None:
-    lines = SalientLines()
+    lines = UnknownErrors()
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     kept = sum(
         lines.fresh(f"failed at {alphabet[i % 26]}{alphabet[i // 26 % 26]}{alphabet[i // 676]} step") is not None

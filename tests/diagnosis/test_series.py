@@ -8,10 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nccl_triage import curves, resources
+from nccl_triage import resources
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations import curves
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text
 
 SCHEMA = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text(encoding="utf-8"))

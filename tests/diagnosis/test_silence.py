@@ -8,7 +8,7 @@ from nccl_triage.diagnosis import silence
 from nccl_triage.diagnosis.hearing import Hearing
 from nccl_triage.diagnosis.silence import Suspicion, limit
 from nccl_triage.diagnosis.silence_record import describe
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.render import hang
 
 START = 1_000_000.0

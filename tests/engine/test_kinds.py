@@ -17,7 +17,7 @@ from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand, is_glob
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
-from nccl_triage.kinds import KINDS
+from nccl_triage.observations.kinds import KINDS
 from nccl_triage.producers import produced_signatures
 
 ROOT = Path(nccl_triage.__file__).parent

@@ -19,7 +19,7 @@ from nccl_triage.errors import InputError
 from nccl_triage.execution import follow, followed
 from nccl_triage.execution.follow import Follower
 from nccl_triage.execution.local import scan_sources
-from nccl_triage.ingest import windows
+from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import find_sources
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ CORPUS = ROOT / "corpus" / "recorded"
 
 def finished(follower: Follower, rules: RuleSet) -> dict[str, Any]:
     found = diagnose_observations(follower.finish(), rules)
-    found.excerpts = windows.read_all(follower.sources(), excerpts.wanted(found))
+    found.excerpts = context_lines.read_all(follower.sources(), excerpts.wanted(found))
     return {**found.to_dict(), "timing": None}
 
 

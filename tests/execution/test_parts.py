@@ -13,9 +13,9 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
 from nccl_triage.execution import local, parts, reading
 from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import scanner_for
 from tests.scan_helpers import log
 

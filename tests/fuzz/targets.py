@@ -15,18 +15,18 @@ from pathlib import Path
 
 import orjson
 
-from nccl_triage import renderings
+from nccl_triage import tool_reports
 from nccl_triage.cli import saved
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
-from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.ingest import layouts, sniff
 from nccl_triage.ingest.compression import open_stream
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL
-from nccl_triage.parsers.streams import PeeledLine
+from nccl_triage.parsers.stateful import PeeledLine
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.redaction import redact
 from nccl_triage.render import FORMATS, render
@@ -63,9 +63,9 @@ def names(data: bytes) -> None:
     name, _, content = data.partition(b"\n")
     path = os.fsdecode(name.replace(b"\0", b""))
     layouts.read_path(path)
-    renderings.recognise(path, content)
-    renderings.wants(path)
-    for form in renderings.every():
+    tool_reports.recognise(path, content)
+    tool_reports.wants(path)
+    for form in tool_reports.every():
         form.render(content, SourceInfo(path))
     sniff.looks_binary(content)
     sniff.looks_like_json_log(content)

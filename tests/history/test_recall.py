@@ -14,11 +14,11 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.diagnosis.verdict import Diagnosis
-from nccl_triage.events import Observations
 from nccl_triage.history import memory, store
 from nccl_triage.history.memory import Memory
 from nccl_triage.history.model import Incident
 from nccl_triage.history.patience import TooSlow, within
+from nccl_triage.observations.store import Observations
 from nccl_triage.render import FORMATS, render
 from nccl_triage.resources import reports_dir
 
@@ -127,8 +127,8 @@ def test_a_log_does_not_support_itself(tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_told_of_where_a_line_of_this_failure_names_it() -> None:
-    from nccl_triage.events import Context, Event
     from nccl_triage.history import recall
+    from nccl_triage.observations.event import Context, Event
 
     earlier = [failed("gpu07", days=1, pci="3b:00", number=1), failed("gpu07", days=2, gpu=5, number=2)]
 

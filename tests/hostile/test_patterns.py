@@ -19,7 +19,7 @@ from nccl_triage.ingest.blocks import MAX_LINE
 from nccl_triage.redaction.contexts import contexts
 from nccl_triage.redaction.table import secrets
 from tests.hostile.attacks import attacks
-from tests.test_patterns import found
+from tests.test_lazy_regex import found
 
 #: Seconds of this process that one search may take; the slowest takes a twentieth of it on an idle core.
 LIMIT = 1.0
@@ -30,19 +30,24 @@ TRIES = 3
 #: Characters of a line that is attacked: what is harmless then is harmless in the longest (four times as many), too.
 LINE = MAX_LINE // 4
 #: Packages whose expressions see whole lines; the others see texts of a report, which are cut at 4,000 characters.
-ON_LINES = ("parsers", "ingest", "scan", "links")
+ON_LINES = ("parsers", "ingest", "scan", "observations.links")
 #: Expressions that see less of a line than all: how many characters.
 SHORTER = {
     "parsers.templates._FOLDS": 400,
     "parsers.wrappers._DEDUP": 400,
     "parsers.series._LAST_NUMBER": 200,
-    "ingest.siblings._END": 255,
+    "ingest.layouts._END": 255,
     "ingest.walk._DIGITS": 255,
 }
 #: Expressions that are tried at the beginning of a text only.
 AT_THE_BEGINNING = (
-    *("parsers.prefixes._CERTAIN", "parsers.tracebacks._FRAME", "parsers.tracebacks._EXCEPTION"),
-    *("parsers.tracebacks._CUSTOM", "ingest.filtered._CONTINUATION", "ingest.progress", "parsers.series._PER"),
+    *("parsers.prefixes._CERTAIN", "parsers.traceback_lines.FRAME", "parsers.traceback_lines.EXCEPTION"),
+    *(
+        "parsers.traceback_lines.CUSTOM_EXCEPTION",
+        "ingest.sniff._CONTINUATION",
+        "ingest.progress",
+        "parsers.series._PER",
+    ),
     *(
         f"parsers.wrappers.{name}"
         for name in ("_SRUN", "_NODE", "_MPICH", "_STERN", "_COMPOSE", "_BRACKETED", "_NOT_A_NODE")

@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_triage.events import SourceInfo
-from nccl_triage.ingest.decode import Line, LineReader
+from nccl_triage.ingest.decode import LineReader, LogLine
+from nccl_triage.observations.store import SourceInfo
 
 
 class Pieces(io.RawIOBase):
@@ -58,7 +58,7 @@ class Repeated(io.RawIOBase):
         return size
 
 
-def read_lines(data: bytes | io.RawIOBase, **options: int) -> tuple[list[Line], SourceInfo]:
+def read_lines(data: bytes | io.RawIOBase, **options: int) -> tuple[list[LogLine], SourceInfo]:
     """Return the lines of data and what was learned about the source."""
     info = SourceInfo(path="x.log")
     stream: Any = io.BytesIO(data) if isinstance(data, bytes) else data

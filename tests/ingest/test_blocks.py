@@ -6,14 +6,14 @@ import tracemalloc
 
 import pytest
 
-from nccl_triage.events import SourceInfo
-from nccl_triage.ingest.blocks import CUT_MARK, Block, BlockReader
+from nccl_triage.ingest.blocks import CUT_MARK, BlockReader, LineBlock
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.observations.store import SourceInfo
 
 from .helpers import Pieces, Repeated
 
 
-def blocks_of(stream: object, max_line: int = 64, block: int = 256) -> tuple[list[Block], SourceInfo]:
+def blocks_of(stream: object, max_line: int = 64, block: int = 256) -> tuple[list[LineBlock], SourceInfo]:
     info = SourceInfo(path="x")
     if isinstance(stream, bytes):
         stream = io.BytesIO(stream)

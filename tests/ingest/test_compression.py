@@ -199,7 +199,7 @@ def test_zstd_frames_of_many_shapes() -> None:
 
 
 def test_a_format_whose_module_is_missing_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression.Format, "available", lambda self: self.name != "zstd")
+    monkeypatch.setattr(compression.CompressionFormat, "available", lambda self: self.name != "zstd")
     problems: list[str] = []
     for _ in range(2):
         assert open_stream(io.BytesIO(_zstd(b"x")), problems).read() == b""

@@ -1,3 +1,5 @@
+"""Bytes become numbered lines, and our own verdicts are blanked."""
+
 from __future__ import annotations
 
 import codecs
@@ -5,22 +7,22 @@ import io
 
 import pytest
 
-from nccl_triage.events import SourceInfo
-from nccl_triage.ingest.decode import Line, LineReader, looks_filtered
-from nccl_triage.ingest.filtered import looks_filtered as defined_there
+from nccl_triage.ingest.blocks import LineBlock
+from nccl_triage.ingest.decode import LineReader, LogLine, OwnVerdicts
+from nccl_triage.observations.store import SourceInfo
 
 from .helpers import Pieces, read_lines, texts
 
 
 def test_lines_have_numbers_offsets_and_texts() -> None:
     lines, info = read_lines(b"one\n\ntwo three\n")
-    assert lines == [Line(1, 0, "one"), Line(2, 4, ""), Line(3, 5, "two three")]
+    assert lines == [LogLine(1, 0, "one"), LogLine(2, 4, ""), LogLine(3, 5, "two three")]
     assert (info.bytes, info.lines, info.tail_cut, info.problems) == (15, 3, False, [])
 
 
 def test_the_last_line_without_end_is_marked() -> None:
     lines, info = read_lines(b"one\ntw")
-    assert lines[-1] == Line(2, 4, "tw")
+    assert lines[-1] == LogLine(2, 4, "tw")
     assert (info.lines, info.tail_cut) == (2, True)
 
 
@@ -30,7 +32,7 @@ def test_an_empty_source_is_not_cut() -> None:
 
 def test_a_byte_order_mark_is_left_out() -> None:
     lines, info = read_lines(codecs.BOM_UTF8 + "训练\nend\n".encode())
-    assert lines == [Line(1, 3, "训练"), Line(2, 10, "end")]
+    assert lines == [LogLine(1, 3, "训练"), LogLine(2, 10, "end")]
     assert not info.problems
 
 
@@ -138,13 +140,13 @@ def test_random_bytes_do_not_raise() -> None:
 
 def test_nul_bytes_are_removed() -> None:
     lines, info = read_lines(b"\0\0\0NCCL \0WARN x\n")
-    assert lines == [Line(1, 0, "NCCL WARN x")]
+    assert lines == [LogLine(1, 0, "NCCL WARN x")]
     assert info.problems == ["4 NUL bytes left out"]
 
 
 def test_windows_line_ends() -> None:
     lines, info = read_lines(b"one\r\ntwo\r\n\r\nthree\r\r\n")
-    assert lines == [Line(1, 0, "one"), Line(2, 5, "two"), Line(3, 10, ""), Line(4, 12, "three")]
+    assert lines == [LogLine(1, 0, "one"), LogLine(2, 5, "two"), LogLine(3, 10, ""), LogLine(4, 12, "three")]
     assert info.lines == 4
 
 
@@ -179,7 +181,7 @@ def test_the_prefix_of_a_forwarded_bar_is_put_back_across_blocks() -> None:
     lines, _ = read_lines(b"(Actor pid=7) " + states + b"\n(Actor pid=8) x\n", max_line=64, block=256)
     assert len(lines) == 61
     assert all(line.text.startswith("(Actor pid=7) txt ") for line in lines[:-1])
-    assert lines[-1] == Line(2, 14 + 600 + 1, "(Actor pid=8) x")
+    assert lines[-1] == LogLine(2, 14 + 600 + 1, "(Actor pid=8) x")
 
 
 def test_bars_on_physical_lines_of_their_own_are_kept() -> None:
@@ -199,5 +201,89 @@ def test_blocks_and_decode_give_what_lines_give() -> None:
     assert info.lines == 15_000
 
 
-def test_the_grep_test_is_offered_here_too() -> None:
-    assert looks_filtered is defined_there
+VERDICT = """nccl-triage: the command failed with exit code 1
+nccl-triage: A GPU ran out of memory (rank 3).
+  root cause: gpu-out-of-memory (confidence 0.99, established): A GPU ran out of memory
+  out.log:5: torch.OutOfMemoryError: CUDA out of memory.
+    decisive: PyTorch's allocator says so.
+  fix: See first whether another process holds the memory
+    $ nvidia-smi
+  verification: not verified
+nccl-triage: the output is kept in /tmp/output.log
+"""
+BEFORE, AFTER = "step 1 loss 2.0", "step 2 loss 1.9"
+
+
+def lines(text: str, prefix: str = "") -> list[str]:
+    return [f"{prefix}{line}" for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "[pod/a-0/pytorch] 2026-11-20T10:00:05.123456789Z ",
+        "(Trainer pid=7, ip=10.0.0.1) ",
+        "[default0]:",
+        "node-b: ",
+    ],
+)
+def test_the_verdict_is_blank_and_the_rest_as_it_was(prefix: str) -> None:
+    log = [prefix + BEFORE, *lines(VERDICT, prefix), prefix + AFTER]
+    read = texts("\n".join(log).encode() + b"\n")
+    assert (read[0], read[-1]) == (log[0], log[-1])
+    assert [line.rstrip() for line in read[1:-1]] == [prefix.rstrip()] * len(VERDICT.splitlines())
+    assert [len(line) for line in read] == [len(line) for line in log]
+
+
+def test_times_may_differ_from_line_to_line() -> None:
+    verdict = "".join(f"2026-11-20T10:00:0{n % 10}Z {line}\n" for n, line in enumerate(VERDICT.splitlines()))
+    assert not any("memory" in line for line in texts(verdict.encode()))
+
+
+def test_colours_are_part_of_it() -> None:
+    text = "\x1b[1mnccl-triage:\x1b[0m A GPU ran out of memory.\n  \x1b[1mroot cause:\x1b[0m gpu-out-of-memory\n"
+    assert [line.strip() for line in texts(text.encode())] == ["", ""]
+
+
+def test_a_verdict_in_chinese_is_blank_by_bytes() -> None:
+    text = "nccl-triage: GPU 显存不足。\n  根因: gpu-out-of-memory\n"
+    assert [line.strip() for line in texts(text.encode())] == ["", ""]
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_it_does_not_matter_how_the_bytes_arrive(size: int) -> None:
+    data = f"{BEFORE}\n{VERDICT}{AFTER}\n".encode()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert texts(Pieces(pieces)) == texts(data)
+
+
+def test_a_verdict_goes_on_in_the_next_block() -> None:
+    blocks = [
+        LineBlock(b"nccl-triage: x\n", 1, 0),
+        LineBlock(b"  root cause: y\nz\n", 2, 15),
+        LineBlock(b"  File z\n", 4, 32),
+    ]
+    assert [block.data.split(b"\n")[0].strip() for block in map(OwnVerdicts().blank, blocks)] == [b"", b"", b"File z"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n  File 'train.py', line 3\nValueError: bad\n",
+        "pip install nccl-triage\n  Downloading torch\n",
+        "\n  indented\n",
+    ],
+)
+def test_other_lines_stay(text: str) -> None:
+    assert texts(text.encode()) == text.splitlines()
+
+
+def test_what_follows_a_verdict_is_read_again() -> None:
+    text = "nccl-triage: No failure found in this log.\nTraceback (most recent call last):\n  File 'x.py', line 3\n"
+    assert texts(text.encode())[1:] == text.splitlines()[1:]
+
+
+def test_the_lines_of_another_writer_end_it() -> None:
+    text = "[default0]:nccl-triage: A GPU\n[default1]:step 2\n[default0]:  File 'x.py'\n"
+    assert texts(text.encode())[1:] == text.splitlines()[1:]

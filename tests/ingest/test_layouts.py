@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.events import SourceInfo
-from nccl_triage.ingest.layouts import read_path, settle
-from nccl_triage.ingest.siblings import Siblings, strip_compression
+from nccl_triage.ingest.layouts import Siblings, read_path, settle, strip_compression
+from nccl_triage.observations.store import SourceInfo
 
 WORKER = "0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 FIELDS = ("layout", "rank", "local_rank", "host", "pid", "attempt", "stream")

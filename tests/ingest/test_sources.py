@@ -19,14 +19,13 @@ from typing import Any
 
 import pytest
 
-from nccl_triage import renderings
+from nccl_triage import tool_reports
 from nccl_triage.errors import EXIT_USAGE, InputError
 from nccl_triage.ingest import sources as module
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.notes import display_name
-from nccl_triage.ingest.sources import STDIN, Source, find_sources
-from nccl_triage.renderings import Rendering, torch_error
+from nccl_triage.ingest.sources import STDIN, Source, display_name, find_sources
+from nccl_triage.tool_reports import ToolReport, json_reports
 
 TEXT = "step 1 loss 2.0\n"
 
@@ -470,15 +469,15 @@ def test_other_error_files_are_read_as_text(inside: Path) -> None:
 
 
 def test_a_huge_error_file_is_not_taken_into_memory(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = dataclasses.replace(torch_error.RENDERING, max_size=100)
-    monkeypatch.setattr(renderings, "recognise", lambda name, sample: small)
+    small = dataclasses.replace(json_reports.REPORTS[2], max_size=100)
+    monkeypatch.setattr(tool_reports, "recognise", lambda name, sample: small)
     data = json.dumps({"message": "x" * 200}).encode()
     (inside / "error.json").write_bytes(data)
     assert content(find_sources(["error.json"], None)[0][0]) == data
 
 
 #: A made-up form of dumps, that begin with a byte no text has.
-DUMP = Rendering(
+DUMP = ToolReport(
     "dump",
     1 << 20,
     lambda name, sample: sample.startswith(b"\x80\x02dump"),
@@ -499,20 +498,20 @@ def dump(data: bytes, stdin: bool = False) -> tuple[bytes, list[str]]:
 def test_what_is_no_log_is_read_as_the_lines_that_are_made_of_it(
     inside: Path, monkeypatch: pytest.MonkeyPatch, stdin: bool
 ) -> None:
-    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    monkeypatch.setattr(tool_reports, "every", lambda: (DUMP,))
     assert dump(b"\x80\x02dump 3", stdin) == (b"dump of 3 entries\n", [])
     assert dump(gzip.compress(b"\x80\x02dump 3"), stdin) == (b"dump of 3 entries\n", [])
 
 
 def test_a_dump_that_is_none_or_too_large_is_left_out(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    monkeypatch.setattr(tool_reports, "every", lambda: (DUMP,))
     assert dump(b"\x80\x02dump of something else") == (b"", [])
     data, problems = dump(b"\x80\x02dump" + b"." * (1 << 20))
     assert data == b"" and len(problems) == 1 and "larger than the 1 MiB" in problems[0]
 
 
 def test_other_files_of_such_names_are_no_logs(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renderings, "every", lambda: (DUMP,))
+    monkeypatch.setattr(tool_reports, "every", lambda: (DUMP,))
     (inside / "dump.bin").write_bytes(b"text of something else\n")
     (inside / "a.log").write_bytes(b"a log\n")
     sources, notes = find_sources(["."], None)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.tail import FileTail, PipeTail
+from nccl_triage.observations.store import SourceInfo
 
 
 def read(tail: FileTail | PipeTail) -> bytes | None:

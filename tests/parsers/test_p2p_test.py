@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nccl_triage.api import diagnose
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.p2p_test import MAX_TABLES, P2pTestParser
-from nccl_triage.parsers.streams import PeeledLine
+from nccl_triage.parsers.stateful import PeeledLine
 from nccl_triage.parsers.wrappers import peel
 
 WITHOUT = """Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)

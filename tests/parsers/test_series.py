@@ -10,12 +10,12 @@ from nccl_triage.checks.curves import check_series
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
-from nccl_triage.parsers.series import MAX_LINE, Reading, SeriesReader, stated_rank
+from nccl_triage.parsers.series import MAX_LINE, SeriesReader, SeriesReading, stated_rank
 from nccl_triage.scan.scanner import Scanner
 from tests.scan_helpers import scan_text
 
 
-def read(reader: SeriesReader, text: str) -> Reading | None:
+def read(reader: SeriesReader, text: str) -> SeriesReading | None:
     return reader.read(text, reader.formats_of(text))
 
 

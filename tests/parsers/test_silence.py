@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Context, Event
-from nccl_triage.parsers import STATEFUL, streams
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.parsers import STATEFUL, stateful
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.p2p_test import P2pTestParser
 from nccl_triage.parsers.stacks import StackParser
-from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.stateful import PeeledLine, StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
-from nccl_triage.scan import lines as line_scan
+from nccl_triage.scan import line_parser
 from tests.scan_helpers import log, scan_text
 
 RAISED = ["Traceback (most recent call last):", '  File "/opt/app/train.py", line 12, in run', "    run(1)"]
@@ -45,14 +45,14 @@ def test_it_ends_where_it_would_have_ended(kind: Any) -> None:
     before = feed(given_up, texts)
     assert given_up.is_open()
     assert given_up.give_up(len(texts) + 300) == [] and given_up.is_open()
-    assert before + given_up.give_up(len(texts) + streams.SILENCE_AFTER + 1) == told
+    assert before + given_up.give_up(len(texts) + stateful.SILENCE_AFTER + 1) == told
     assert not given_up.is_open()
 
 
 @pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.__name__)
 def test_whoever_speaks_again_finds_no_block_open_whether_it_was_given_up_or_not(kind: Any) -> None:
     texts = BLOCKS[kind]
-    late = len(texts) + streams.SILENCE_AFTER + 1
+    late = len(texts) + stateful.SILENCE_AFTER + 1
     told = []
     for gives_up in (True, False):
         parser = kind()
@@ -67,23 +67,23 @@ def test_whoever_speaks_again_finds_no_block_open_whether_it_was_given_up_or_not
 def test_a_traceback_that_lacks_its_end_is_waited_for_longer() -> None:
     parser = TracebackParser()
     feed(parser, RAISED)
-    assert parser.give_up(streams.SILENCE) == []
-    (event,) = feed(parser, ["ValueError: sample 7 is bad"], streams.SILENCE) + parser.finish()
+    assert parser.give_up(stateful.SILENCE) == []
+    (event,) = feed(parser, ["ValueError: sample 7 is bad"], stateful.SILENCE) + parser.finish()
     assert event.fields["message"] == "sample 7 is bad"
     feed(parser, RAISED)
-    assert parser.give_up(streams.SILENCE + 4) == [] and not parser.is_open()
+    assert parser.give_up(stateful.SILENCE + 4) == [] and not parser.is_open()
 
 
 def test_the_lines_behind_a_rank_that_died_are_counted(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    peel = line_scan.peel
+    peel = line_parser.peel
 
     def counting(*given: Any) -> Any:
         read.append(given)
         return peel(*given)
 
-    monkeypatch.setattr(line_scan, "peel", counting)
-    monkeypatch.setattr(streams, "SILENCE_AFTER", 50)
+    monkeypatch.setattr(line_parser, "peel", counting)
+    monkeypatch.setattr(stateful, "SILENCE_AFTER", 50)
     monkeypatch.setattr("nccl_triage.parsers.tracebacks.SILENCE_AFTER", 50)
     text = log("quiet", 400_000)
     scan_text(text, rules)

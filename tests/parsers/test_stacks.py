@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import StackParser
-from nccl_triage.parsers.streams import PeeledLine
+from nccl_triage.parsers.stateful import PeeledLine
 from nccl_triage.parsers.wrappers import peel
 
 PY_SPY = """Process 6327: /usr/bin/python3 -u train.py --local_rank=1

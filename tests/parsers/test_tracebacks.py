@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.parsers import tracebacks
 from nccl_triage.parsers.elastic_report import ElasticReportParser
-from nccl_triage.parsers.streams import PeeledLine, StatefulParser
+from nccl_triage.parsers.stateful import PeeledLine, StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
 from nccl_triage.parsers.wrappers import peel
 

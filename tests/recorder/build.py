@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.observations.recorder_table import RecorderTable
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.recorder.compare import Comparison, compare
-from nccl_triage.recorder.table import RecorderTable
-from nccl_triage.renderings import flight_recorder
+from nccl_triage.tool_reports import flight_recorder
 
 #: op, elements, and (optional) state; ``send 0->1`` and ``recv 1<-0`` are point to point.
 Call = tuple[Any, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nccl_triage.observations.recorder_table import RecorderTable
 from nccl_triage.recorder.compare import Comparison, compare
-from nccl_triage.recorder.table import RecorderTable
 from tests.recorder import build
 from tests.recorder.build import job
 

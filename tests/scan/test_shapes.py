@@ -12,8 +12,7 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.parsers.wrappers import peel
-from nccl_triage.scan import lines as line_scan
-from nccl_triage.scan import shapes
+from nccl_triage.scan import line_parser, shapes
 from tests.scan_helpers import log, scan_text
 
 #: Before or behind month and day, or behind the time of day.
@@ -117,7 +116,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(given[0])
         return peel(*given)
 
-    monkeypatch.setattr(line_scan, "peel", counting)
+    monkeypatch.setattr(line_parser, "peel", counting)
     return read
 
 

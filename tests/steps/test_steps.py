@@ -9,7 +9,8 @@ import pytest
 
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.steps import PRODUCES, observe
 from tests.scan_helpers import scan_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from nccl_triage.story.collected import settled
 from tests.scan_helpers import diagnose_text, scan_text
 

@@ -12,9 +12,10 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
-from nccl_triage.events import Event, Observations
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest.sources import find_sources
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.story import kernel_log
 from nccl_triage.story.devices import Devices, is_kernel

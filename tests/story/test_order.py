@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text
 
 STOPPED = "W1121 22:58:02.866000 10948 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 10954 closing signal SIGTERM\n"

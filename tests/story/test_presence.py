@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import diagnose_text, scan_text
 
 STEP = "[rank{rank}]: step 1/9 loss 2.1 world_size=4\n"

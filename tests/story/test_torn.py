@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.story import torn
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference, place
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
-from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.parsers.unknown_errors import SALIENT
 
 #: Messages told of those before the first failure, and of failures.
 MAX_BEFORE, MAX_FAILURES = 6, 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
 
 #: Signature -> kind and meaning of its events, those that say most first.
 PRODUCES: dict[str, Produced] = {

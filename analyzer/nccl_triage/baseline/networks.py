@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_triage.baseline.model import Difference
 from nccl_triage.baseline.values import Valued, changed, of_field
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse
 
 #: ``[0]eth0:10.0.0.1<0> [1]mlx5_0:1/IB``: name, and address where there is one.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference, place
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
-from nccl_triage.steps.marks import context_of
-from nccl_triage.steps.robust import MIN_USUAL, Usual, usual
-from nccl_triage.steps.tracks import Track, Tracks
+from nccl_triage.observations.curves import CurveRow
+from nccl_triage.observations.event import Event
+from nccl_triage.steps.anomalies import context_of
+from nccl_triage.steps.metric_series import MIN_USUAL, JobMetrics, MetricSeries, Usual, usual
 
 #: Metrics of which more is worse, and of which less is worse.
 _DURATIONS = ("step_time", "data_time", "generation_time", "weight_sync_time")
@@ -21,7 +20,7 @@ _SLOWER, _SIGMA = 1.3, 4.0
 
 def compare(good: Case, bad: Case) -> Iterator[Difference]:
     """Yield the metrics of speed that are worse than in the good run, beyond what varies there."""
-    theirs, ours = Tracks(good.observations), Tracks(bad.observations)
+    theirs, ours = JobMetrics(good.observations), JobMetrics(bad.observations)
     for metric in (*_DURATIONS, *_RATES):
         before, after = _typical(theirs.of(metric)), _typical(ours.of(metric))
         if metric == "step_time" and before is None and after is None:
@@ -30,7 +29,7 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
             yield from _compare(metric, before, after)
 
 
-def _compare(metric: str, before: tuple[Usual, Row], after: tuple[Usual, Row]) -> Iterator[Difference]:
+def _compare(metric: str, before: tuple[Usual, CurveRow], after: tuple[Usual, CurveRow]) -> Iterator[Difference]:
     old, new = before[0], after[0]
     if min(old.middle, new.middle) <= 0:
         return
@@ -44,7 +43,7 @@ def _compare(metric: str, before: tuple[Usual, Row], after: tuple[Usual, Row]) -
     yield Difference("pace", metric, shown[0], shown[1], at, place(good_row), {"ratio": f"{ratio:.3g}"})
 
 
-def _typical(tracks: list[Track]) -> tuple[Usual, Row] | None:
+def _typical(tracks: list[MetricSeries]) -> tuple[Usual, CurveRow] | None:
     """Return what is usual over all processes, and the first line after the warm-up; None for too few numbers."""
     points = [point for track in tracks for point in track.settled()]
     if len(points) < MIN_USUAL:

@@ -11,8 +11,9 @@ from nccl_triage.baseline.values import first_event
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Context, Event, Observations
-from nccl_triage.parsers.salient import SALIENT
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Observations
+from nccl_triage.parsers.unknown_errors import SALIENT
 
 #: One comparison a subject, in the order in which differences are told.
 COMPARISONS: tuple[Callable[[Case, Case], Iterator[Difference]], ...] = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_triage.baseline.model import Difference
 from nccl_triage.baseline.values import Valued, changed, first_event, of_field
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 
 def compare(good: Case, bad: Case) -> Iterator[Difference]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from nccl_triage.baseline.model import Difference
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Context, Event
-from nccl_triage.scan.measures import LINK
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.scan.measurements import LINK
 
 #: Kinds of change that are told.
 MAX_KINDS = 4

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.baseline.model import Difference, place
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: A value and the first line that shows it.
 Valued = Sequence[tuple[str, Event]]

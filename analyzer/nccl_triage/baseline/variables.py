@@ -8,8 +8,8 @@ from nccl_triage.baseline.model import Difference, place
 from nccl_triage.baseline.values import Valued, by_name, changed, first_event, shown
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers import templates
-from nccl_triage.patterns import lazily
 
 #: What is another value in every run, or belongs to one process: addresses, ports, ids, places of output.
 _BY_NATURE = lazily(

@@ -7,7 +7,7 @@ import math
 from nccl_triage.checks.finding import Finding, repeats_inside
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.engine.series import Format
-from nccl_triage.parsers.series import Reading, SeriesReader
+from nccl_triage.parsers.series import SeriesReader, SeriesReading
 from nccl_triage.parsers.wrappers import peel
 
 
@@ -24,7 +24,7 @@ def _differs(gives: dict[str, float], found: dict[str, float]) -> list[str]:
     ]
 
 
-def _read(reader: SeriesReader, line: str) -> Reading | None:
+def _read(reader: SeriesReader, line: str) -> SeriesReading | None:
     text = peel(line).text
     return reader.read(text, reader.formats_of(text))
 

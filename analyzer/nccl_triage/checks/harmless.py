@@ -10,8 +10,8 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine.schema import Evidence, RuleSet
-from nccl_triage.events import SourceInfo
-from nccl_triage.ingest.decode import Line
+from nccl_triage.ingest.decode import LogLine
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.scan.scanner import scanner_for
 
 
@@ -45,7 +45,7 @@ def _wrong(item: Evidence, rules: RuleSet) -> Iterator[tuple[str, str]]:
 def read(text: str, rules: RuleSet) -> Case:
     """Return the case of a text."""
     info = SourceInfo("sample", bytes=len(text))
-    lines = [Line(number, 0, line) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [LogLine(number, 0, line) for number, line in enumerate(text.splitlines(), 1)]
     info.lines = len(lines)
     observations = scanner_for(rules).scan(lines, info)
     return Case(observations.beside(steps.observe(observations)), rules)

@@ -11,7 +11,7 @@ from nccl_triage.checks.finding import Finding
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet, Signature
-from nccl_triage.kinds import KINDS, Produced
+from nccl_triage.observations.kinds import KINDS, Produced
 
 _GROUP = re.compile(r"\(\?P<(\w+)>")
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")

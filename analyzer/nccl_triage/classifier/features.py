@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 
 from nccl_triage.diagnosis import programs
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
-from nccl_triage.parsers.salient import SALIENT
 from nccl_triage.parsers.templates import words
 from nccl_triage.parsers.tracebacks import TRACEBACK
+from nccl_triage.parsers.unknown_errors import SALIENT
 
 #: What parts the words of a name, and the words of a name that is written in one with capitals.
 _SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

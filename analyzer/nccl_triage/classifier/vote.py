@@ -11,7 +11,7 @@ from math import log
 
 from nccl_triage.classifier.features import Features, top_lines
 from nccl_triage.classifier.model import Model
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Labels that are verdicts, not causes.
 VERDICTS = ("healthy", "unknown")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nccl_triage.errors import UsageError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _QUOTED = lazily(r"'([^']+)'")
 

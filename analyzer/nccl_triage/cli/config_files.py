@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import RuleError, UsageError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: The words of a command, () for all commands -> key -> entry.
 Sections = dict[tuple[str, ...], dict[str, "Entry"]]

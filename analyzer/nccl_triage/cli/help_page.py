@@ -10,7 +10,7 @@ import click
 
 from nccl_triage.cli import language
 from nccl_triage.cli.language import columns
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
 _PIECES = lazily(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")

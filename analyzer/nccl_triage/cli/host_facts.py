@@ -29,8 +29,8 @@ def beside(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, ...]:
     Raises UsageError for a file that cannot be read or that holds something else.
     """
     from nccl_triage.ingest import sniff
-    from nccl_triage.ingest.siblings import strip_compression
-    from nccl_triage.renderings import recognise
+    from nccl_triage.ingest.layouts import strip_compression
+    from nccl_triage.tool_reports import recognise
 
     for path in facts:
         try:

@@ -14,9 +14,10 @@ from nccl_triage.diagnosis import excerpts, silence, silence_record, standing
 from nccl_triage.diagnosis.standing import Pace, Standing
 from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
 from nccl_triage.execution.follow import Follower
-from nccl_triage.ingest import windows
+from nccl_triage.ingest import context_lines
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.render.incident import duration
 
 
@@ -113,5 +114,5 @@ class Live:
         return diagnose_observations(known, self._rules, self._model)
 
     def _document(self, found: Diagnosis) -> Document:
-        found.excerpts = windows.read_all(self._follower.sources(), excerpts.wanted(found))
+        found.excerpts = context_lines.read_all(self._follower.sources(), excerpts.wanted(found))
         return found.to_dict()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _BLANK = lazily(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.story import differences
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.ledger import Ledger

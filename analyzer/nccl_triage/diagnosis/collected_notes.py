@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from nccl_triage.story import collected
 
 _HOUR = 3600.0

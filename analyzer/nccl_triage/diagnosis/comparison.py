@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Findings
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 _COMPARED = "baseline.compared"
 #: Subjects in the order in which they are told; where the runs part is told by itself.

@@ -15,7 +15,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine import values
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
 from nccl_triage.engine.functions import FUNCTIONS
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse as parse_address
 
 #: Events noted per evaluation at most.

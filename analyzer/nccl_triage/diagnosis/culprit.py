@@ -25,7 +25,7 @@ from nccl_triage.diagnosis.culprit_families import BY_RANK, BY_SPEAKER, FAMILIES
 from nccl_triage.diagnosis.culprit_named import BY_MESSAGE
 from nccl_triage.diagnosis.weigh import Contribution, Weighed
 from nccl_triage.engine.schema import Cause
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story import devices
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.exceptions import is_communication, tracebacks

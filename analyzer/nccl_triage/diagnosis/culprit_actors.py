@@ -8,8 +8,8 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.culprit_named import named_host
 from nccl_triage.diagnosis.weigh import Weighed
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 
 #: Lines of Ray's report of a dead actor.
 _BLOCK = 16

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.weigh import Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS
-from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
 from nccl_triage.story.devices import is_kernel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.devices import Place
 
 _HOW = {

@@ -10,9 +10,9 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, by_weight, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import NAMED
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed, whole
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse
 
 #: What PyTorch prints for the other end of a connection between addresses of IPv4: memory that was never set.

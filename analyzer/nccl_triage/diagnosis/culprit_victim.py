@@ -9,8 +9,8 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
-from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
 from nccl_triage.recorder.lines import spans
 from nccl_triage.story.devices import host_key, is_kernel, job_like
 from nccl_triage.story.kernel_log import names_victim

@@ -34,8 +34,8 @@ from nccl_triage.diagnosis.culprit import Culprit
 from nccl_triage.diagnosis.model import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.engine.schema import WEIGHTS, Fix, NextCheck
-from nccl_triage.events import Event
 from nccl_triage.knowledge import collective_advice, remarks, stages
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.producers import produced_signatures
 

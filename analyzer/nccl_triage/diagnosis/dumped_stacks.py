@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import SIGNATURE, is_standard
-from nccl_triage.patterns import lazily
 
 #: Packages whose frames are no place in the job's own code.
 _PACKAGES = frozenset(

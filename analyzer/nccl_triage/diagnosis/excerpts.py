@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nccl_triage.diagnosis import incident
 from nccl_triage.diagnosis.model import Findings
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Lines marked at most.
 MAX_WINDOWS = 24

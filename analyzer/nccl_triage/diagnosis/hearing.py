@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Kinds of lines that come with every step of a training loop. What serves requests is silent when nobody asks.
 STEPS = ("step", "progress.bar", "collective.entered")

@@ -12,7 +12,7 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.model import Findings
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 
 #: Waits listed at most, and the longest span that still counts as one incident, in seconds.

@@ -7,7 +7,7 @@ from typing import Any
 from nccl_triage.diagnosis import interruption, told
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Findings
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Ranks listed at most; a report says what it cut.
 MAX_RANKS = 4096

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis import incident
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.series_groups import rank_of
-from nccl_triage.events import Event
+from nccl_triage.observations.curves import CurveRow
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 
 
@@ -52,7 +52,7 @@ def _event_before(case: Case, event: Event, fault: Event) -> bool:
     return event.source == fault.source and event.line < fault.line
 
 
-def _row_before(row: Row, fault: Event) -> bool:
+def _row_before(row: CurveRow, fault: Event) -> bool:
     if row.source == fault.source:
         return row.line < fault.line
     time = fault.context.time

@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import network
-from nccl_triage.links import NOT_KNOWN, Link, Seen
+from nccl_triage.observations.links import NOT_KNOWN, ChannelLink, LinkSighting
 
 #: Rows and columns at most, connections listed at most, failed connections listed at most.
 MAX_NAMES, MAX_LINKS, MAX_FAILED = 64, 2000, 32
@@ -50,9 +50,9 @@ def _process(host: str | None, pid: int | None) -> _Process:
     return host or "", NOT_KNOWN if pid is None else pid
 
 
-def _of_job(links: dict[Link, Seen], ranks: _Ranks) -> dict[Link, Seen]:
+def _of_job(links: dict[ChannelLink, LinkSighting], ranks: _Ranks) -> dict[ChannelLink, LinkSighting]:
     """Return the connections of the largest communicator."""
-    kept: dict[Link, Seen] = {}
+    kept: dict[ChannelLink, LinkSighting] = {}
     devices: dict[int, Counter[str]] = defaultdict(Counter)
     for link, seen in links.items():
         own = ranks.of_process.get((link.host, link.pid))
@@ -68,13 +68,13 @@ def _of_job(links: dict[Link, Seen], ranks: _Ranks) -> dict[Link, Seen]:
     return {link: seen for link, seen in kept.items() if _fits(link, known)}
 
 
-def _fits(link: Link, devices: dict[int, str]) -> bool:
+def _fits(link: ChannelLink, devices: dict[int, str]) -> bool:
     """Tell whether both ends sit on the devices that these ranks have in the largest communicator."""
     ends = ((link.source_rank, link.source_device), (link.target_rank, link.target_device))
     return all(not device or rank not in devices or devices[rank] == device for rank, device in ends)
 
 
-def _ways(links: dict[Link, Seen]) -> dict[_Way, int]:
+def _ways(links: dict[ChannelLink, LinkSighting]) -> dict[_Way, int]:
     """Return (from, to, via, direct) -> channels as bits: sender and receiver speak of one connection."""
     found: dict[_Way, int] = {}
     for link, seen in links.items():
@@ -83,7 +83,7 @@ def _ways(links: dict[Link, Seen]) -> dict[_Way, int]:
     return found
 
 
-def _hosts(case: Case, links: dict[Link, Seen], ranks: _Ranks) -> dict[int, str]:
+def _hosts(case: Case, links: dict[ChannelLink, LinkSighting], ranks: _Ranks) -> dict[int, str]:
     """Return the host of each rank, as far as the job or the printing process tells."""
     found = {rank: info.host for rank, info in case.identity.ranks.items() if info.host}
     for (host, _), rank in ranks.of_process.items():

@@ -8,8 +8,8 @@ from typing import Any
 from nccl_triage import messages
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
 
 #: Hosts and GPUs told of at most.
 MOST = 4

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_triage.curves import Row
 from nccl_triage.diagnosis.last_step import last_good_step
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.series_groups import Group, collect
 from nccl_triage.diagnosis.series_marks import Marks
 from nccl_triage.engine.series import Metric
+from nccl_triage.observations.curves import CurveRow
 from nccl_triage.parsers import times
 
 #: Curves in a document, and curves of one metric.
@@ -54,7 +54,7 @@ def _steadily(values: list[float]) -> bool:
     return True
 
 
-def _axis(rows: list[Row], one_source: bool) -> str | None:
+def _axis(rows: list[CurveRow], one_source: bool) -> str | None:
     """Return what the numbers are drawn against, or None when nothing orders them."""
     steps, epochs, moments = [r.step for r in rows], [r.epoch for r in rows], [r.time for r in rows]
     if not one_source:
@@ -109,7 +109,7 @@ class _Panel:
         }
         return {**entry, "marks": marks.of(entry, self.start)}
 
-    def _x(self, row: Row) -> float | int:
+    def _x(self, row: CurveRow) -> float | int:
         if self.axis == "time":
             return _number(row.time - self.start)
         return _number({"step": row.step, "epoch": row.epoch, "line": float(row.line)}[self.axis])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_triage.curves import NOT_KNOWN, Process, Row
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Context, Event
+from nccl_triage.observations.curves import NOT_KNOWN, CurveProcess, CurveRow
+from nccl_triage.observations.event import Context, Event
 
 #: Points of one curve, and numbers of one rank up to which all ranks are drawn as one.
 MAX_POINTS, FEW = 240, 3
@@ -19,8 +19,8 @@ class Group:
     rank: int | None
     source: str | None
     #: Row -> its number, in the order in which the rows are to be drawn when there is no room for all.
-    values: dict[Row, float] = field(default_factory=dict)
-    strange: dict[Row, str] = field(default_factory=dict)
+    values: dict[CurveRow, float] = field(default_factory=dict)
+    strange: dict[CurveRow, str] = field(default_factory=dict)
     strange_count: int = 0
     #: How many numbers the program printed, and whether that is an estimate.
     printed: float = 0.0
@@ -31,7 +31,7 @@ class Group:
         """How many numbers there are to draw."""
         return len(self.values) + len(self.strange)
 
-    def ends(self) -> list[Row]:
+    def ends(self) -> list[CurveRow]:
         """Return the first, last, lowest and highest row."""
         if not self.values:
             return []
@@ -39,7 +39,7 @@ class Group:
         high = max(self.values, key=lambda row: (self.values[row], row))
         return [min(self.values), max(self.values), low, high]
 
-    def chosen(self) -> list[Row]:
+    def chosen(self) -> list[CurveRow]:
         """Return the rows to draw, in order: the extremes, and as many others as there is room for."""
         ends = dict.fromkeys(self.ends())
         others = [row for row in self.values if row not in ends and row not in self.strange]
@@ -55,7 +55,7 @@ class Group:
         self.sampled = self.sampled or other.sampled
 
 
-def rank_of(case: Case, process: Process) -> int | None:
+def rank_of(case: Case, process: CurveProcess) -> int | None:
     """Return the global rank of who printed a line, or None."""
     context = Context(
         rank=_known(process.rank),
@@ -75,10 +75,10 @@ def collect(case: Case) -> dict[str, list[Group]]:
     """Return the groups of each metric: by rank and source, or all together where each has too few numbers."""
     table = case.observations.curves
     shares = {kind: sample.share() for kind, sample in table.samples.items()}
-    ranks: dict[Process, int | None] = {}
+    ranks: dict[CurveProcess, int | None] = {}
     groups: dict[str, dict[tuple[int | None, str], Group]] = {}
 
-    def group(metric: str, row: Row) -> Group:
+    def group(metric: str, row: CurveRow) -> Group:
         if row.process not in ranks:
             ranks[row.process] = rank_of(case, row.process)
         key = (ranks[row.process], row.source)

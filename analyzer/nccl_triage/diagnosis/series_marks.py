@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 
 #: Signature -> what the mark is called.

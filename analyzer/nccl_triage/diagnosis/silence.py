@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from nccl_triage.diagnosis.hearing import Hearing, Voice
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Steps of one process before a silence means anything.
 MIN_STEPS = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 
 Found = dict[str, list[tuple[str, Event]]]
 

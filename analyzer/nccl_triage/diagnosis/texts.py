@@ -10,7 +10,7 @@ from typing import Any
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.placeholders import PLACEHOLDER
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 

@@ -22,7 +22,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.story.collected import settled
 

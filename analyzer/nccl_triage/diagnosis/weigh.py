@@ -18,7 +18,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.engine.names import expand, stands_for
 from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Score of "none of the known causes": what evidence has to beat.
 UNKNOWN_SCORE = 1.5

@@ -33,8 +33,8 @@ from nccl_triage.engine.schema import (
 )
 from nccl_triage.engine.supports import MESSAGES
 from nccl_triage.errors import RuleError
-from nccl_triage.kinds import KINDS
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.kinds import KINDS
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 
-from nccl_triage.kinds import KINDS
+from nccl_triage.observations.kinds import KINDS
 
 
 def is_glob(pattern: str) -> bool:

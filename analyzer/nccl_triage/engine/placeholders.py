@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
 

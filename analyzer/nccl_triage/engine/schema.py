@@ -10,7 +10,7 @@ from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.names import stands_for
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.series import SeriesRules
-from nccl_triage.events import Role
+from nccl_triage.observations.event import Role
 
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
 WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}

@@ -7,7 +7,7 @@ from nccl_triage.engine.pattern import pattern_of
 from nccl_triage.engine.schema import LANGUAGES
 from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
 from nccl_triage.errors import RuleError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Metrics and formats at most: both bound the memory of a scan.
 MAX_METRICS, MAX_FORMATS = 64, 200

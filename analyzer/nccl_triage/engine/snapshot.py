@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nccl_triage import garbage
+from nccl_triage import gc_tuning
 from nccl_triage.engine import cache, expression, literals, pattern, schema, series
 from nccl_triage.engine.schema import RuleSet
 
@@ -94,7 +94,7 @@ def read(entry: str | None) -> RuleSet | None:
     if data is None:
         return None
     try:
-        with garbage.none():
+        with gc_tuning.paused():
             found = _Reader(io.BytesIO(data)).load()
     except Exception:  # a damaged pickle may raise nearly anything
         return None

@@ -11,9 +11,9 @@ from nccl_triage.diagnosis.case import Case as DiagnosisCase
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation.cases import Case
-from nccl_triage.events import Observations
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest.sources import find_sources
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 
 

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
 from nccl_triage.execution import local
 from nccl_triage.execution.reading import Progress
-from nccl_triage.ingest import windows
+from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import Source, check_read, find_sources
+from nccl_triage.observations.store import Observations
 from nccl_triage.stopping import ReadingStop
 
 
@@ -71,4 +71,4 @@ class Local:
 
     def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
         """See ``Engine``."""
-        return windows.read_all(self._sources, lines)
+        return context_lines.read_all(self._sources, lines)

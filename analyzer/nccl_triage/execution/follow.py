@@ -16,13 +16,14 @@ from typing import BinaryIO
 from nccl_triage.diagnosis.hearing import Hearing
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
-from nccl_triage.events import Event, Observations
 from nccl_triage.execution.followed import Archive, Log, may_grow, open_tail, same_writer
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import walk
-from nccl_triage.ingest.siblings import strip_compression
+from nccl_triage.ingest.layouts import strip_compression
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.ingest.tail import FileTail, PipeTail
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import scanner_for
 
 #: Seconds between two looks for new files, at least; and how many times as long as a look takes.

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nccl_triage.events import Event, Observations, SourceInfo
 from nccl_triage.ingest import walk
-from nccl_triage.ingest.notes import display_name
-from nccl_triage.ingest.sources import Source
+from nccl_triage.ingest.sources import Source, display_name
 from nccl_triage.ingest.tail import Change, FileTail, PipeTail
-from nccl_triage.mapped import renamed
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.mapping import renamed
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.live import LiveScan
 from nccl_triage.scan.scanner import Scanner
 

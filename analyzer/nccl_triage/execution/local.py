@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Sequence
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Foresight, Observations
 from nccl_triage.execution.parts import Part, cut, worthwhile
 from nccl_triage.execution.reading import Progress, Reading, scan_part
 from nccl_triage.ingest.sources import Source
+from nccl_triage.observations.store import Foresight, Observations
 from nccl_triage.scan.scanner import scanner_for
 from nccl_triage.stopping import ReadingStop
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import BinaryIO, cast
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest import encodings, watched
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
-from nccl_triage.octets import Newlines
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.scan.source import SNIFF_LINES
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Foresight, Observations
 from nccl_triage.execution import reading
 from nccl_triage.execution.parts import Part
+from nccl_triage.observations.store import Foresight, Observations
 from nccl_triage.scan.scanner import Scanner, scanner_for
 from nccl_triage.stopping import ReadingStop
 

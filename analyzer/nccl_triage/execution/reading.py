@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from nccl_triage.events import Foresight, Interruption, Observations, SourceInfo
 from nccl_triage.execution.parts import Part
 from nccl_triage.ingest.compression import TRUNCATED
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
+from nccl_triage.observations.store import Foresight, Interruption, Observations, SourceInfo
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.stopping import ReadingStop
 

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 
 #: Marks kept of a log, and their length in hexadecimal digits.
 MOST, DIGITS = 16, 8

@@ -13,10 +13,10 @@ from typing import Any
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, TriageError
-from nccl_triage.events import Observations
 from nccl_triage.history import marks
 from nccl_triage.history.model import Incident, Input
 from nccl_triage.history.patience import TooSlow, within
+from nccl_triage.observations.store import Observations
 
 #: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
 ASK, KEEP = 1.0, 10.0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nccl_triage.events import Context, Event, Observations
 from nccl_triage.history.model import Incident
 from nccl_triage.history.recurrence import DAY, DAYS, Recurrence, recurrences
 from nccl_triage.history.signatures import GPU, HOST, SOURCE
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 
 #: Clocks of logs are read as if they were UTC: so many seconds may they be ahead of ours.

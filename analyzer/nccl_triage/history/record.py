@@ -9,9 +9,9 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.history.model import Incident, Input, Suspect
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
-from nccl_triage.patterns import lazily
 
 #: What is kept of one incident at most: logs, hosts, culprits, versions, characters of a text.
 _LOGS, _HOSTS, _CULPRITS, _VERSIONS, _TEXT = 64, 4096, 16, 24, 400

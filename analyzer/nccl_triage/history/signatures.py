@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.kinds import Produced
 
 HOST, GPU = "history.host_failed_before", "history.gpu_failed_before"
 #: Signature -> kind and meaning, as parsers declare what they make.

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from nccl_triage.events import SourceInfo
+from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest import encodings
-from nccl_triage.octets import Newlines
+from nccl_triage.observations.store import SourceInfo
 
 MAX_LINE = 65536
 BLOCK = 262144
@@ -21,7 +21,7 @@ BLOCK = 262144
 CUT_MARK = b" [... cut ...] "
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     r"""Whole lines as UTF-8 bytes.
 
     ``first_line`` is the number (from 1) of the line that the block begins with: the line of position ``p``
@@ -119,7 +119,7 @@ class BlockReader:
         self._gaps: list[tuple[int, int]] = []
         self._told: list[str] = []
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[LineBlock]:
         """Yield the blocks in order."""
         try:
             yield from self._blocks()
@@ -135,7 +135,7 @@ class BlockReader:
         self._told = [text for text in self.problems.texts() if text not in known]
         known.extend(self._told)
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self) -> Iterator[LineBlock]:
         have, base = yield from self._start()
         buffer, view = self._buffer, memoryview(self._buffer)
         fresh, waits = 0, False
@@ -175,13 +175,13 @@ class BlockReader:
             self.info.lines += 1
             self.info.tail_cut = True
 
-    def _wait(self, base: int) -> Iterator[Block]:
+    def _wait(self, base: int) -> Iterator[LineBlock]:
         """Say that there is no more yet; of thousands of logs that wait, none keeps its buffer."""
         self._buffer = bytearray()
-        yield Block(b"", self._line, base)
+        yield LineBlock(b"", self._line, base)
         self._buffer = bytearray(self._size)
 
-    def _start(self) -> Generator[Block, None, tuple[int, int]]:
+    def _start(self) -> Generator[LineBlock, None, tuple[int, int]]:
         """Read the first bytes, decide about UTF-16; return how many are buffered and their offset."""
         self._buffer = bytearray(self._size)
         view = memoryview(self._buffer)
@@ -247,7 +247,7 @@ class BlockReader:
         self._buffer[: len(kept)] = kept
         return len(kept)
 
-    def _split(self, data: bytes, offset: int, gaps: list[tuple[int, int]]) -> Iterator[Block]:
+    def _split(self, data: bytes, offset: int, gaps: list[tuple[int, int]]) -> Iterator[LineBlock]:
         """Yield ``data`` in pieces that begin at a known offset: behind each gap begins a new one."""
         start = 0
         for at, size in gaps:
@@ -260,7 +260,7 @@ class BlockReader:
         if start < len(data):
             yield from self._whole_lines(data[start:] if start else data, offset + start)
 
-    def _whole_lines(self, data: bytes, offset: int) -> Iterator[Block]:
+    def _whole_lines(self, data: bytes, offset: int) -> Iterator[LineBlock]:
         """Yield ``data``, over-long lines shortened in blocks of their own."""
         limit, start, at = self._max_line, 0, 0
         while len(data) - at > limit:
@@ -290,12 +290,12 @@ class BlockReader:
             return redraw + 1
         return min(stop + 1, len(data))
 
-    def _block(self, data: bytes, offset: int) -> Block:
+    def _block(self, data: bytes, offset: int) -> LineBlock:
         if self._narrow is None and self._wide is None and not data.isascii():
             self._narrow = encodings.guess_narrow(data)
             if self._narrow == "gb18030":
                 self.problems.encoding = "gb18030"
-        block = Block(self._utf8(data), self._line, offset)
+        block = LineBlock(self._utf8(data), self._line, offset)
         newlines = self._newlines.count(data, 0, len(data))
         self._line += newlines
         self.info.lines += newlines

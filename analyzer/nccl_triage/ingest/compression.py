@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Bytes that decide which format a stream has.
 HEAD = 10
 _READ = 1 << 17
 #: Compressed bytes handed over at a time: what one failing call had unpacked is lost, so it should be little.
 _PIECE = 1 << 12
-#: How it is said that the rest of the data is missing.
+#: The note that the rest of the data is missing.
 TRUNCATED = "the file is truncated"
 #: xz -9 needs 65 MiB; a file that wants more than this is refused with a note.
 _XZ_MEMORY = 192 << 20
@@ -79,7 +79,7 @@ def _zstd_member() -> _Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class CompressionFormat:
     """A compression format: how it begins, how to unpack one member, and the module that this needs."""
 
     name: str
@@ -93,17 +93,17 @@ class Format:
 
 
 FORMATS = (
-    Format("gzip", lazily(rb"\x1f\x8b\x08"), _gzip_member),
-    Format("xz", lazily(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY)),
-    Format("bzip2", lazily(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
-    Format("zstd", lazily(rb"(?s)\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_member, "zstandard"),
+    CompressionFormat("gzip", lazily(rb"\x1f\x8b\x08"), _gzip_member),
+    CompressionFormat("xz", lazily(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY)),
+    CompressionFormat("bzip2", lazily(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
+    CompressionFormat("zstd", lazily(rb"(?s)\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_member, "zstandard"),
 )
 
 #: Errors of all decompressors; ZstdError and isal's error are subclasses of Exception only.
 _DAMAGE = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 
 
-def detect(head: bytes) -> Format | None:
+def detect(head: bytes) -> CompressionFormat | None:
     """Return the compression format of data that begin with ``head``, or None."""
     return next((known for known in FORMATS if known.magic.match(head)), None)
 
@@ -157,7 +157,7 @@ class _Prefixed(io.RawIOBase):
 class _Unpacked(io.RawIOBase):
     """The text inside a compressed stream, up to where the data end or are damaged."""
 
-    def __init__(self, raw: io.RawIOBase | BinaryIO, form: Format, problems: list[str]) -> None:
+    def __init__(self, raw: io.RawIOBase | BinaryIO, form: CompressionFormat, problems: list[str]) -> None:
         self._raw: Any = raw
         self._form = form
         self._problems = problems

@@ -10,7 +10,7 @@ import codecs
 import io
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Longer marks first: the mark of UTF-32-LE begins with that of UTF-16-LE.
 _MARKS = (

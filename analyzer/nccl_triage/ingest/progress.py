@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: One piece of a physical line: its line number, its offset and its text.
 Piece = tuple[int, int, str]
@@ -24,7 +24,7 @@ _BAR = lazily(
     r"(?P<desc>[^|]{0,200}?)\d{1,3}%\|[^|]{0,400}(?:\|[^\[\]|]{0,60}(?:\[[^\]]{0,400}\]?)?)?"
     r"(?:\s|\x1b\[[\d;]*[A-Za-z])*"
 )
-#: The usual state, recognised without a step back: the description has neither "%" nor "|".
+#: The usual state, matched without backtracking: the description has neither "%" nor "|".
 _PLAIN_BAR = lazily(rb"([^|%]{0,200})(?<=\d)%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\]\s*")
 #: A description that says any of this is a message with a bar glued to it.
 _MESSAGE = lazily(r"(?i)error|exception|traceback|warn|fail|nccl|fatal|killed|abort")

@@ -1,4 +1,4 @@
-"""Tell logs from other files by their names and first bytes."""
+"""Tell logs from other files by their names and first bytes, and filtered logs by their first lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import BinaryIO, Literal
 
 from nccl_triage.ingest import compression
 from nccl_triage.ingest.encodings import wide_encoding
-from nccl_triage.patterns import lazily
-from nccl_triage.renderings.form import SAMPLE
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.tool_reports import SAMPLE
 
 Kind = Literal["text", "binary", "archive", "empty", "unreadable"]
 
@@ -54,7 +54,7 @@ _JSON_RECORD = lazily(
 
 
 def looks_binary(sample: bytes) -> bool:
-    """Tell whether bytes are no text in any encoding that logs have; holes in them tell nothing."""
+    """Tell whether bytes are not text in any encoding of logs; holes of NULs are ignored."""
     if _MAGIC.match(sample) or _MAGIC.match(sample := without_holes(sample)):
         return True
     if not sample or wide_encoding(sample):
@@ -116,3 +116,32 @@ def classify(path: Path) -> tuple[Kind, str, bytes]:
     if looks_binary(sample if len(filled) == len(sample) else filled):
         return "binary", BINARY, sample
     return "text", "", filled
+
+
+#: What people filter logs for; a word that all lines of an ordinary log share (a host, a rank, "INFO") is no
+#: sign.
+FILTER_WORDS = (
+    "nccl", "error", "warn", "fail", "exception", "timeout", "timed out", "watchdog",
+    "cuda", "xid", "kill", "abort", "traceback", "socket", "connect", "gloo", "processgroup", "oom",
+)  # fmt: skip
+#: Fewer lines share a word by chance.
+MIN_FILTERED = 3
+# A traceback frame, its source line, a C++ frame: lines that belong to the one above and never hold its word.
+_CONTINUATION = lazily(
+    r"^(?:\[rank\d+\]: ?|\([^)\n]{0,200}?pid=\d{1,18}[^)\n]{0,200}\) ?)?(?:\s{2,}\S|frame #\d+|Traceback \(most recent)"
+)
+
+
+def looks_filtered(sample_lines: list[str]) -> bool:
+    """Tell whether every line holds the same searched-for word and none continues another.
+
+    ``grep NCCL train.log | nccl-triage`` throws away what decides most cases: tracebacks, the first error of
+    another program, the lines of the rank that failed. The diagnosis is still made, but the user should be
+    told what kind of evidence cannot be there. A file that one program wrote (``NCCL_DEBUG_FILE``) has its
+    word in every line by nature: do not ask for sources whose layout says so.
+    """
+    lines = [line for line in sample_lines if line != "--"]
+    if len(lines) < MIN_FILTERED or any(_CONTINUATION.match(line) for line in lines):
+        return False
+    lowered = [line.lower() for line in lines]
+    return any(all(token in line for line in lowered) for token in FILTER_WORDS)

@@ -11,19 +11,60 @@ import os
 import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from os import stat_result
+from os import fsencode, stat_result
 from pathlib import Path
 from typing import BinaryIO
 
-from nccl_triage import messages, renderings
+from nccl_triage import messages, tool_reports
 from nccl_triage.errors import InputError
-from nccl_triage.events import SourceInfo
 from nccl_triage.ingest import layouts, sniff, walk, watched
 from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
-from nccl_triage.ingest.notes import Notes, display_name
-from nccl_triage.ingest.siblings import Siblings, strip_compression
+from nccl_triage.ingest.layouts import Siblings, strip_compression
 from nccl_triage.ingest.watched import Watch
-from nccl_triage.renderings import Rendering
+from nccl_triage.observations.store import SourceInfo
+from nccl_triage.tool_reports import ToolReport
+
+#: Notes of one kind that name their file; the rest is counted.
+_EXAMPLES = 8
+
+
+def display_name(path: Path | str) -> str:
+    """Return a path as printable text: names can hold any byte, and end up in terminals and reports."""
+    text = fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class Notes:
+    """What was left out and why; of many of one kind some are named and the rest counted."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._unread: list[str] = []
+        self._skipped: dict[str, list[str]] = {}
+
+    def say(self, text: str) -> None:
+        """Note a sentence, once."""
+        if text not in self._texts:
+            self._texts.append(text)
+
+    def unread(self, path: Path | str, why: str) -> None:
+        """Note that something named or found cannot be read."""
+        self._unread.append(f"cannot read {display_name(path)}: {why}")
+
+    def skipped(self, path: Path, why: str) -> None:
+        """Note that a file was left out on purpose."""
+        self._skipped.setdefault(why, []).append(display_name(path))
+
+    def texts(self) -> list[str]:
+        """Return the notes, problems first."""
+        found = [*self._texts, *self._unread[:_EXAMPLES]]
+        if len(self._unread) > _EXAMPLES:
+            found.append(f"{len(self._unread) - _EXAMPLES} more could not be read")
+        for why, paths in self._skipped.items():
+            names = ", ".join(paths[:_EXAMPLES]) + (", ..." if len(paths) > _EXAMPLES else "")
+            found.append(f"skipped {len(paths)} {'file' if len(paths) == 1 else 'files'} ({why}): {names}")
+        return found
+
 
 STDIN = "<stdin>"
 #: What stands for standard input on a command line.
@@ -35,7 +76,7 @@ class Source:
     """One input. ``path`` is what to call it; ``file`` is what to open, None for standard input.
 
     ``info`` holds what the path says and is filled further while reading. ``size`` is the size on disk in
-    bytes, None for a pipe. ``rendering`` makes lines of what is no log; of a pipe it is known once it is open.
+    bytes, None for a pipe. ``report`` makes lines of what is no log; of a pipe it is known once it is open.
     """
 
     path: str
@@ -43,7 +84,7 @@ class Source:
     file: Path | None = None
     size: int | None = None
     stdin: BinaryIO | None = field(default=None, repr=False)
-    rendering: Rendering | None = None
+    report: ToolReport | None = None
 
     @property
     def rereadable(self) -> bool:
@@ -52,7 +93,7 @@ class Source:
 
     def only_whole(self) -> bool:
         """Tell whether a file can only be read as a whole: compressed, or made into lines. Raises OSError."""
-        if self.rendering is not None or self.file is None:
+        if self.report is not None or self.file is None:
             return True
         with self.file.open("rb", buffering=0) as stream:
             return detect(read_up_to(stream, HEAD)) is not None
@@ -65,15 +106,15 @@ class Source:
         """
         stream = self._unpacked(watch)
         if not self.rereadable:
-            sample, stream = look_ahead(stream, renderings.SAMPLE)
-            self.rendering = renderings.recognise(self.file.name if self.file else self.path, sample)
-            if self.rendering is None and sniff.looks_binary(sample):
+            sample, stream = look_ahead(stream, tool_reports.SAMPLE)
+            self.report = tool_reports.recognise(self.file.name if self.file else self.path, sample)
+            if self.report is None and sniff.looks_binary(sample):
                 # The same rule as for files, of which this is known before any is opened.
                 stream.close()
                 self.info.problems.append(sniff.BINARY)
                 return io.BytesIO()
-        form = self.rendering
-        return stream if form is None else _rendered(stream, form, self.info)
+        form = self.report
+        return stream if form is None else _as_lines(stream, form, self.info)
 
     def _unpacked(self, watch: Watch | None) -> BinaryIO:
         if self.file is None:
@@ -81,8 +122,8 @@ class Source:
         return open_stream(watched.open_file(self.file, watch), self.info.problems)
 
 
-def _rendered(stream: BinaryIO, form: Rendering, info: SourceInfo) -> BinaryIO:
-    """Return the lines that a rendering makes of a stream, which it may turn out not to be for."""
+def _as_lines(stream: BinaryIO, form: ToolReport, info: SourceInfo) -> BinaryIO:
+    """Return the lines that a report makes of a stream, which it may turn out not to be for."""
     data, stream = look_ahead(stream, form.max_size + 1)
     lines = form.render(data, info) if len(data) <= form.max_size else None
     if lines is not None:
@@ -176,19 +217,19 @@ class _Finder:
             # Regular ones among them may wait for ever, as /proc/kmsg does.
             self.notes.skipped(path, walk.OF_THE_KERNEL)
         elif stat.S_ISREG(state.st_mode):
-            is_log, rendering = self._look(path, named=named)
+            is_log, report = self._look(path, named=named)
             if is_log:
-                self._add(path, state.st_size, rendering)
+                self._add(path, state.st_size, report)
         elif stat.S_ISFIFO(state.st_mode) and named:
             self._add(path, None)
         else:
             self.notes.skipped(path, "a pipe, socket or device")
 
-    def _look(self, path: Path, *, named: bool) -> tuple[bool, Rendering | None]:
+    def _look(self, path: Path, *, named: bool) -> tuple[bool, ToolReport | None]:
         """Tell whether a file is to be read, and what makes lines of one that is no log."""
         name = strip_compression(path.name)
         ending = Path(name).suffix.lower()
-        if not named and ending in sniff.NO_LOG and not renderings.wants(name):
+        if not named and ending in sniff.NO_LOG and not tool_reports.wants(name):
             self.notes.skipped(path, "not logs")
             return False, None
         try:
@@ -196,9 +237,9 @@ class _Finder:
         except OSError as error:
             self.notes.unread(path, walk.reason(error))
             return False, None
-        rendering = renderings.recognise(name, sample) if sample else None
-        if rendering is not None:
-            return True, rendering
+        report = tool_reports.recognise(name, sample) if sample else None
+        if report is not None:
+            return True, report
         if kind == "unreadable":
             self.notes.unread(path, why)
         elif kind != "text":
@@ -209,7 +250,7 @@ class _Finder:
             return True, None
         return False, None
 
-    def _add(self, path: Path, size: int | None, rendering: Rendering | None = None) -> None:
+    def _add(self, path: Path, size: int | None, report: ToolReport | None = None) -> None:
         # Not resolve(): a link's own name says more than that of what it points to.
         absolute = path.absolute()
         folder = absolute.parent
@@ -221,7 +262,7 @@ class _Finder:
             self._siblings[folder] = Siblings(names)
         info = layouts.read_path(absolute.as_posix(), self._siblings[folder])
         info.path = display_name(path)
-        self.sources.append(Source(info.path, info, file=path, size=size, rendering=rendering))
+        self.sources.append(Source(info.path, info, file=path, size=size, report=report))
 
 
 def _near(arguments: Sequence[str]) -> str | None:

@@ -163,7 +163,7 @@ class PipeTail(io.RawIOBase):
         _widen(descriptor)
 
     def stop(self) -> None:
-        """Read nothing more: who writes may never stop."""
+        """Stop reading: the writer may never stop."""
         self.ended = self._stopped = True
 
     @classmethod
@@ -190,7 +190,7 @@ class PipeTail(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close a named pipe; standard input is not ours to close."""
+        """Close a named pipe; standard input stays open."""
         if self._named and not self.closed:
             os.close(self.descriptor)
         super().close()

@@ -12,14 +12,14 @@ from functools import cache
 from os import stat_result
 from pathlib import Path
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Folders of code and packages, never of logs; ``runtime_resources`` is Ray's copy of the user's environment.
 SKIPPED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".bzr", "CVS", "__pycache__", "node_modules", "site-packages", "runtime_resources",
 })  # fmt: skip
 
-#: Where the kernel shows itself as files: they have no end, or wait for one, and no job writes its logs there.
+#: File systems of the kernel: their files have no end, or block, and no job writes its logs there.
 KERNEL_FOLDERS = ("/proc", "/sys")
 OF_THE_KERNEL = "of the kernel, no logs"
 LEADS_OUT = "links that lead out of the folder; --follow-links reads them"

@@ -1,6 +1,6 @@
-"""Streams that tell how many bytes are read from them, on disk or from the pipe: compressed ones count as they lie.
+"""Streams that report how many bytes are read from disk or pipe; of compressed ones, the compressed bytes.
 
-Reading can be ended early: from then on such a stream is at its end.
+Reading can be stopped early: from then on such a stream is at its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Follows the reading of one source: counts the bytes of each read; ``early`` once it was ended before its time."""
+    """Counts the bytes of each read of one source; ``early`` once reading was stopped before the end."""
 
     def __init__(self, count: Callable[[int], None], stop: ReadingStop | None = None) -> None:
         self.count = count
@@ -27,7 +27,7 @@ class Watch:
         self._file: _File | None = None
 
     def open(self, path: Path) -> BinaryIO:
-        """Open a file, which may mean to wait for who writes into a pipe; raises OSError."""
+        """Open a file; a pipe may wait for its writer. Raises OSError."""
         opened = self._within(_File, path)
         if opened is None:
             return io.BytesIO()
@@ -47,7 +47,7 @@ class Watch:
         return data
 
     def _within(self, function: Callable[..., Any], argument: Any) -> Any:
-        """Return what a call gives that may wait for long, None once the reading has ended."""
+        """Return the result of a call that may block for long; None once the reading was stopped."""
         if self._stop is None:
             return function(argument)
         found, ended = self._stop.call(function, argument)

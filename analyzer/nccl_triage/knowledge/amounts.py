@@ -6,7 +6,7 @@ import math
 import re
 
 from nccl_triage.knowledge.model import Text
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _SUFFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _COUNT = lazily(r"^(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)(?P<suffix>[kmbgt]?)$", re.IGNORECASE)

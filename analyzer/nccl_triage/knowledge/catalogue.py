@@ -24,7 +24,7 @@ from nccl_triage.knowledge.model import (
     SharedStep,
     Symptom,
 )
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
 Item = TypeVar("Item")

@@ -8,13 +8,13 @@ from typing import Any
 
 from nccl_triage.engine.placeholders import strip
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
-from nccl_triage.kinds import KINDS
 from nccl_triage.knowledge import catalogue, describe_tables, stages, values
 from nccl_triage.knowledge.judge import judge, program_of
 from nccl_triage.knowledge.lookup import Found
 from nccl_triage.knowledge.model import Advice, Text, Variable
 from nccl_triage.knowledge.pairs import Data, pair, titles
 from nccl_triage.knowledge.variables import shipped
+from nccl_triage.observations.kinds import KINDS
 
 
 def _plain(name: str, text: Text) -> Data:

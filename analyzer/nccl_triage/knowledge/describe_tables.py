@@ -6,8 +6,8 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import Code, CodeTable, Symptom
 from nccl_triage.knowledge.pairs import Data, pair, titles
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers.wrappers import peel
-from nccl_triage.patterns import lazily
 
 #: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
 _HEADER = lazily(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from nccl_triage.knowledge import values, versions
 from nccl_triage.knowledge.model import Bound, Level, Remark, Text, Trap, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Longer values are cut in what is said: they come from a log.
 _SHOWN = 80

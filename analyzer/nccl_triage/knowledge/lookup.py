@@ -11,7 +11,7 @@ from nccl_triage.engine.schema import FAMILIES, RuleSet
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import CodeTable
 from nccl_triage.knowledge.variables import shipped
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: What ``--list`` knows, and in this order.
 KINDS = ("families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")

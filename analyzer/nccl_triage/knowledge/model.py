@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from nccl_triage.events import Role
+from nccl_triage.observations.event import Role
 
 Text = dict[str, str]
 _NOTHING: Mapping[str, str] = MappingProxyType({})

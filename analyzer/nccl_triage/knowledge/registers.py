@@ -13,7 +13,7 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import ROLES
 from nccl_triage.knowledge import fields
 from nccl_triage.knowledge.model import Detail
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _REGISTERS = lazily(r"\((0x[0-9a-fA-F]{1,8}(?:,? 0x[0-9a-fA-F]{1,8}){0,7})\)")
 #: Where the reason of an event stands in the first register: bits 20 to 25.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nccl_triage.knowledge.model import Grammar, Text
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: What PyTorch reads as true and as false; anything else raises there.
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on"), ("0", "n", "no", "f", "false", "off")

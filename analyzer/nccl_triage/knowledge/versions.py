@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from nccl_triage.knowledge.model import Bound
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 _BOUND = lazily(r"^(?P<program>[a-z][\w-]*)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<version>\d+(?:\.\d+)*)$")

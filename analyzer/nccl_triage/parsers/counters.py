@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nccl_triage.kinds import Produced
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.kinds import Produced
 
 #: Signature id of the line of a counter.
 COUNTER = "training.counter"

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers import times
-from nccl_triage.parsers.streams import PeeledLine, StreamKey
-from nccl_triage.patterns import lazily
+from nccl_triage.parsers.stateful import PeeledLine, StreamKey
 
 _FIELD = lazily(r"^\s{0,6}(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
 _INDEX = lazily(r"^\s{0,4}\[\d+\]:\s*$")

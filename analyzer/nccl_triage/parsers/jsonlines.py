@@ -9,10 +9,10 @@ try:
 except ImportError:  # a node of a cluster that has Python only
     from json import loads  # type: ignore[assignment]
 
-from nccl_triage.events import Context
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
-from nccl_triage.parsers.prefixes import set_place, set_time
+from nccl_triage.parsers.line_context import set_place, set_time
 
 _MESSAGE = (
     "msg",
@@ -67,6 +67,25 @@ def _time(value: object) -> float | None:
 
 def peel_json(text: str, context: Context) -> list[str] | None:
     """Return the lines packed in a JSON record and fill the context, or None when it is no log record."""
+    found = _record(text)
+    if found is None:
+        return None
+    record, message = found
+    label = record.get("label")
+    if isinstance(label, str):
+        message = f"{label} {message}"
+    _fill_time(record, context)
+    _fill_process(record, context)
+    _fill_program(record, context)
+    lines = message.rstrip("\n").split("\n")
+    trace = _first(record, _EXCEPTION)
+    if isinstance(trace, str) and trace and trace != message:
+        lines.extend(trace.rstrip("\n").split("\n"))
+    return lines
+
+
+def _record(text: str) -> tuple[dict[str, Any], str] | None:
+    """Return a log record, joined with the one that it holds, and its message."""
     if not text.rstrip().endswith("}") or len(text) > MAX_OBJECT:
         return None
     try:
@@ -82,18 +101,18 @@ def peel_json(text: str, context: Context) -> list[str] | None:
         record, message = {**record, **inner}, _first(inner, _MESSAGE)
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in message):
         message = bytes(message).decode("utf-8", "replace")  # journald's form of unprintable messages
-    if not isinstance(message, str):
-        return None
-    label = record.get("label")
-    if isinstance(label, str):
-        message = f"{label} {message}"
+    return (record, message) if isinstance(message, str) else None
+
+
+def _fill_time(record: dict[str, Any], context: Context) -> None:
     time = _time(_first(record, _TIME))
     if time is None and (stamp := _integer(record.get("__REALTIME_TIMESTAMP"))) is not None:
         time = stamp / 1e6
     set_time(context, time)
-    level = _first(record, _LEVEL)
-    if isinstance(level, str):
-        context.level = level.upper()
+
+
+def _fill_process(record: dict[str, Any], context: Context) -> None:
+    """Take rank, place and pid of the process that wrote the message."""
     for name in ("rank", "global_rank"):
         if (rank := _integer(record.get(name))) is not None:
             context.rank = rank
@@ -108,13 +127,15 @@ def peel_json(text: str, context: Context) -> list[str] | None:
         context.pid = pid
     if (pid := _integer(record.get("_PID"))) is not None:
         context.writer = pid
+
+
+def _fill_program(record: dict[str, Any], context: Context) -> None:
+    """Take level and name of the program or logger."""
+    level = _first(record, _LEVEL)
+    if isinstance(level, str):
+        context.level = level.upper()
     program = _first(record, ("SYSLOG_IDENTIFIER", "logger", "name"))
     if isinstance(program, str):
         context.program = program
         if isinstance(record.get("SYSLOG_IDENTIFIER"), str):
             context.service = program
-    lines = message.rstrip("\n").split("\n")
-    trace = _first(record, _EXCEPTION)
-    if isinstance(trace, str) and trace and trace != message:
-        lines.extend(trace.rstrip("\n").split("\n"))
-    return lines

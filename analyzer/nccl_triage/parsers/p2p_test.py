@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nccl_triage.events import Event
-from nccl_triage.kinds import Produced
-from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.parsers.stateful import SILENCE_AFTER, PeeledLine, StreamKey
 
 _TITLE = lazily(r"^\s{0,4}(?P<way>Uni|Bi)directional P2P=(?P<state>Disabled|Enabled) Bandwidth\b")
 _HEAD = lazily(r"^\s{0,8}D\\D(?:\s+\d{1,3}){1,64}\s*$")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.series import PLACES, UNITS, Format, Name, SeriesRules
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Characters of a line that are looked at.
 MAX_LINE = 8192
@@ -43,7 +43,7 @@ _TAIL = 64
 
 
 @dataclass(slots=True)
-class Reading:
+class SeriesReading:
     """The numbers of one line, each metric once and in its own unit; ``step`` and ``epoch`` are -1.0 where not told."""
 
     step: float = -1.0
@@ -76,7 +76,7 @@ class SeriesReader:
         self._readers = {item.id: _FormatReader(item, rules) for item in formats}
         self._chosen: dict[tuple[str, ...], list[_FormatReader]] = {}
 
-    def read(self, text: str, among: tuple[str, ...]) -> Reading | None:
+    def read(self, text: str, among: tuple[str, ...]) -> SeriesReading | None:
         """Return the numbers of a message without prefixes; ``among``: the formats of which the line has a literal."""
         text = text[:MAX_LINE]
         readers = self._chosen.get(among)
@@ -145,7 +145,7 @@ class _FormatReader:
             full = name.text.lower()
             self._names.setdefault(full.rpartition(" ")[2], []).append((full, _Target.of(name, rules)))
 
-    def read(self, text: str) -> Reading | None:
+    def read(self, text: str) -> SeriesReading | None:
         """Return the numbers of a line that has a literal of the format, or None when it is not of the format."""
         matched = self._pattern.search(text)
         if matched is None:
@@ -157,7 +157,7 @@ class _FormatReader:
         self._before(text, found)
         if self._after:
             self._behind(text, found)
-        reading = Reading(found.pop("step", -1.0), found.pop("epoch", -1.0), list(found.items()))
+        reading = SeriesReading(found.pop("step", -1.0), found.pop("epoch", -1.0), list(found.items()))
         return reading if reading.values else None
 
     def _before(self, text: str, into: dict[str, float]) -> None:

@@ -20,11 +20,11 @@ import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
-from nccl_triage.parsers.streams import SILENCE_AFTER, PeeledLine, StreamKey
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.parsers.stateful import SILENCE_AFTER, PeeledLine, StreamKey
 
 SIGNATURE = "python.stack"
 MAIN = "MainThread"

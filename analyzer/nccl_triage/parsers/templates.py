@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Characters of a message that are folded; what tells messages apart stands at their beginning.
 MAX_MESSAGE = 400
@@ -47,7 +47,7 @@ def template(message: str) -> str:
 
 
 def key(message: str) -> tuple[object, ...]:
-    """Return a key: messages that share it have one template, and it is made far faster."""
+    """Return a key that is made far faster: messages that share it have the same template."""
     text = message[:MAX_MESSAGE].lower()
     folded = text.replace("0x", "\0x").translate(_FOLD_DIGITS)  # 8x is no pointer
     return folded, *[text[start:end] for start, end in _telling(folded)]

@@ -10,7 +10,7 @@ import calendar
 from datetime import MAXYEAR
 from functools import lru_cache
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Year given to stamps that have none: a leap year before any real log.
 NO_YEAR = 1972

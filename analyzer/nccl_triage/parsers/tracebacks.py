@@ -13,74 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nccl_triage.events import Context, Event
-from nccl_triage.kinds import Produced
-from nccl_triage.parsers.streams import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.parsers import traceback_lines
+from nccl_triage.parsers.stateful import SILENCE, SILENCE_AFTER, PeeledLine, StreamKey
 
-_STARTS = ("(most recent call last):", "Original Traceback")
-_FRAME = lazily(r'\s*(?:\+ |\| )*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>\S.{0,200}?))?\s*$')
-_EXCEPTION = lazily(
-    r"(?P<type>(?:[A-Za-z_][\w]*\.)*(?:Exception(?=: ?\S)|[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Killed|NotMet|Mismatch"
-    r"|Empty|Full|Timeout|Abort(?:ed)?|StopIteration|StopAsyncIteration|Fault|Failure|Failed|Group|Expired|Signal\w{0,60}|Invalid\w{0,60})))"
-    r"(?:\((?P<inner>[\w.]+)\))?(?:: ?(?P<message>.*))?$"
-)
-_CUSTOM = lazily(r"(?P<type>(?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?:: (?P<message>.*))?$")
-_RAY_HEADER = lazily(r"ray::(?P<task>[^\s(]{1,300})\(\) \(pid=(?P<pid>\d{1,18}), ip=(?P<ip>[^,)\s]{1,80})")
-_CAUSE = "The above exception was the direct cause of the following exception:"
-_CONTEXT = "During handling of the above exception, another exception occurred:"
-#: The installed package to which a file belongs.
-_PACKAGE = lazily(r"(?:site|dist)-packages/(?P<package>\w+)")
-_LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
-#: A call of torch.distributed in the source line of a frame.
-_COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
-#: Frames below which a batch is fetched and put together: of torch, and of libraries that stream data sets.
-_LOADING = lazily(
-    r"torch/utils/data/_utils/(?:fetch|collate)\.py \w|\btransformers/data/data_collator\.py \w"
-    r"|\b(?:webdataset|torchdata|streaming/base|datasets)/[\w/]{1,80}\.py (?:__(?:getitem|iter|next)__|_?getitem|get_item|_iter\w{0,40}|prepare_shard)$"
-)
-#: torch.multiprocessing.spawn hands on a child's traceback below this line.
-_SPAWNED = lazily(r"-- Process (\d{1,6}) terminated with the following (?:error|exception):")
-#: torch.distributed.checkpoint hands all ranks' tracebacks to every rank; a rank's begins with "(RANK 2)".
-_GATHERED = lazily(r"\(most recent call last\): \(RANK (\d{1,7})\)\s*$")
-#: Ray Train's controller shows what a rank raised below this line (ray/train/v2/_internal/exceptions.py).
-_SNIPPET = lazily(r"\[Rank (\d{1,7}) Error Snippet\]:")
+#: Lines between the header of a rank and its traceback.
 _NEAR = 2
-#: torch.distributed.rpc raises what a worker raised, with the worker's id, which is its rank.
-_REMOTE = lazily(r"(?:\w{1,80}: )?On WorkerInfo\(id=(\d{1,7}), name=")
-_CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
-
-#: What the interpreter prints above a traceback that it ignores: in destructors, weak references, callbacks at exit
-#: (CPython ``_PyErr_WriteUnraisableMsg``; ``atexit._run_exitfuncs`` before 3.12).
-_IGNORED = lazily(r"(?:^|: )(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs:)")
-#: What an event loop or ``logging`` prints above a traceback after which it goes on (CPython ``asyncio/base_events.py``,
-#: ``logging/__init__.py``); other event loops say the first in words of their own.
-_GOES_ON = lazily(
-    r"^(?:Unhandled exception (?:on|in) [\w.]{1,80}$|(?:Task|Future) exception was never retrieved|Exception in callback "
-    r"|--- Logging error ---)"
-)
-#: Hydra prints this above the traceback of the program that it ran, without the frame of the module.
-_EXECUTING = "Error executing job with overrides:"
 #: Lines between a header and the traceback; Hydra lists the overrides there.
 _BELOW, _OVERRIDES = 3, 500
-#: A logger's record, which may stand in front of the traceback's own header.
-_RECORD = lazily(
-    r"^(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|[IWEF]\d{4} |\[?\d{4}-\d{2}-\d{2}[T ]\d|\d{2}:\d{2}:\d{2}\b"
-    r"|srun: |slurmstepd: |\+ \S|Set the environment variable HYDRA_FULL_ERROR)"
-)
-#: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.
-_OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
-
-#: A message of which there is more on the next line: pydantic names the field there.
-_MORE = lazily(r"(?:[:,(\\-]|\bvalidation errors? for [\w.]{1,120})\s*$")
 #: Lines of an exception's message kept.
 MAX_MESSAGE_LINES = 12
 #: Lines after which an unfinished block is given up.
 MAX_BLOCK_LINES = 5000
 #: Blocks held open at once; the oldest is closed first.
 MAX_OPEN = 4096
-#: Ranks of one host whose last words may stand in one line.
-MAX_AT_ONCE = 8
 
 
 @dataclass(slots=True)
@@ -125,7 +72,7 @@ class _Block:
     outermost: str | None = None
     #: What the line above says: ignored, uncaught (by a launcher that prints it), logged.
     fate: str | None = None
-    #: Another process than the one that raised prints it.
+    #: It is printed by another process than the one that raised.
     relayed: bool = False
 
     def over(self, number: int) -> bool:
@@ -153,7 +100,7 @@ class TracebackParser:
     }
     OPENERS: ClassVar[tuple[str, ...]] = (
         "(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:", "Exception ignored ", "Error in atexit.",
-        _EXECUTING,
+        traceback_lines.EXECUTING,
     )  # fmt: skip
     KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
 
@@ -178,16 +125,16 @@ class TracebackParser:
                 events, block = self._close(key), None
             else:
                 block.heard = line.number
-        if (snippet := _SNIPPET.match(line.text)) is not None:
+        if (snippet := traceback_lines.SNIPPET.match(line.text)) is not None:
             if len(self._named) >= MAX_OPEN:
                 self._named.clear()
             self._named[key] = (int(snippet[1]), line.number)
-        if (head := _head(line.text)) is not None:
+        if (head := traceback_lines.fate_below(line.text)) is not None:
             if len(self._headed) >= MAX_OPEN:
                 self._headed.clear()
             self._headed[key] = (head, line.number)
             return [*events, *self._close(key)]
-        if self._starts(line):
+        if traceback_lines.starts_traceback(line.text):
             child, outer = None, block if block is not None and block.frames and not block.chain else None
             if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
                 child = _spawned_child(block)
@@ -222,31 +169,22 @@ class TracebackParser:
             events.extend(self._close(key))
         return events
 
-    @staticmethod
-    def _starts(line: PeeledLine) -> bool:
-        text = line.text
-        if "Exception raised from" in text:
-            return False  # a C++ stack: folded by the caller
-        if "Traceback (most" in text or text.startswith("Original Traceback"):
-            return any(start in text for start in _STARTS)
-        return text.lstrip().startswith(("ray::", "ray.exceptions.")) and bool(_RAY_HEADER.search(text))
-
     def _begin(self, line: PeeledLine, key: StreamKey, events: list[Event]) -> _Block:
         if len(self._open) >= MAX_OPEN:
             events.extend(self._close(next(iter(self._open))))
         block = _Block(source=line.source, start=line.number, context=line.context.copy(), heard=line.number)
         self._open[key] = block
-        if (gathered := _GATHERED.search(line.text)) is not None:
+        if (gathered := traceback_lines.GATHERED.search(line.text)) is not None:
             block.context.rank, block.context.pid, block.relayed = int(gathered[1]), None, True
         head, above = self._headed.pop(key, ("", 0))
         if above and line.number - above <= (_OVERRIDES if head == "uncaught" else _BELOW):
             block.fate = head
-        elif line.context.level is not None or _RECORD.match(line.text):
+        elif line.context.level is not None or traceback_lines.RECORD.match(line.text):
             block.fate = "logged"
         rank, named = self._named.pop(key, (0, 0))
         if named and line.number - named <= _NEAR:
             block.context.rank, block.context.pid, block.relayed = rank, None, True
-        header = _RAY_HEADER.search(line.text)
+        header = traceback_lines.RAY_HEADER.search(line.text)
         if header is not None:
             block.of_ray_task(header)
         return block
@@ -257,14 +195,14 @@ class TracebackParser:
         stripped = text.strip()
         if not stripped:
             return True
-        if stripped in (_CAUSE, _CONTEXT):
-            block.chained, block.instead = True, stripped == _CONTEXT
+        if stripped in (traceback_lines.DIRECT_CAUSE, traceback_lines.DURING_HANDLING):
+            block.chained, block.instead = True, stripped == traceback_lines.DURING_HANDLING
             return True
-        header = _RAY_HEADER.search(text) if stripped.startswith(("ray::", "ray.exceptions.")) else None
+        header = traceback_lines.RAY_HEADER.search(text) if stripped.startswith(("ray::", "ray.exceptions.")) else None
         if header is not None:
             block.of_ray_task(header)
             return True
-        frame = _FRAME.match(text)
+        frame = traceback_lines.FRAME.match(text)
         if frame is not None:
             if not block.in_frames:
                 # Ray repeats remote frames after a header without a Traceback line.
@@ -274,20 +212,24 @@ class TracebackParser:
             if block.outermost is None:
                 block.outermost = frame["function"] or "<module>"
             block.frames.append(frame)
-            if not _LIBRARY.search(frame["file"]):
+            if not traceback_lines.LIBRARY.search(frame["file"]):
                 block.user_frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
             return True
         if block.in_frames:
-            call = _COLLECTIVE.search(text)
+            call = traceback_lines.COLLECTIVE.search(text)
             if call is not None:
                 block.collective = call[1]
-            found = _EXCEPTION.match(stripped) if not text.startswith("    ") else None
+            found = traceback_lines.EXCEPTION.match(stripped) if not text.startswith("    ") else None
             if found is None and block.frames and not text.startswith((" ", "\t")):
-                found = _CUSTOM.match(stripped)
+                found = traceback_lines.CUSTOM_EXCEPTION.match(stripped)
             if found is not None:
                 self._exception(block, found, line)
                 return True
-            return bool(_CODE_LINE.match(text)) or not block.frames or text.startswith((" ", "\t", "|", "+"))
+            return (
+                bool(traceback_lines.CODE_LINE.match(text))
+                or not block.frames
+                or text.startswith((" ", "\t", "|", "+"))
+            )
         if block.chain and len(block.chain[-1].message) < 2000:
             return self._continue_message(block, line, stripped)
         return False
@@ -295,9 +237,9 @@ class TracebackParser:
     @staticmethod
     def _exception(block: _Block, found: re.Match[str], line: PeeledLine) -> None:
         part = found.groupdict()
-        user = [frame for frame in block.frames if not _LIBRARY.search(frame["file"])]
+        user = [frame for frame in block.frames if not traceback_lines.LIBRARY.search(frame["file"])]
         last = user[-1] if user else (block.frames[-1] if block.frames else None)
-        kind, message = _once(part["type"], (part.get("message") or "").strip())
+        kind, message = traceback_lines.once(part["type"], (part.get("message") or "").strip())
         if part.get("inner") and kind.endswith("RayTaskError"):
             kind = part["inner"]
         block.chain.append(
@@ -310,10 +252,13 @@ class TracebackParser:
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
-                packages=_packages(block.frames),
+                packages=traceback_lines.packages_of(block.frames),
                 mute=part.get("message") is None,
                 instead=block.instead,
-                loading=any(_LOADING.search("{file} {function}".format(**frame.groupdict())) for frame in block.frames),
+                loading=any(
+                    traceback_lines.LOADING.search("{file} {function}".format(**frame.groupdict()))
+                    for frame in block.frames
+                ),
             )
         )
         block.in_frames = block.instead = False
@@ -323,7 +268,7 @@ class TracebackParser:
         current = block.chain[-1]
         # Lines of others may stand between where it is certain that the message goes on.
         current.lines += 1
-        goes_on = line.text.startswith((" ", "\t")) or _MORE.search(current.message) is not None
+        goes_on = line.text.startswith((" ", "\t")) or traceback_lines.MORE.search(current.message) is not None
         if (current.lines if goes_on else line.number - current.line) > MAX_MESSAGE_LINES:
             return False
         if stripped.startswith(("Exception raised from", "frame #")):
@@ -333,7 +278,7 @@ class TracebackParser:
             return False
         if line.context.level is not None and line.context.level in ("INFO", "WARNING", "W", "I"):
             return False
-        if not _continues(current.message, stripped, line.text):
+        if not traceback_lines.continues_message(current.message, stripped, line.text):
             return False
         current.message = f"{current.message}\n{stripped}" if current.message else stripped
         current.end_line = line.number
@@ -344,7 +289,7 @@ class TracebackParser:
         if block is None or not block.chain:
             return []
         first, last = _telling(block.chain), block.chain[-1]
-        if (remote := _REMOTE.match(first.message)) is not None:
+        if (remote := traceback_lines.REMOTE.match(first.message)) is not None:
             block.context.rank, block.context.pid, block.relayed = int(remote[1]), None, True
         fields = {
             "type": first.type.rsplit(".", 1)[-1],
@@ -366,7 +311,7 @@ class TracebackParser:
         if block.task:
             fields["task"] = block.task
         fields["block"] = f"{block.start}-{last.end_line}"
-        fate = block.fate or ("uncaught" if block.outermost in _OUTERMOST else None)
+        fate = block.fate or ("uncaught" if block.outermost in traceback_lines.OUTERMOST else None)
         if fate:
             fields["fate"] = fate
         if block.relayed:
@@ -399,59 +344,7 @@ def _telling(chain: Sequence[_Exception]) -> _Exception:
     return chain[begins]
 
 
-def is_record(text: str) -> bool:
-    """Tell whether a line is a record of a logger, with its level or time in front."""
-    return _RECORD.match(text) is not None
-
-
-def _head(text: str) -> str | None:
-    """Return what a line says of the traceback below it, None for most lines."""
-    if _EXECUTING in text:
-        return "uncaught"
-    if _IGNORED.search(text):
-        return "ignored"
-    return "logged" if _GOES_ON.search(text) else None
-
-
-def _packages(frames: list[re.Match[str]]) -> str | None:
-    found = [_PACKAGE.search(frame["file"]) for frame in frames]
-    return " ".join(dict.fromkeys(one["package"] for one in found if one is not None)) or None
-
-
-def _once(kind: str, message: str) -> tuple[str, str]:
-    """Return an exception's name and message once, where several ranks printed into one line: ``KeyErrorKeyError: : 'a''a'``."""
-    for times in range(2, MAX_AT_ONCE + 1):
-        name = kind[: len(kind) // times]
-        if len(name) >= len("Error") and name * times == kind:
-            rest = message.lstrip(": ")
-            once = rest[: len(rest) // times]
-            return name, once if once * times == rest else rest
-    return kind, message
-
-
 def _spawned_child(block: _Block) -> int | None:
     """Return the child whose traceback comes next, when this block was its launcher's."""
-    found = _SPAWNED.search(block.chain[-1].message) if block.chain else None
+    found = traceback_lines.SPAWNED.search(block.chain[-1].message) if block.chain else None
     return int(found[1]) if found is not None else None
-
-
-_NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")
-_NCCL_DETAIL = lazily(r"^nccl\w+(?:Error|Usage|Argument): |^Last error:$")
-#: What NCCL gives as its last error: it belongs to an exception of NCCL only, else another rank of the host says it.
-_NCCL_LAST = lazily(
-    r"^(?:socket(?:Progress|Poll|Start|Finali[sz]e|Try|Wait)\w{0,30}|ncclSocket\w{1,30}|NET/\w{1,20}|Net) ?: |^Call to \w{1,40} (?:from|to|failed)\b"
-)
-
-
-def _continues(message: str, stripped: str, raw: str) -> bool:
-    """Tell whether a line can be the continuation of an exception's message."""
-    if raw.startswith((" ", "\t")) or not message:
-        return True
-    if _NCCL_DETAIL.match(stripped) or _NCCL_LAST.match(stripped):
-        return "nccl" in message.lower()
-    last = message.splitlines()[-1].rstrip()
-    if last.endswith("Last error:"):
-        return True
-    if _EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD) or _RECORD.match(stripped):
-        return False
-    return last.endswith((":", ",", "(", "-", "\\")) or len(message.splitlines()) < 3

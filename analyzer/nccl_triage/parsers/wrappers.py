@@ -16,12 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nccl_triage.events import Context
-from nccl_triage.parsers import headers, times
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Context
+from nccl_triage.parsers import line_context, times
 from nccl_triage.parsers.jsonlines import peel_json
-from nccl_triage.parsers.outer import MOST, PROBE, Outer, learn
-from nccl_triage.parsers.prefixes import ISO_TS, certain, set_place, set_time
-from nccl_triage.patterns import lazily
+from nccl_triage.parsers.learned_prefix import MOST, PROBE, LearnedPrefix, learn
+from nccl_triage.parsers.line_context import set_place, set_time
+from nccl_triage.parsers.prefixes import ISO_TS, certain
 
 #: Lines at which is looked more closely.
 SOME = 100
@@ -88,12 +89,12 @@ _NOT_A_NODE = lazily(
 
 @dataclass(slots=True)
 class WrapperProfile:
-    """Which of the ambiguous prefixes a source really uses, and what somebody put before all of its lines."""
+    """Which of the ambiguous prefixes a source uses, and the prefix that all of its lines got later."""
 
     srun: bool = False
     node: bool = False
     nodes: frozenset[str] = frozenset()
-    #: Whether behind the name of one node stands that of another: who launched and who spoke.
+    #: Whether the name of a node follows that of another: that of the process behind that of its launcher.
     nested: bool = False
     rank_column: bool = False
     number_column: bool = False
@@ -102,9 +103,9 @@ class WrapperProfile:
     compose: bool = False
     bracketed: bool = False
     task: bool = False
-    outer: Outer | None = None
-    #: What somebody put behind prefixes that are known, as the name of a stream behind the time of its collector.
-    inner: Outer | None = None
+    outer: LearnedPrefix | None = None
+    #: A learned prefix behind known ones, such as the name of a stream behind the time of its collector.
+    inner: LearnedPrefix | None = None
 
     @classmethod
     def sniff(cls, lines: Iterable[str]) -> WrapperProfile:
@@ -266,7 +267,7 @@ def _ambiguous(line: str, profile: WrapperProfile, context: Context, seen: set[s
 
 
 def _recognised(lines: Sequence[str]) -> int:
-    """Return how many lines begin with something that is known, if they are all that there is."""
+    """Return how many of some lines begin with a known prefix, if they are a whole source."""
     profile = WrapperProfile()
     profile.look(lines)
     if profile == _PLAIN:
@@ -281,7 +282,7 @@ def _is_known(line: str, profile: WrapperProfile) -> bool:
 
 @lru_cache(maxsize=1 << 9)
 def _plainly_known(line: str) -> bool:
-    """Tell it of a line whose prefixes are certain; one look at a source asks several times."""
+    """Tell whether a line begins with an unambiguous prefix; remembered, as it is asked several times for a line."""
     return _is_known(line, _PLAIN)
 
 
@@ -334,6 +335,6 @@ def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:
     if repeated is not None:
         context.repeated = int(repeated["n"])
         text = text[: repeated.start()]
-    headers.read(text, context)
+    line_context.read_headers(text, context)
     peeled.text = text
     return peeled

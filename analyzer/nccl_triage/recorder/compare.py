@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nccl_triage.observations.recorder_table import RecorderLine, RecorderTable
 from nccl_triage.recorder import groups, order, pairs, vote
 from nccl_triage.recorder.finding import MAX_LINES, Finding
 from nccl_triage.recorder.groups import GroupView, comparable
 from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.table import Line, RecorderTable
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
 #: Waits that are followed from rank to rank.
@@ -36,7 +36,7 @@ class Comparison:
     versions: tuple[str, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     #: Ranks that wait in a call that does not complete.
-    waiting: dict[int, Line] = field(default_factory=dict)
+    waiting: dict[int, RecorderLine] = field(default_factory=dict)
     cut: bool = False
 
     def of(self, *kinds: str) -> list[Finding]:
@@ -174,7 +174,7 @@ def _by_counters(view: GroupView) -> Finding | None:
 
 def _finding(
     view: GroupView, seq: int, kind: str, ranks: tuple[int, ...], others: tuple[int, ...],
-    lines: tuple[Line, ...] | list[Line], how: tuple[str, int] = ("", 0), given_up: bool = False,
+    lines: tuple[RecorderLine, ...] | list[RecorderLine], how: tuple[str, int] = ("", 0), given_up: bool = False,
 ) -> Finding:  # fmt: skip
     cell = view.cells.get(seq)
     op = min((way.op for way in cell.ways), default="") if cell is not None else ""

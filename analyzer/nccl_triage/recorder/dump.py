@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.recorder.entry import MAX_TEXT, Entry, Reader, number_of, text_of
 from nccl_triage.recorder.unpickle import MAX_CONTAINERS, NotPlainError, loads
 

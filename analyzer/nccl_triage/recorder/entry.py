@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.recorder_table import Shape
 
 #: Frames and tensors of one entry, dimensions and characters that are kept.
 MAX_FRAMES, MAX_TENSORS, MAX_DIMS, MAX_TEXT = 24, 16, 8, 200
@@ -19,8 +20,6 @@ _PEER = lazily(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 _LIBRARY = lazily(
     r"/(?:site|dist)-packages/|/torch/(?:distributed|nn|autograd|utils|_\w+)/|/lib/python\d|^<frozen |^\?\?$"
 )
-
-Shape = tuple[tuple[int, ...], ...]
 
 
 @dataclass(slots=True)

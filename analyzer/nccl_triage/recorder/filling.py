@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from nccl_triage.recorder.arrivals import Arrival, pack
-from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import Entry
-from nccl_triage.recorder.table import (
+from nccl_triage.observations.recorder_table import (
     MAX_OPEN,
+    Arrival,
     Callers,
     Cell,
     End,
     GroupKey,
-    Line,
+    GroupProgress,
     PairKey,
     RankDump,
+    RecorderLine,
     RecorderTable,
-    Standing,
     Way,
+    pack,
 )
+from nccl_triage.recorder.dump import Dump
+from nccl_triage.recorder.entry import Entry
 
 
 def _way_of(entry: Entry) -> Way:
@@ -37,7 +38,12 @@ class Filling:
         self._stamp = (created, source)
         self._cut = bool(entries) and entries[0].record > 0
         self.table.dumps[(rank,)] = RankDump(
-            self._stamp, dump.version, dump.library, len(entries), self._cut, Line(source, 1, rank, header, created)
+            self._stamp,
+            dump.version,
+            dump.library,
+            len(entries),
+            self._cut,
+            RecorderLine(source, 1, rank, header, created),
         )
         self._keys: dict[tuple[str, str], GroupKey] = {}
         self._ways: dict[Way, Way] = {}
@@ -63,22 +69,22 @@ class Filling:
                 self.table.groups[known] = members
         return known
 
-    def _standing(self, key: GroupKey) -> Standing:
+    def _standing(self, key: GroupKey) -> GroupProgress:
         found = self.table.standings.get((key, self._rank))
         if found is None:
-            found = self.table.standings[(key, self._rank)] = Standing(self._stamp)
+            found = self.table.standings[(key, self._rank)] = GroupProgress(self._stamp)
         return found
 
     def note(self, part: str, number: int, text: str) -> None:
         """Take what was found broken, which stands on a line of the text."""
         dump = self.table.dumps[(self._rank,)]
-        dump.broken += ((part, Line(self._source, number, self._rank, text, self._stamp[0])),)
+        dump.broken += ((part, RecorderLine(self._source, number, self._rank, text, self._stamp[0])),)
 
     def add(self, entry: Entry, number: int, text: str) -> None:
         """Take one record, which stands on a line of the text."""
         key = self._key(entry.group, entry.desc)
         standing = self._standing(key)
-        line = Line(self._source, number, self._rank, text, entry.created or 0)
+        line = RecorderLine(self._source, number, self._rank, text, entry.created or 0)
         way = _way_of(entry)
         way = self._ways.setdefault(way, way)
         standing.backend = entry.backend
@@ -114,7 +120,7 @@ class Filling:
         else:
             present.absorb(callers)
 
-    def _pair(self, place: PairKey, entry: Entry, way: Way, line: Line) -> None:
+    def _pair(self, place: PairKey, entry: Entry, way: Way, line: RecorderLine) -> None:
         end = self.table.pairs.get(place)
         if end is None:
             end = self.table.pairs[place] = End(self._stamp, self._rank, self._cut)

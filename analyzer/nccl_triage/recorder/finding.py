@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nccl_triage.recorder.table import Line
+from nccl_triage.observations.recorder_table import RecorderLine
 
 #: Lines kept of one finding.
 MAX_LINES = 6
@@ -26,7 +26,7 @@ class Finding:
     op: str
     ranks: tuple[int, ...]
     others: tuple[int, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[RecorderLine, ...]
     #: Waited for until a time-out, by the recorder's own mark.
     given_up: bool = False
     #: skipped, inserted or exchanged, with the number of calls.

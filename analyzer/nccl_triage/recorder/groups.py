@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nccl_triage.observations.recorder_table import Cell, GroupKey, GroupProgress, RecorderTable
 from nccl_triage.recorder.members import derive as members_of
-from nccl_triage.recorder.table import Cell, GroupKey, RecorderTable, Standing
 from nccl_triage.recorder.vote import bits_of, ranks_of
 
 _DEFAULT = ("default_pg", "default")
@@ -25,7 +25,7 @@ class GroupView:
     #: Its members (those that were seen in it or must be where no dump tells), and whether a dump tells.
     members: tuple[int, ...]
     stated: bool
-    standings: dict[int, Standing]
+    standings: dict[int, GroupProgress]
     #: Ranks that may be members, where no dump tells.
     possible: frozenset[int] = frozenset()
     #: Members whose dumps can show whether they made a call of a number from ``window`` on, as bits.
@@ -58,7 +58,7 @@ class GroupView:
         return standing.last_seq >= seq or (comparable(standing) and standing.enqueued >= seq)
 
 
-def comparable(standing: Standing) -> bool:
+def comparable(standing: GroupProgress) -> bool:
     """Tell whether the counters of a rank count the collectives of the group: sends share them, on Gloo everything does."""
     return not standing.p2p and not standing.counts_all and standing.enqueued >= standing.last_seq
 
@@ -68,7 +68,7 @@ def views(table: RecorderTable) -> Iterator[GroupView]:
     world = max(table.groups.values(), key=len, default=())
     dumped = bits_of(rank for (rank,) in table.dumps)
     derived = members_of(table, frozenset({*world, *ranks_of(dumped)}))
-    by_group: dict[GroupKey, dict[int, Standing]] = {}
+    by_group: dict[GroupKey, dict[int, GroupProgress]] = {}
     for (key, rank), standing in table.standings.items():
         by_group.setdefault(key, {})[rank] = standing
     for key in sorted(by_group):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from nccl_triage.kinds import Produced
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.observations.recorder_table import Shape
 from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import Entry, Shape
+from nccl_triage.recorder.entry import Entry
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"

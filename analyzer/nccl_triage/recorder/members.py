@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from nccl_triage.recorder.table import GroupKey, RecorderTable
+from nccl_triage.observations.recorder_table import GroupKey, RecorderTable
 
 #: Digits of the highest name of a group that was counted.
 _MAX_DIGITS = 6

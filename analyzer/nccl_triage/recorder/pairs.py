@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nccl_triage.observations.recorder_table import End, GroupKey, RecorderLine, RecorderTable
 from nccl_triage.recorder.finding import Finding
 from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.table import End, GroupKey, Line, RecorderTable
 from nccl_triage.recorder.vote import elements
 
 
@@ -65,7 +65,7 @@ def _differ(send: End, receive: End) -> str:
     return "dtype" if one and two and one != two else ""
 
 
-def _last(table: RecorderTable, key: GroupKey, rank: int) -> list[Line]:
+def _last(table: RecorderTable, key: GroupKey, rank: int) -> list[RecorderLine]:
     standing = table.standings.get((key, rank))
     line = (standing.open or standing.last) if standing is not None else None
     return [line] if line is not None else []

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from nccl_triage.recorder.table import Cell, Line, Way
+from nccl_triage.observations.recorder_table import Cell, RecorderLine, Way
 
 #: Operations of which ranks may bring (or get) different amounts.
 _FREE_INPUT = ("scatter", "all_to_all", "alltoall")
@@ -80,8 +80,8 @@ class Verdict:
     kind: str
     odd: tuple[int, ...]
     common: tuple[int, ...]
-    odd_line: Line
-    common_line: Line
+    odd_line: RecorderLine
+    common_line: RecorderLine
 
 
 def _sides(cell: Cell) -> dict[tuple[Signature, ...], int]:
@@ -109,7 +109,7 @@ def _kind(one: tuple[Signature, ...], two: tuple[Signature, ...]) -> str:
     return "size" if [part[1:3] for part in one] != [part[1:3] for part in two] else "dtype"
 
 
-def line_of(cell: Cell, rank: int) -> Line | None:
+def line_of(cell: Cell, rank: int) -> RecorderLine | None:
     """Return a line that shows how a rank (or one that did the same) made a call."""
     found = [callers.example for callers in cell.ways.values() if callers.ranks >> rank & 1]
     own = [line for line in found if line.rank == rank]

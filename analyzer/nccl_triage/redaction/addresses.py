@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.vocabulary import vocabulary
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Fewer characters than this prove nothing; fewer than the second only if capitals, small letters and digits mix.
 _SHORTEST, _SHORT = 8, 16

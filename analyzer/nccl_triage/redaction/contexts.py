@@ -11,7 +11,7 @@ from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.table import written_out
 from nccl_triage.redaction.vocabulary import vocabulary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _RUN = lazily(r"[A-Za-z0-9]+|[^\x00-\x7f]")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _LIST = lazily(r"(?P<before>[^\[\]]*)\[(?P<ranges>[0-9][0-9,-]*)\](?P<after>[^\[\]]*)")
 _RANGE = lazily(r"(\d{1,9})(?:-(\d{1,9}))?")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.vocabulary import vocabulary

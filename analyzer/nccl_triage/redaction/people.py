@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import addresses
 from nccl_triage.redaction.known import Known
 from nccl_triage.redaction.pseudonyms import Pseudonyms, looks_made

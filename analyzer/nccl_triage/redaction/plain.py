@@ -5,7 +5,7 @@ They may stand inside a name or between a name and its value, and would hide bot
 
 from __future__ import annotations
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 #: Sequences of ECMA-48, with an escape or as one 8-bit character: CSI; strings (OSC, DCS, SOS, PM, APC) with their end;
 #: character sets and single functions (ESC 7, ESC =, ESC M); and an escape that begins nothing, which hides nothing

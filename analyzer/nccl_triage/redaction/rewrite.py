@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import addresses, contexts, nodelists
 from nccl_triage.redaction.fields import Kind
 from nccl_triage.redaction.known import Known

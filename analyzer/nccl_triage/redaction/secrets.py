@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import blocks, walk
 from nccl_triage.redaction.chance import looks_random
 from nccl_triage.redaction.plain import plain

@@ -14,7 +14,7 @@ from nccl_triage.engine import cache as store
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _ID = lazily(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
 

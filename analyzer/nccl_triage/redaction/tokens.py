@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import walk
 from nccl_triage.redaction.addresses import MADE
 from nccl_triage.redaction.pseudonyms import FORM

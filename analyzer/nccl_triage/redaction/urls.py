@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction.paths import Paths
 from nccl_triage.redaction.people import People
 from nccl_triage.redaction.vocabulary import vocabulary

@@ -10,7 +10,7 @@ from functools import cache
 from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _RUN = lazily(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = lazily(r"[A-Za-z]+")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import brief, remarks, terminal
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, pick, visible, word

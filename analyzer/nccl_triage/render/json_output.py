@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import brief, terminal
 from nccl_triage.render.view import View
 from nccl_triage.render.words import Document, Lang, confidence, culprit_name, visible, word

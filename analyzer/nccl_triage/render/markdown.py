@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import comparison, experiments, incident, remarks
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.view import View

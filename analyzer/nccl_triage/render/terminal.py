@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from nccl_triage import messages
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import comparison, experiments, incident, remarks
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.view import View

@@ -1,1 +1,1 @@
-"""Bytes to Observations: read, prefilter, peel, match, assemble."""
+"""From blocks of bytes to observations; docs/architecture.md draws the way of a line."""

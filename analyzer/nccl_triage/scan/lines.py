@@ -1,30 +1,32 @@
-"""What one line adds: its signatures, the block it belongs to, its numbers; in full or, where it repeats, counted."""
+"""Scan the lines of one source that may matter: count those that repeat others, read the rest, keep their events.
+
+A line goes through the stages once, in this order: its shape is looked up (``shapes``); a line of a known group is counted,
+and that is all. Any other is read, by the positions of its fields (``learned_fields``) or in full (``line_parser``), and
+its events are kept (``event_collector``). What it added is then known for the lines like it.
+"""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import KEEP_LAST, MAX_TEXT, Event, Observations, SourceInfo
-from nccl_triage.parsers import STATEFUL, counters, headers, salient, templates, times
+from nccl_triage.observations.store import KEEP_LAST, Observations, SourceInfo
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.parsers.streams import PeeledLine, StatefulParser
-from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
-from nccl_triage.scan import measures, records
-from nccl_triage.scan.lore import Lores
-from nccl_triage.scan.prefilter import Kind, Prefilter, candidates
-from nccl_triage.scan.recipes import Match, Reading, Recipe
-from nccl_triage.scan.shapes import Group, Part, Shape, Shapes, Told
-from nccl_triage.scan.sharing import Shared
-from nccl_triage.scan.unwrap import MAX_PARTS
+from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
+from nccl_triage.scan.event_collector import Additions, EventCollector
+from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan.line_parser import LineParser, Match
+from nccl_triage.scan.literals import RECORD_STARTS, LineKind, may_hide_literals
+from nccl_triage.scan.measurements import CurveSampler
+from nccl_triage.scan.prefilter import Prefilter, candidates
+from nccl_triage.scan.shapes import LineGroup, Shapes
+from nccl_triage.scan.terminal_wrap import MAX_PARTS
 
-#: Signature of a line that shows nothing but which rank printed it.
-SPEAKER = "line.speaker"
-#: Lines inside of blocks after which the streams are looked for that have fallen silent.
-PATIENCE = 200
+#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
+SPEAKER_LINES = 40
 
 
 class TextLine(Protocol):
@@ -41,24 +43,6 @@ class TextLine(Protocol):
         ...
 
 
-class _Tally:
-    """The number of lines of one signature, as something to add to."""
-
-    __slots__ = ("_counts", "_signature")
-
-    def __init__(self, counts: dict[str, int], signature: str) -> None:
-        self._counts, self._signature = counts, signature
-
-    @property
-    def count(self) -> int:
-        """Lines so far."""
-        return self._counts.get(self._signature, 0)
-
-    @count.setter
-    def count(self, number: int) -> None:
-        self._counts[self._signature] = number
-
-
 class LineScan:
     """The state of scanning the lines of one source."""
 
@@ -68,348 +52,166 @@ class LineScan:
         series: SeriesReader,
         info: SourceInfo,
         result: Observations | None = None,
-        lores: Lores | None = None,
+        learned: LearnedShapesByProfile | None = None,
     ) -> None:
         self.result = result if result is not None else Observations()
-        #: Whether a parser is inside of a block.
-        self.open = False
-        #: Whether of context and progress one line of each kind will do.
-        self.brief = False
-        #: Lines so far that told something new: of a process, or of a kind; and kinds of faults so far.
-        self.gains = self.faults = 0
         self._prefilter = prefilter
         self._series = series
         self._info = info
+        #: Whether lines that repeat others are counted.
         self._counts = True
-        self._parsers: list[StatefulParser] = [parser() for parser in STATEFUL]
-        #: The line from which on it is asked again whether their blocks have ended in silence.
-        self._patience = PATIENCE
-        self._salient = salient.SalientLines()
-        self._numbers = measures.Numbers(series, info.path, self.result.curves)
-        self._links = measures.Links(info.path, self.result.links)
-        self._year: float | None = None
-        self._shared = Shared()
-        self._tallies: dict[str, _Tally] = {}
-        #: What was learnt about lines that differ in numbers only.
-        self.shapes = Shapes(self._outcome, self._reading, prefilter)
-        self._lores = Lores() if lores is None else lores
+        self._learned = LearnedShapesByProfile() if learned is None else learned
+        self._curves = CurveSampler(series, info.path, self.result.curves)
+        self._parser = LineParser(info, self._curves)
+        self._shapes = Shapes(self._parser, prefilter)
+        self.events = EventCollector(info, self.result, self._parser)
         self.profile = WrapperProfile()
-        # What the line at hand added, whether its buckets are full, and whether the next of its kind need only be counted.
-        self._parts: list[Part] = []
-        self._matched: list[str] = []
-        self._settled = self._full = True
-        # What the lines of a paste match; of others nobody asks.
-        self._seen: set[tuple[str, int]] | None = None
 
     @property
     def profile(self) -> WrapperProfile:
         """The prefixes of this source, once its first lines are known."""
-        return self._profile
+        return self._parser.profile
 
     @profile.setter
     def profile(self, profile: WrapperProfile) -> None:
-        self._profile = profile
-        self.shapes.lore = self._lores.of(profile)
+        self._parser.profile = profile
+        self._shapes.learned = self._learned.of(profile)
 
     def begin(self, paste: bool = False) -> None:
-        """Begin a batch; of a ``paste`` it is remembered what its lines match, for ``join``."""
-        self._seen = set() if paste else None
-        if self.shapes.full:
-            self._drain()
+        """Begin a batch; in a ``paste`` what each line matches is remembered, for ``join``."""
+        self.events.seen = set() if paste else None
+        if self._shapes.full:
+            self._read_waiting()
 
-    def finish(self) -> None:
-        """Read what was only counted, and close the parsers."""
-        self.settle()
-        for parser in self._parsers:
-            self._record(parser, parser.finish())
-
-    def settle(self) -> None:
-        """Read what was only counted, so that the result holds every line so far but those of open blocks."""
-        self._drain()
-        self._numbers.finish()
-
-    def ahead(self, result: Observations) -> LineScan:
-        """Return a scan that goes on from here into another result, and reads every line in full."""
-        other = LineScan(self._prefilter, self._series, self._info, result)
-        other.open, other.profile, other._year, other._counts = self.open, self.profile, self._year, False
-        other._patience = self._patience
-        other._parsers, other._salient = copy.deepcopy(self._parsers), copy.deepcopy(self._salient)
-        return other
-
-    def unfinished(self) -> Observations:
-        """Return what the blocks that are open would tell if nothing came any more; they stay open."""
-        other = self.ahead(Observations())
-        other.finish()
-        return other.result
-
-    def _drain(self) -> None:
-        """Read the last lines of those that were only counted."""
-        waiting = [(number, raw.decode("utf-8", "replace"), recipe) for (number, raw), recipe in self.shapes.drain()]
-        kinds = self._prefilter.kinds([text for _, text, _ in waiting])
-        for index, (number, text, recipe) in enumerate(waiting):
-            # Such lines open no block, and a block that is open now was not when they came.
-            self._line(number, text, kinds.get(index), feed=False, recipe=recipe)
-
-    def take(self, number: int, text: str, kind: Kind | None, speaks: bool = False) -> None:
-        """Scan a line that may matter, in full only where it may add something new."""
-        raw = text.encode("utf-8", "surrogatepass") if kind is not None or text.startswith(records.STARTS) else b""
-        if self.open or records.hides(raw):
-            self._line(number, text, kind)
+    def take(self, number: int, text: str, kind: LineKind | None, speaks: bool = False) -> None:
+        """Scan a line whose kind is known; with ``speaks`` it may be kept only for who printed it."""
+        raw = text.encode("utf-8", "surrogatepass") if kind is not None or text.startswith(RECORD_STARTS) else b""
+        events = self.events
+        if events.open or may_hide_literals(raw):
+            self._read(number, text, kind)
             return
         matched: Sequence[str] = ()
         if kind is not None:
             group = self.count(number, raw)
-            matched = self._candidate(number, raw, text, kind) if group is None else group.signatures
-            if group is not None and self._seen is not None:
-                self._seen.update([(signature, number) for signature in matched])
+            matched = self._read_candidate(number, raw, text, kind) if group is None else group.signatures
+            if group is not None and events.seen is not None:
+                events.seen.update([(signature, number) for signature in matched])
         # A line that holds literals of signatures and matches none may still tell who speaks.
         if speaks and not matched:
-            self._speaker(number, text)
+            events.add_speaker(number, text)
 
-    def meet(self, number: int, raw: bytes, text: str, kind: Kind | None = None) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` left; ``kind`` is what its literals tell, where that is known."""
-        if self.open or records.hides(raw):
-            self._line(number, text, self._prefilter.kinds([text]).get(0))
-        elif kind is not None:
-            self._candidate(number, raw, text, kind)
-        elif self.heard_enough and not self.shapes.knows(raw):
-            kind = self._prefilter.kinds([text]).get(0)
-            if kind is not None and not kind.sounds:
-                self._candidate(number, raw, text, kind)
-        else:
-            kind = self.shapes.kind(raw, text)
-            if kind is not None:
-                self._candidate(number, raw, text, kind)
-
-    @property
-    def heard_enough(self) -> bool:
-        """Whether a line of which only is known that it sounds like trouble (``Kind.sounds``) tells nothing any more."""
-        return self._salient.full
-
-    def count(self, number: int, raw: bytes) -> Group | None:
-        """Count a line (without its end) that adds what earlier ones added, and return its group; None: it must be taken."""
-        if self.open or not self._counts or records.hides(raw):
+    def count(self, number: int, raw: bytes) -> LineGroup | None:
+        """Count a line (without its end) that repeats others, and return its group; None if it must be read."""
+        if self.events.open or not self._counts or may_hide_literals(raw):
             return None
-        group = self.shapes.group(raw)
-        if group is None or not self.is_counted(group, number):
+        group = self._shapes.group(raw)
+        if group is None or (group.formats is not None and self._curves.sampled(group.formats, number)):
             return None
         group.add(number, raw)
         return group
 
-    def is_counted(self, group: Group, number: int) -> bool:
-        """Tell whether a line of a group need only be counted: its place does not put it into a sample."""
-        return group.formats is None or not self._numbers.sampled(group.formats, number)
-
-    def follow(self, number: int, text: str, shape: Shape | None) -> None:
-        """Scan a line inside of a block; of its ``shape`` may be known what its literals tell."""
-        if shape is None or (shape.kind is None and not shape.silent):
+    def read_uncounted(self, number: int, raw: bytes, text: str) -> None:
+        """Scan a line (``text`` of ``raw``) that ``count`` did not count, and whose kind is not known."""
+        if self.events.open or may_hide_literals(raw):
+            self._read(number, text, self._prefilter.kinds([text]).get(0))
+            return
+        if self.events.heard_enough and not self._shapes.knows(raw):
             kind = self._prefilter.kinds([text]).get(0)
+            if kind is not None and kind.sounds:
+                return
         else:
-            kind = shape.kind
-        self._line(number, text, kind)
+            kind = self._shapes.kind(raw, text)
+        if kind is not None:
+            self._read_candidate(number, raw, text, kind)
 
-    def _candidate(self, number: int, raw: bytes, text: str, kind: Kind) -> Sequence[str]:
-        """Read a line that holds literals, and have its like counted; returns the signatures that it matches."""
-        place = self.shapes.place(raw, kind) if self._counts else None
-        recipe = None if place is None else place.recipe
+    def _read_candidate(self, number: int, raw: bytes, text: str, kind: LineKind) -> Sequence[str]:
+        """Read a line that holds literals and begin its group; returns the signatures that it matches."""
+        place = self._shapes.place(raw, kind) if self._counts else None
+        positions = None if place is None else place.positions
         if kind.signatures is not None:
-            self._line(number, text, kind, recipe=recipe)
+            added = self._read(number, text, kind, positions=positions)
         else:
-            self._begin_line()
-            if kind.formats is not None and self._numbers.wanted(kind.formats, number):
-                peeled, _ = self._read(text, recipe)
-                self._numbers.take(peeled, number, kind.formats, advances=False)
-        if place is not None and self._settled:
-            self.shapes.keep(place, self._parts, self._matched, KEEP_LAST if self._full else 1)
-        return self._matched
+            added = Additions()
+            if kind.formats is not None and self._curves.wanted(kind.formats, number):
+                peeled, _ = self._parsed(text, positions)
+                self._curves.take(peeled, number, kind.formats, advances=False)
+        if place is not None and added.settled:
+            self._shapes.keep(place, added.parts, added.matched, KEEP_LAST if added.full else 1)
+        return added.matched
 
-    def _outcome(self, text: str, kind: Kind) -> Told | None:
-        """Return what a line would add, without the numbers that only its kept events show; None: always read it."""
-        if any(opener in text for parser in self._parsers for opener in parser.OPENERS):
-            return None
-        year = self._year
-        peeled = self._peeled(text)
-        self._year = year  # the line may be a made-up one
-        if peeled.extra:
-            return None
-        told: list[Hashable] = [peeled.context.repeated]
-        matched: set[str] = set()
-        for signature, fields in match.matches(kind.signatures or (), peeled.text, text):
-            event = self._event(signature, fields, peeled, 0)
-            matched.add(signature.id)
-            told.append((signature.id, event.key(signature.keep_by)))
-            if signature.id == measures.LINK:
-                told.append((self._links.key(fields, peeled.context), fields.get("channel")))
-        if kind.formats is not None:
-            process = self._numbers.outcome(peeled, kind.formats)
-            if process is None:
-                return None
-            told.append(process)
-        if not matched and kind.signatures is not None and salient.sounds(peeled.text):
-            told.append(templates.key(peeled.text))
-        return Told(frozenset(matched), tuple(told))
-
-    def _begin_line(self) -> None:
-        self._parts, self._matched, self._settled, self._full = [], [], True, True
-
-    def _speaker(self, number: int, text: str) -> None:
-        """Note who printed a line that nothing else is known about: a rank that never complains is a finding, too."""
-        peeled = self._peeled(text)
-        if peeled.context.rank is not None and peeled.text:
-            self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())
-
-    def _peeled(self, text: str) -> Peeled:
-        peeled = peel(text, self._profile)
-        self._complete(peeled)
-        return peeled
-
-    def _reading(self, text: str, signatures: Iterable[Signature]) -> Reading:
-        """Read a line in full, without what its surroundings tell."""
-        peeled = peel(text, self._profile)
-        return Reading(peeled, list(match.matches(signatures, peeled.text, text)))
-
-    def _read(self, text: str, recipe: Recipe | None) -> tuple[Peeled, Sequence[Match] | None]:
-        """Return a line without its wrappers and, where a recipe tells it, what its signatures find."""
-        reading = None if recipe is None else recipe.read(text)
-        if reading is None:
-            return self._peeled(text), None
-        self._complete(reading.peeled)
-        return reading
-
-    def _line(self, number: int, text: str, kind: Kind | None, feed: bool = True, recipe: Recipe | None = None) -> None:
-        """Take what a line tells."""
-        self._begin_line()
-        peeled, found = self._read(text, recipe)
+    def _read(
+        self, number: int, text: str, kind: LineKind | None, feed: bool = True, positions: FieldPositions | None = None
+    ) -> Additions:
+        """Read a line, keep its events, and return what they added."""
+        added, events = Additions(), self.events
+        peeled, found = self._parsed(text, positions)
         if "json" in peeled.wrappers:
             # Escapes inside JSON hide literals from the prefilter.
             kind = self._prefilter.kinds([peeled.text]).get(0)
         signatures, formats = (kind.signatures or (), kind.formats) if kind is not None else ((), None)
-        if feed and recipe is None:  # lines of a shape that was learnt open no block
-            self._feed(PeeledLine(self._info.path, number, peeled.text, peeled.context))
+        if feed and positions is None:  # lines of a shape that was learnt open no block
+            events.feed(number, peeled.text, peeled.context)
         known = advances = False
         for signature, fields in match.matches(signatures, peeled.text, text) if found is None else found:
             known = True
             advances = advances or signature.role == "progress"
-            self._add(signature, fields, peeled, number)
+            events.add(signature, fields, peeled, number, added)
         if formats is not None:
-            self._numbers.take(peeled, number, formats, advances)
+            self._curves.take(peeled, number, formats, advances)
         if not known:
-            self._unknown(peeled, number)
+            events.add_unknown(peeled, number)
         for extra in peeled.extra:
             inner = Peeled(text=extra, context=peeled.context.copy())
-            follow = PeeledLine(self._info.path, number, extra, inner.context)
-            self._feed(follow)
+            events.feed(number, extra, inner.context)
             for signature, fields in match.matches(candidates(self._prefilter, [extra]).get(0, ()), extra, extra):
-                self._add(signature, fields, inner, number)
+                events.add(signature, fields, inner, number, added)
+        return added
 
-    def _unknown(self, peeled: Peeled, number: int) -> None:
-        """Keep a line that no signature knows when it sounds like trouble."""
-        folded = self._salient.fresh(peeled.text)
-        if folded is not None:
-            fields = {"template": folded}
-            text = peeled.text[:MAX_TEXT]
-            event = Event(salient.SALIENT, self._info.path, number, text, peeled.context, fields=fields)
-            self.result.add(event, ("template",))
-            self.gains += 1
-
-    def take_counts(self, lines: Sequence[TextLine]) -> None:
-        """Keep the lines of the counter that advanced last among the last lines of the source."""
-        for count in counters.advancing([line.text for line in lines]):
-            line = lines[count.index]
-            peeled = self._peeled(line.text)
-            fields = {"name": count.name, "step": str(count.value)}
-            if count.total is not None:
-                fields["total"] = str(count.total)
-            text = peeled.text[:MAX_TEXT]
-            event = Event(
-                counters.COUNTER, self._info.path, line.number, text, peeled.context, "progress", fields, kind="step"
-            )
-            self.result.add(event, ())
-
-    def _feed(self, line: PeeledLine) -> None:
-        if line.number >= self._patience:
-            self._patience = line.number + PATIENCE
-            for parser in self._parsers:
-                self._record(parser, parser.give_up(line.number))
-        for parser in self._parsers:
-            if parser.is_open() or any(map(line.text.__contains__, parser.OPENERS)):
-                self._record(parser, parser.feed(line))
-        self.open = any(parser.is_open() for parser in self._parsers)
+    def _parsed(self, text: str, positions: FieldPositions | None) -> tuple[Peeled, Sequence[Match] | None]:
+        """Return a line without its prefixes and, if its fields stand at known positions, what its signatures find."""
+        parsed = None if positions is None else positions.read(text)
+        if parsed is None:
+            return self._parser.peel(text), None
+        self._parser.complete(parsed.peeled)
+        return parsed
 
     def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
-        """Take lines that a terminal broke, as one; ``line`` is the first of them."""
-        peeled, seen = self._peeled(joined), self._seen or ()
+        """Match lines that a terminal broke as one line; ``line`` is the first of them."""
+        peeled, seen = self._parser.peel(joined), self.events.seen or ()
         for signature, fields in match.matches(signatures, peeled.text, joined):
             own = range(line.number, line.number + MAX_PARTS)
             if not any((signature.id, number) in seen for number in own):
-                self._add(signature, fields, peeled, line.number)
+                self.events.add(signature, fields, peeled, line.number, Additions())
 
-    def _complete(self, peeled: Peeled) -> None:
-        """Fill the context from the file's name and the year seen so far."""
-        context, info = peeled.context, self._info
-        if context.rank is None and info.rank is not None:
-            context.rank = info.rank
-        if context.local_rank is None and info.local_rank is not None:
-            context.local_rank = info.local_rank
-        context.host = context.host or info.host
-        if context.pid is None and info.pid is not None:
-            context.pid = info.pid
-        if context.time is not None:
-            # glog, vLLM and syslog print no year: theirs is that of the other clock, or of the lines before.
-            for time in (context.printed, context.time):
-                if time is not None and times.has_year(time):
-                    self._year = time
-            if self._year is not None:
-                context.time = times.with_year_of(context.time, self._year)
-                if context.printed is not None:
-                    context.printed = times.with_year_of(context.printed, self._year)
+    def _read_waiting(self) -> None:
+        """Drop the groups, and read the last lines of those that were only counted."""
+        waiting = [(number, raw.decode("utf-8", "replace"), found) for (number, raw), found in self._shapes.drain()]
+        kinds = self._prefilter.kinds([text for _, text, _ in waiting])
+        for index, (number, text, positions) in enumerate(waiting):
+            # Such lines open no block, and a block that is open now was not when they came.
+            self._read(number, text, kinds.get(index), feed=False, positions=positions)
 
-    def _event(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> Event:
-        context = peeled.context  # shared by the events of one line: nobody changes it after this
-        if signature.role == "progress" and context.rank is None and context.group_rank is None:
-            named = headers.plain_rank(peeled.text) if "ank" in peeled.text else None
-            if named is not None:
-                context = context.copy()
-                context.rank = named
-        return Event(
-            signature=signature.id,
-            source=self._info.path,
-            line=number,
-            text=peeled.text[:MAX_TEXT],
-            context=context,
-            role=signature.role,
-            fields=fields,
-            count=1 + context.repeated,
-            kind=signature.kind,
-        )
+    def settle(self) -> None:
+        """Bring the result up to date: it then holds every line so far but those of open blocks."""
+        self._read_waiting()
+        self._curves.finish()
 
-    def _add(self, signature: Signature, fields: dict[str, str], peeled: Peeled, number: int) -> None:
-        if signature.id == measures.LINK:
-            before = self._links.count
-            self.gains += self._links.take(fields, peeled.context, number)
-            self._parts.append(Part(self._links, self._links.count - before))
-        self._matched.append(signature.id)
-        if self._seen is not None:
-            self._seen.add((signature.id, number))
-        told = {**signature.sets, **fields} if signature.sets else fields
-        event = self._event(signature, self._shared.fields(told), peeled, number)
-        event.context = self._shared.context(event.context)
-        self.faults += event.is_failure and not self.result.has(signature.id)
-        bucket = self.result.add(event, signature.keep_by)
-        self._parts.append(Part(self._tally(signature.id), event.count))
-        if bucket is not None:
-            self._parts.append(Part(bucket, event.count))
-            self._full = self._full and bucket.full
-            self._settled = self._settled and (bucket.full or (self.brief and not event.is_failure))
-            self.gains += bucket.count == event.count
+    def finish(self) -> None:
+        """Bring the result up to date, and close the open blocks."""
+        self.settle()
+        self.events.close_blocks()
 
-    def _tally(self, signature: str) -> _Tally:
-        tally = self._tallies.get(signature)
-        if tally is None:
-            tally = self._tallies[signature] = _Tally(self.result.counts, signature)
-        return tally
+    def continued(self, result: Observations) -> LineScan:
+        """Return a scan that goes on from here into another result, and reads every line in full."""
+        other = LineScan(self._prefilter, self._series, self._info, result)
+        other.profile = self.profile
+        other._counts = False
+        other._parser.go_on_from(self._parser)
+        other.events.go_on_from(self.events)
+        return other
 
-    def _record(self, parser: StatefulParser, events: Iterable[Event]) -> None:
-        for event in events:
-            self.result.add(event, parser.KEEP_BY)
-            self.gains += 1
+    def unfinished(self) -> Observations:
+        """Return what the open blocks would tell if nothing more came; they stay open."""
+        other = self.continued(Observations())
+        other.finish()
+        return other.result

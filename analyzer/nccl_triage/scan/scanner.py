@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations, Room, SourceInfo
-from nccl_triage.ingest.blocks import Block
+from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.parsers import STATEFUL, salient
+from nccl_triage.observations.store import Observations, Room, SourceInfo
+from nccl_triage.parsers import STATEFUL, unknown_errors
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.scan import measures, sweeping
+from nccl_triage.scan import measurements, sampling
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import TextLine
-from nccl_triage.scan.lore import Lores
 from nccl_triage.scan.prefilter import make_prefilter
+from nccl_triage.scan.sampling import Coverage
 from nccl_triage.scan.source import SourceScan
-from nccl_triage.scan.sweeping import Share
 
 
 class Scanner:
@@ -26,22 +26,22 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self._lores = Lores()
+        self._learned = LearnedShapesByProfile()
         named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
         named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
         self._users = [(name, pattern) for name, pattern in named if pattern.user]
-        words = [text for text in salient.LITERALS if text not in openers]
+        words = [text for text in unknown_errors.LITERALS if text not in openers]
         self._prefilter = make_prefilter(
-            rules.signatures.values(), sorted(openers), measures.literals(self._series), words
+            rules.signatures.values(), sorted(openers), measurements.literals(self._series), words
         )
 
     def forget(self) -> None:
         """Begin another input: what earlier ones taught must not decide which lines of this one are shown."""
-        self._lores = Lores()
+        self._learned = LearnedShapesByProfile()
 
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info, self._lores, users=self._users)
+        run = SourceScan(self._prefilter, self._series, info, self._learned, users=self._users)
         run.read(lines)
         return run.finish()
 
@@ -53,10 +53,11 @@ class Scanner:
         rooms: Mapping[str, Room] | None = None,
         at_end: bool = True,
     ) -> Observations:
-        """Scan one source; of a long one, blocks are only looked through (see ``sweeping``).
+        """Scan one source; of a long one, blocks are only sampled (see ``sampling``).
 
-        ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the first lines of the whole source where the reader has a later part of it; ``rooms`` tell of which
-        signatures little will be kept in the end (``events.Foresight``).
+        ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the
+        first lines of the whole source if the reader has a later part of it. ``rooms`` tell of which signatures only
+        little will be kept in the end (``observations.store.Foresight``).
         """
         scan = self.begin(reader, info, rooms)
         if first is not None:
@@ -67,7 +68,9 @@ class Scanner:
 
     def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
-        return BlockScan(SourceScan(self._prefilter, self._series, info, self._lores, rooms, users=self._users), reader)
+        return BlockScan(
+            SourceScan(self._prefilter, self._series, info, self._learned, rooms, users=self._users), reader
+        )
 
 
 class BlockScan:
@@ -76,15 +79,15 @@ class BlockScan:
     def __init__(self, run: SourceScan, reader: LineReader) -> None:
         self.run = run
         self._reader = reader
-        self._waiting: deque[Block] = deque()
+        self._waiting: deque[LineBlock] = deque()
         self._done = 0
-        self._swept = False
+        self._sampled = False
 
-    def take(self, block: Block) -> None:
+    def take(self, block: LineBlock) -> None:
         """Take the next block (``LineReader.raw_blocks``)."""
         self._waiting.append(block)
-        if len(self._waiting) > sweeping.TAIL:
-            self._next(sweeping.share(self._done))
+        if len(self._waiting) > sampling.TAIL:
+            self._next(sampling.coverage_of(self._done))
 
     def catch_up(self) -> None:
         """Read all that has come: it is the end for now."""
@@ -94,14 +97,14 @@ class BlockScan:
     def finish(self, at_end: bool = True) -> Observations:
         """Read what is left and return what was seen; ``at_end``: nothing of the source comes behind."""
         # Whoever pasted a log pasted a short one: its lines are read together.
-        while self._swept and len(self._waiting) > 1:
-            self._next(Share.WHOLE)
+        while self._sampled and len(self._waiting) > 1:
+            self._next(Coverage.WHOLE)
         self.catch_up()
         self.run.read(self._reader.rest())
         self._reader.finish()
         return self.run.finish(at_end)
 
-    def _next(self, share: Share) -> None:
+    def _next(self, coverage: Coverage) -> None:
         """Scan the next block; the first one is read line by line to learn what the source is."""
         block = self._waiting[0]
         if self._done == 0 or not self._reader.is_plain(block):
@@ -109,13 +112,13 @@ class BlockScan:
             return
         self._waiting.popleft()
         self.run.read(self._reader.rest())
-        self.run.sweep(block, self._reader, share)
-        self._swept = True
+        self.run.sample(block, self._reader, coverage)
+        self._sampled = True
         self._done += 1
 
     def _read(self) -> None:
         """Read the next block line by line."""
-        block = self._reader.verdicts.blank(self._waiting.popleft())
+        block = self._reader.own_verdicts.blank(self._waiting.popleft())
         self.run.read(self._reader.lines(block))
         self._done += 1
 

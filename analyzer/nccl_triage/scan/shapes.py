@@ -1,87 +1,65 @@
-"""Lines that say the same again: what a line adds is known from earlier ones that differ only where it does not matter.
+"""Shapes of lines: a line that differs from earlier ones only where it does not matter is counted, not read.
 
 A shape is a line, as bytes, with all digits (and what follows ``0x``) folded. After some lines of a shape were read in
-full, its numbers are tried one by one: those whose change changes what the line adds (the rank, a field that keeps events
-apart) matter, the others (times, pointers, durations) do not. Lines that agree in the numbers that matter form a group.
-Once the first events of a group's buckets are kept, its lines are only counted, and the last few are read at the end.
+full, its numbers are changed one at a time. Those whose change changes what the line would add (the rank, a field that
+keeps events apart) matter; the others (times, pointers, durations) do not. Lines that agree in the numbers that matter
+form a group. Once the first events of a group's buckets are kept, its lines are only counted, and the last few of them
+are read at the end of the source.
 
-Nothing is guessed about digits: where a literal holds some (``err=110``), lines with other digits there are another shape;
-patterns in which particular digits count (``Xid 79`` against ``Xid 13``) are run on every line, and what they find belongs
-to the group.
+Nothing is guessed about digits. Where a literal holds some (``err=110``), lines with other digits there have another
+shape. Patterns in which particular digits count (``Xid 79`` against ``Xid 13``) are run on every line, and what they find
+is part of the group's key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nccl_triage.engine import digits, match
 from nccl_triage.engine.schema import Signature
-from nccl_triage.events import KEEP_LAST, Bucket
-from nccl_triage.parsers import salient, templates
-from nccl_triage.scan import folding, recipes
-from nccl_triage.scan.folding import Folder, Pick
-from nccl_triage.scan.lore import Knowledge, Learnt, Lore
-from nccl_triage.scan.prefilter import Kind, Prefilter
-from nccl_triage.scan.recipes import Reader, Recipe
+from nccl_triage.observations.store import KEEP_LAST, Bucket
+from nccl_triage.parsers import templates, unknown_errors
+from nccl_triage.scan import digit_folding, learned_fields
+from nccl_triage.scan.digit_folding import Folder, Pick
+from nccl_triage.scan.event_collector import Addition
+from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.learned_shapes import LearnedNumbers, LearnedShape, LearnedShapes
+from nccl_triage.scan.line_parser import LineEffect, LineParser
+from nccl_triage.scan.literals import LineKind
+from nccl_triage.scan.prefilter import Prefilter
 
 #: Lines of a shape that are read in full before its numbers are tried.
 PATIENCE = 8
-#: Lines of a shape whose numbers were tried after which the rest of them is read by a recipe.
-WORTH_A_RECIPE = 3
-#: Shapes and groups of one source held at once: beyond, what is known is put away and learnt again.
+#: Lines of a learned shape read in full before the positions of its fields are learned, too.
+WORTH_POSITIONS = 3
+#: Shapes and groups of one source held at once. Beyond that all are dropped, and learned again.
 MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
-#: Shapes without any literal that are remembered.
-MAX_SILENT = 20_000
-#: Characters and numbers of a line that is worth learning.
+#: Characters and numbers of the longest line whose shape is learned.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
 
 
-class Counted(Protocol):
-    """What a line adds to: a bucket of events, a table."""
-
-    count: int
-
-
-class Part(NamedTuple):
-    """What one line adds to a counter."""
-
-    counter: Counted
-    number: int
-
-
-#: A line (its number, its bytes) that was counted and is read at the end when no later one of its group came.
+#: A counted line (its number, its bytes), which is read at the end if it is among the last of its group.
 Waiting = tuple[int, bytes]
 
 
-class Told(NamedTuple):
-    """What a line adds, as something to compare: the signatures that it matches, and all that tells lines apart."""
-
-    matched: frozenset[str]
-    rest: Hashable
-
-
-#: Tells what a line adds; None when it must be read in full whatever its numbers are.
-Outcome = Callable[[str, Kind], Told | None]
-
-
 @dataclass(slots=True)
-class Group:
+class LineGroup:
     """The lines of a shape that agree in the numbers that matter."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Addition, ...]
     #: Signatures that its lines match.
     signatures: tuple[str, ...]
     #: Formats of curves that may read its lines.
     formats: tuple[str, ...] | None
-    #: The lines that wait, and how many do at most. No deque: it takes the room of sixty.
+    #: The last lines, and how many of them are held at most. Not a deque: an empty one takes the room of sixty lines.
     last: list[Waiting]
     waits: int
     lines: int = 0
 
     def add(self, number: int, raw: bytes) -> None:
-        """Count a line, and have it wait in the place of the oldest."""
+        """Count a line, and hold it in place of the oldest."""
         self.lines += 1
         last = self.last
         if self.waits == 1 and last:
@@ -94,108 +72,80 @@ class Group:
 
 @dataclass(slots=True)
 class Family:
-    """Lines of one source that differ in numbers only: what was learnt of them, and their groups by those that matter."""
+    """Lines of one source that differ in numbers only: which of these matter, and the groups by their values."""
 
-    what: Knowledge
-    groups: dict[Hashable, Group] = field(default_factory=dict)
+    numbers: LearnedNumbers
+    groups: dict[Hashable, LineGroup] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """Lines that differ in digits only, not in how many there are; ``values`` picks the numbers that matter."""
+    """Lines that differ only in digits, and have as many of them; ``values`` cuts out the numbers that matter."""
 
     #: What the literals of its lines tell; ``silent``: they hold none.
-    kind: Kind | None = None
+    kind: LineKind | None = None
     silent: bool = False
-    #: Lines that were read in full; whether it is never to be learnt; whether it is no member of the family of its like.
+    #: Lines that were read in full.
+    #: ``unlearnable``: all its lines must be. ``apart``: it did not fit the family of lines with longer or shorter numbers.
     seen: int = 0
-    cold: bool = False
-    strange: bool = False
+    unlearnable: bool = False
+    apart: bool = False
     family: Family | None = None
     values: Pick | None = None
-    #: Picks the digits of literals; and the shapes that differ in them.
+    #: Cuts out the digits of literals; ``variants`` are the shapes that differ in them.
     literal: Pick | None = None
     variants: dict[Hashable, Shape] = field(default_factory=dict)
-    #: How its lines are read, once some were read in full (how many) and have taught it.
-    recipe: Recipe | None = None
+    #: Where its fields stand, once that was learned, and how many lines were read before.
+    positions: FieldPositions | None = None
     reads: int = 0
-    #: Where the lore keeps it.
+    #: Its key among the learned shapes.
     name: tuple[bytes, Hashable] = (b"", None)
-    #: Whether its lines are passed over where every line is looked up (``scan.crowded``).
-    passed: bool = False
 
-    def know(self, kind: Kind | None) -> None:
+    def know(self, kind: LineKind | None) -> None:
         """Take what the literals of its lines tell."""
         self.kind, self.silent = kind, kind is None
-        self.passed = self.passed or self.silent
 
 
-#: The shape of all lines that hold no literal, nor digits in which they could differ from lines that do.
-SILENT = Shape(silent=True, passed=True)
-
-
-class Place(NamedTuple):
-    """Where a group of lines is kept once its first lines were read."""
+class GroupPlace(NamedTuple):
+    """Where the group of a line belongs, and where the line's fields stand if that is known."""
 
     family: Family
     key: Hashable
-    recipe: Recipe | None
+    positions: FieldPositions | None
 
 
 class Shapes:
-    """The shapes of one source; ``outcome`` tells what a line would add, ``reader`` reads it; both add nothing."""
+    """The shapes of one source. They are learned with its ``parser``, which keeps no events."""
 
-    def __init__(self, outcome: Outcome, reader: Reader, prefilter: Prefilter) -> None:
-        self._outcome = outcome
-        self._reader = reader
+    def __init__(self, parser: LineParser, prefilter: Prefilter) -> None:
+        self._parser = parser
         self._prefilter = prefilter
-        self._with_digits = folding.folded_literals(prefilter.texts)
+        self._with_digits = digit_folding.folded_literals(prefilter.texts)
         self._shapes: dict[bytes, Shape] = {}
-        self.folder = Folder()
-        #: What earlier sources have taught.
-        self.lore = Lore()
-        self._families: dict[Knowledge, Family] = {}
+        self._folder = Folder()
+        #: What was learned from earlier sources.
+        self.learned = LearnedShapes()
+        self._families: dict[LearnedNumbers, Family] = {}
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
-        self._first: dict[tuple[bytes, Kind], Family] = {}
-        self._seen: dict[tuple[bytes, Kind], int] = {}
-        self._made = self._groups = self._silent = 0
-
-    @property
-    def table(self) -> Mapping[bytes, Shape]:
-        """The shapes by their folded lines; those whose literals hold digits have variants."""
-        return self._shapes
+        self._first: dict[tuple[bytes, LineKind], Family] = {}
+        self._seen: dict[tuple[bytes, LineKind], int] = {}
+        self._made = self._groups = 0
 
     @property
     def full(self) -> bool:
         """Whether ``drain`` is due."""
         return self._made > MAX_SHAPES or self._groups > MAX_GROUPS
 
-    def group(self, raw: bytes) -> Group | None:
+    def group(self, raw: bytes) -> LineGroup | None:
         """Return the group of a line (without its end), if it is made."""
         shape = self._known(raw)
         if shape is None or shape.family is None:
             return None
         return shape.family.groups.get(key(shape.family, shape.values, raw))
 
-    def silence(self, raws: Sequence[bytes]) -> list[Shape]:
-        """Remember and return the shapes of lines that hold no literal."""
-        folded = [self.folder.fold(raw) for raw in raws]
-        special = folding.with_literal_digits(folded, self._with_digits)
-        shapes: list[Shape] = []
-        for index, line in enumerate(folded):
-            shape = SILENT
-            if index in special:  # with other digits it may hold one
-                self._shape(raws[index]).know(None)
-                shape = self._shapes[line]
-            elif self._silent < MAX_SILENT:
-                self._shapes[line] = SILENT
-                self._silent += 1
-            shapes.append(shape)
-        return shapes
-
     def _known(self, raw: bytes) -> Shape | None:
         """Return the shape of a line, if it is made."""
-        shape = self._shapes.get(self.folder.fold(raw))
+        shape = self._shapes.get(self._folder.fold(raw))
         if shape is not None and shape.literal is not None:
             return shape.variants.get(shape.literal(raw))
         return shape
@@ -204,7 +154,7 @@ class Shapes:
         """Tell whether there was a line of this shape."""
         return self._known(raw) is not None
 
-    def kind(self, raw: bytes, text: str) -> Kind | None:
+    def kind(self, raw: bytes, text: str) -> LineKind | None:
         """Return what the literals of a line tell, from another line of its shape where there was one."""
         if len(raw) > MAX_TEXT:
             return self._prefilter.kinds([text]).get(0)
@@ -213,51 +163,51 @@ class Shapes:
             shape.know(self._prefilter.kinds([text]).get(0))
         return shape.kind
 
-    def place(self, raw: bytes, kind: Kind) -> Place | None:
-        """Return where the group of a line can be made; None for a line that only is to be read in full."""
+    def place(self, raw: bytes, kind: LineKind) -> GroupPlace | None:
+        """Return where the group of a line belongs; None for a line that must be read in full."""
         if len(raw) > MAX_TEXT:
             return None
         shape = self._shape(raw)
         shape.know(kind)
-        if shape.family is None and not shape.cold:
-            self._place(shape, kind, raw)
+        if shape.family is None and not shape.unlearnable:
+            self._find_family(shape, kind, raw)
         if shape.family is None:
             return None
         shape.reads += 1
-        if shape.reads == WORTH_A_RECIPE and shape.recipe is None:
+        if shape.reads == WORTH_POSITIONS and shape.positions is None:
             text = raw.decode("utf-8", "replace")
-            shape.recipe = recipes.learn(text, kind, shape.family.what.sensitive, self._reader)
-            self._teach(shape)
-        return Place(shape.family, key(shape.family, shape.values, raw), shape.recipe)
+            shape.positions = learned_fields.learn(text, kind, shape.family.numbers.sensitive, self._parser.parse)
+            self._remember(shape)
+        return GroupPlace(shape.family, key(shape.family, shape.values, raw), shape.positions)
 
-    def _place(self, shape: Shape, kind: Kind, raw: bytes) -> None:
-        """Find the family of a shape: one that is known, or its own once enough lines like this were read."""
-        alike = (folding.NUMBER.sub(b"0", raw), kind)
+    def _find_family(self, shape: Shape, kind: LineKind, raw: bytes) -> None:
+        """Find the family of a shape: a known one, or one of its own once enough lines like this were read."""
+        alike = (digit_folding.NUMBER.sub(b"0", raw), kind)
         family = self._first.get(alike)
-        if family is not None and not shape.strange:
-            self._adopt(shape, family, raw)
-            shape.strange = shape.family is None
+        if family is not None and not shape.apart:
+            self._join_family(shape, family, raw)
+            shape.apart = shape.family is None
         if shape.family is None:
             shape.seen += 1
             seen = self._seen[alike] = self._seen.get(alike, 0) + 1
-            if (shape.seen if shape.strange else seen) > PATIENCE:
+            if (shape.seen if shape.apart else seen) > PATIENCE:
                 self._learn(shape, alike, raw)
 
-    def recipe(self, raw: bytes) -> Recipe | None:
-        """Return how a line is read, where its shape has taught it."""
+    def positions(self, raw: bytes) -> FieldPositions | None:
+        """Return where the fields of a line stand, if its shape has learned that."""
         shape = self._known(raw)
-        return None if shape is None else shape.recipe
+        return None if shape is None else shape.positions
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
-        folded = self.folder.fold(raw)
+        folded = self._folder.fold(raw)
         shape = self._shapes.get(folded)
         if shape is None:
-            literals = self.lore.literals
+            literals = self.learned.literals
             if folded in literals:
                 literal = literals[folded]
             else:
-                literal = folding.literal_digits(folded, self._with_digits)
+                literal = digit_folding.literal_digits(folded, self._with_digits)
             shape = self._shapes[folded] = Shape(literal=literal, name=(folded, None))
             self._made += 1
             if literal is None:
@@ -273,41 +223,45 @@ class Shapes:
         return shape
 
     def _recall(self, shape: Shape) -> None:
-        """Take over what an earlier source has taught about a shape."""
-        learnt = self.lore.shapes.get(shape.name)
+        """Take over what was learned about a shape from an earlier source."""
+        learnt = self.learned.shapes.get(shape.name)
         if learnt is None:
             return
         shape.know(learnt.kind)
-        if learnt.what is None:
-            shape.cold = True
+        if learnt.numbers is None:
+            shape.unlearnable = True
         else:
-            shape.family, shape.values, shape.recipe = self._family(learnt.what), learnt.values, learnt.recipe
+            shape.family, shape.values, shape.positions = self._family(learnt.numbers), learnt.values, learnt.positions
 
-    def _teach(self, shape: Shape) -> None:
-        """Tell the next source what was learnt about a shape."""
+    def _remember(self, shape: Shape) -> None:
+        """Keep what was learned about a shape for the next source."""
         if shape.kind is not None:
             folded, values = shape.name
             literal = self._shapes[folded].literal
-            what = None if shape.family is None else shape.family.what
-            self.lore.keep(folded, values, literal, Learnt(shape.kind, what, shape.values, shape.recipe))
+            numbers = None if shape.family is None else shape.family.numbers
+            self.learned.keep(folded, values, literal, LearnedShape(shape.kind, numbers, shape.values, shape.positions))
 
-    def _family(self, what: Knowledge) -> Family:
-        """Return the family of this source of which that is known."""
-        family = self._families.get(what)
+    def _family(self, numbers: LearnedNumbers) -> Family:
+        """Return the family of these numbers, a new one where there is none."""
+        family = self._families.get(numbers)
         if family is None:
-            family = self._families[what] = Family(what)
+            family = self._families[numbers] = Family(numbers)
         return family
 
-    def keep(self, place: Place, parts: Iterable[Part], signatures: Iterable[str], last: int = KEEP_LAST) -> None:
-        """Make the group of a line that was read in full; from now on its lines are counted, the ``last`` ones kept."""
+    def keep(
+        self, place: GroupPlace, parts: Iterable[Addition], signatures: Iterable[str], last: int = KEEP_LAST
+    ) -> None:
+        """Begin the group of a line that was read in full: from now on its lines are counted, and the ``last`` ones held."""
         groups = place.family.groups
         if place.key not in groups:  # else it was read for the sample of its numbers
-            made = groups[place.key] = Group(tuple(parts), tuple(signatures), place.family.what.formats, [], last)
+            made = groups[place.key] = LineGroup(
+                tuple(parts), tuple(signatures), place.family.numbers.formats, [], last
+            )
             made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
             self._groups += 1
 
-    def drain(self) -> list[tuple[Waiting, Recipe | None]]:
-        """Put away all groups: count their lines, and return in order those to be read (they count themselves)."""
+    def drain(self) -> list[tuple[Waiting, FieldPositions | None]]:
+        """Drop all groups: add their counts, and return in order the lines still to be read, which count themselves."""
         groups = [group for family in self._families.values() for group in family.groups.values()]
         # Groups share buckets, of which each shows a few last lines only.
         ends: dict[int, list[int]] = {}
@@ -321,68 +275,72 @@ class Shapes:
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
             waiting += read
-        read_by = [(line, self.recipe(line[1])) for line in sorted(waiting)]
+        read_by = [(line, self.positions(line[1])) for line in sorted(waiting)]
         self._shapes.clear()
         self._families.clear()
         self._first.clear()
         self._seen.clear()
-        self._made = self._groups = self._silent = 0
+        self._made = self._groups = 0
         return read_by
 
-    def _adopt(self, shape: Shape, family: Family, raw: bytes) -> None:
-        """Take over what was learnt about lines with longer or shorter numbers, where it holds for this one."""
-        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
+    def _join_family(self, shape: Shape, family: Family, raw: bytes) -> None:
+        """Join the family of lines with longer or shorter numbers, where the same numbers matter."""
+        spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
         changed = raw
         for index, span in enumerate(spans):
-            if index not in family.what.matter:
-                changed = folding.changed(changed, *span)
-        if self._told(changed) == self._told(raw):
+            if index not in family.numbers.matter:
+                changed = digit_folding.changed(changed, *span)
+        if self._effect(changed) == self._effect(raw):
             shape.family = family
-            shape.values = folding.pick_numbers(spans, family.what.matter)
-            self._teach(shape)
+            shape.values = digit_folding.pick_numbers(spans, family.numbers.matter)
+            self._remember(shape)
 
-    def _learn(self, shape: Shape, alike: tuple[bytes, Kind], raw: bytes) -> None:
+    def _learn(self, shape: Shape, alike: tuple[bytes, LineKind], raw: bytes) -> None:
         """Find the numbers that matter."""
-        spans = [found.span() for found in folding.NUMBER.finditer(raw)]
-        kind, told = self._told(raw) if len(spans) <= MAX_NUMBERS else (None, None)
-        if kind is None or told is None:
+        spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
+        kind, effect = self._effect(raw) if len(spans) <= MAX_NUMBERS else (None, None)
+        if kind is None or effect is None:
             self._give_up(shape)
             return
-        matter = [index for index, span in enumerate(spans) if self._told(folding.changed(raw, *span)) != (kind, told)]
-        sensitive = tuple(one for one in kind.signatures or () if _may_mind(one, raw))
+        matter = [
+            index
+            for index, span in enumerate(spans)
+            if self._effect(digit_folding.changed(raw, *span)) != (kind, effect)
+        ]
+        sensitive = tuple(one for one in kind.signatures or () if _depends_on_digits(one, raw))
         if any(digits.anchored(one.pattern.source) for one in sensitive):
-            self._give_up(shape)  # where the message begins, only reading tells
+            self._give_up(shape)  # only reading tells where the message begins
             return
-        bare = kind.signatures is not None and told.matched <= {one.id for one in sensitive}
-        shape.family = self._family(Knowledge(tuple(matter), sensitive, kind.formats, bare))
-        shape.values = folding.pick_numbers(spans, matter)
-        self._teach(shape)
+        bare = kind.signatures is not None and effect.matched <= {one.id for one in sensitive}
+        shape.family = self._family(LearnedNumbers(tuple(matter), sensitive, kind.formats, bare))
+        shape.values = digit_folding.pick_numbers(spans, matter)
+        self._remember(shape)
         if alike[1] is kind:
             self._first.setdefault(alike, shape.family)
 
     def _give_up(self, shape: Shape) -> None:
         """Have the lines of a shape read in full."""
-        shape.cold = True
-        self._teach(shape)
+        shape.unlearnable = True
+        self._remember(shape)
 
-    def _told(self, raw: bytes) -> tuple[Kind | None, Told | None]:
+    def _effect(self, raw: bytes) -> tuple[LineKind | None, LineEffect | None]:
         """Return the kind of a line, and what it would add."""
         text = raw.decode("utf-8", "replace")
         kind = self._prefilter.kinds([text]).get(0)
-        return kind, None if kind is None else self._outcome(text, kind)
+        return kind, None if kind is None else self._parser.effect(text, kind)
 
 
-def _may_mind(signature: Signature, raw: bytes) -> bool:
+def _depends_on_digits(signature: Signature, raw: bytes) -> bool:
     """Tell whether a signature may match one line of a shape and miss another."""
     source = signature.pattern.source
     if signature.premise is None and not digits.minds_digits(source):
         return False
-    relaxed = digits.relaxed(source) if folding.HEX not in raw and not signature.pattern.user else None
+    relaxed = digits.relaxed(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
 
 
-def _buckets(group: Group) -> list[Bucket]:
-    """Return which buckets of events the lines of a group go to."""
+def _buckets(group: LineGroup) -> list[Bucket]:
+    """Return the buckets that the events of a group go to."""
     return [counter for counter, _ in group.parts if isinstance(counter, Bucket)]
 
 
@@ -392,15 +350,15 @@ def _start(numbers: Sequence[int], last: int) -> int:
 
 
 def key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
-    """Return what the lines of a group share: the numbers that matter, and what the patterns that mind digits find."""
+    """Return a line's key in its family: the numbers that matter, and what digit-sensitive patterns find."""
     values = None if pick is None else pick(raw)
-    return (values, _found(family.what, raw)) if family.what.sensitive else values
+    return (values, _found(family.numbers, raw)) if family.numbers.sensitive else values
 
 
-def _found(what: Knowledge, raw: bytes) -> Hashable:
-    """Return which of the patterns that mind digits match, and what keeps their events apart."""
+def _found(numbers: LearnedNumbers, raw: bytes) -> Hashable:
+    """Return which of the digit-sensitive patterns match, and what keeps their events apart."""
     text = raw.decode("utf-8", "replace")
-    tried = ((one, match.search(one, text)) for one in what.sensitive)
+    tried = ((one, match.search(one, text)) for one in numbers.sensitive)
     found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
-    # What is known to no signature is kept once a template.
-    return found or (what.bare and salient.sounds(text) and templates.key(text))
+    # Of lines that no signature knows, one is kept for each template.
+    return found or (numbers.bare and unknown_errors.sounds(text) and templates.key(text))

@@ -1,44 +1,38 @@
-"""Scan one source: its lines in batches, and blocks of lines that are only looked through.
+"""Scan one source: its lines in batches, and blocks of lines that are only sampled.
 
 Blocks that span lines (tracebacks, torchelastic reports) go to stateful parsers; text that was hard-wrapped by a
-terminal is matched again joined. The result is bounded (``events.Observations``).
+terminal is matched again joined. The result is bounded (``observations.store.Observations``).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.events import Observations, Room, SourceInfo
-from nccl_triage.ingest.blocks import Block
+from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.filtered import looks_filtered
-from nccl_triage.octets import Newlines
+from nccl_triage.ingest.sniff import looks_filtered
+from nccl_triage.observations.store import Observations, Room, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import records, sweeping
-from nccl_triage.scan.ahead import Ahead, Note
-from nccl_triage.scan.crowded import Crowd
-from nccl_triage.scan.lines import LineScan, TextLine
-from nccl_triage.scan.lore import Lores
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
+from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
-from nccl_triage.scan.sweeping import Share
-from nccl_triage.scan.unwrap import joined_candidates
+from nccl_triage.scan.preview import Note, Preview
+from nccl_triage.scan.sampling import BlockSampler, Coverage
+from nccl_triage.scan.terminal_wrap import joined_candidates
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
 SNIFF_LINES = 400
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
-#: Lines at either end of a batch that are looked at only to learn which ranks speak at all.
-SPEAKER_LINES = 40
-#: How a line begins with which another run of the job begins.
+#: Beginnings of lines at which another run of the job starts.
 BEGINS = ("nohup: ", "+ torchrun ", "+ srun ", "+ mpirun ", "+ mpiexec ", "+ deepspeed ", "+ accelerate ", "+ python", "+ bash ",
           "Sender: LSF ", "$ ")  # fmt: skip
-#: Stands for the literals of which no line may be missed.
-_URGENT = -1
 
 
 class SourceScan:
@@ -49,21 +43,18 @@ class SourceScan:
         prefilter: Prefilter,
         series: SeriesReader,
         info: SourceInfo,
-        lores: Lores | None = None,
+        learned: LearnedShapesByProfile | None = None,
         rooms: Mapping[str, Room] | None = None,
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
         """``users`` are the patterns that may be given up, by the name of their rule."""
-        #: Reads what waits while the source still grows, if somebody wants to know.
-        self.ahead: Ahead | None = None
+        #: Reads the lines that wait for their batch, while the source still grows.
+        self._preview: Preview | None = None
         self._prefilter = prefilter
         self._info = info
         self._users = users
-        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), lores)
-        self._interest = sweeping.Interest()
-        self._crowd = Crowd(self._lines, prefilter)
-        self._newlines = Newlines()
-        self._aftermath = 0
+        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), learned)
+        self._sampler = BlockSampler(self._lines, prefilter)
         self._batch: list[TextLine] = []
         self._size = 0
         self._begun = False
@@ -76,128 +67,66 @@ class SourceScan:
             batch.append(line)
             size += len(line.text)
             if len(batch) >= BATCH_LINES or size >= BATCH_CHARACTERS:
-                self._take(batch)
+                self._read_batch(batch)
                 batch.clear()
                 size = 0
         self._size = size
 
     def resume(self, first: Sequence[str]) -> None:
-        """Begin behind the beginning of a source, whose first lines are known."""
+        """Start behind the beginning of a source, whose first lines are known."""
         self._begun = True
         self._lines.profile = WrapperProfile.sniff(first)
 
     def _flush(self, end: bool = False) -> None:
         """Scan the lines that wait for others; ``end``: there are no others."""
         if self._batch:
-            self._take(self._batch, end and not self._begun)
+            self._read_batch(self._batch, end and not self._begun)
             self._batch.clear()
             self._size = 0
 
-    def listen(self, note: Note) -> Ahead:
-        """Let ``note`` hear of events before their batch is full."""
-        self.ahead = Ahead(self._prefilter, note)
-        return self.ahead
+    def start_preview(self, note: Note) -> Preview:
+        """Have ``note`` called with events before their batch is complete."""
+        self._preview = Preview(self._prefilter, note)
+        return self._preview
 
-    def hear(self, waiting: Sequence[TextLine] | None = None) -> None:
-        """Read the lines that wait for their batch ahead of it, where somebody listens."""
-        if self.ahead is not None:
+    def preview_waiting(self, waiting: Sequence[TextLine] | None = None) -> None:
+        """Read the lines that wait for their batch before it is complete, where somebody wants to know."""
+        if self._preview is not None:
             batch = self._batch if waiting is None else waiting
             texts = [line.text for line in batch[:SNIFF_LINES]]
             sniff = None if self._begun else lambda scan: _sniff(texts, self._info, scan)
-            self.ahead.take(self._lines, batch, sniff)
+            self._preview.take(self._lines, batch, sniff)
 
     def so_far(self) -> Iterator[Observations]:
         """Yield what was seen, in parts to be merged, and go on."""
         self._lines.settle()
         yield self._lines.result
-        if self.ahead is not None:
-            yield from self.ahead.observations()
+        if self._preview is not None:
+            yield from self._preview.observations()
 
-    def _drop(self) -> None:
-        if self.ahead is not None:
-            self.ahead.drop()
+    def _forget_preview(self) -> None:
+        if self._preview is not None:
+            self._preview.drop()
 
-    def sweep(self, block: Block, reader: LineReader, share: Share) -> None:
+    def sample(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         self._flush()
-        self._drop()
-        self._lines.begin()
-        known = self._lines.faults
-        self._lines.brief = share is not Share.WHOLE
-        if share is Share.WHOLE:
+        self._forget_preview()
+        if coverage is Coverage.WHOLE:
             self._keep_last(block, reader)
-        if not self._crowded(block, reader, share):
-            self._search(block, reader, share)
-        self._lines.brief = False
-        self._aftermath = sweeping.AFTERMATH if self._lines.faults > known else max(0, self._aftermath - 1)
+        self._sampler.take(block, reader, coverage)
 
-    def _keep_last(self, block: Block, reader: LineReader) -> None:
+    def _keep_last(self, block: LineBlock, reader: LineReader) -> None:
         """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
         rows = block.data.split(b"\n")[:-1]
         first = max(0, len(rows) - counters.LINES)
         for number, raw in enumerate(rows[first:], block.first_line + first):
             self._last.extend(reader.pieces(number, block.offset, raw))
 
-    def _crowded(self, block: Block, reader: LineReader, share: Share) -> bool:
-        """Scan a block of a storm; False where it is none."""
-        if share is Share.WHOLE or not self._crowd.near:
-            return False
-        taken = self._crowd.take(block, reader, self._aftermath > 0 or share is not Share.NEWS)
-        if taken and share is not Share.NEWS:
-            self._who_speaks(block, reader)
-        return taken
-
-    def _search(self, block: Block, reader: LineReader, share: Share) -> None:
-        """Search a block for literals, and scan the lines of those that count."""
-        whole = share is Share.WHOLE or self._aftermath > 0
-        awake = whole or share is Share.NUMBERS or self._interest.awake()
-        look = self._prefilter.sweeper(quick=not awake)
-        swept = look(block.data)
-        if swept.verdicts or reader.verdicts.open:
-            block = reader.verdicts.blank(block)
-            swept = look(block.data)
-        if share is not Share.NEWS:
-            self._who_speaks(block, reader)
-        owners = dict.fromkeys(swept.ends, _URGENT)
-        if swept.records:
-            owners.update(dict.fromkeys(records.escapes(block.data), _URGENT))
-        read = self._choose(block.data, swept.firsts, share, whole, awake, owners)
-        self._interest.learn(read, self._walk(block, reader, owners), awake)
-
-    def _choose(
-        self, data: bytes, firsts: Mapping[int, int], share: Share, whole: bool, awake: bool, owners: dict[int, int]
-    ) -> dict[int, int]:
-        """Add to ``owners`` where literals of lines end that may be missed; returns how many lines each one has there."""
-        followed = list(firsts) if whole else self._interest.of(firsts)
-        if share is Share.NUMBERS and not whole:
-            followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
-        read = dict.fromkeys(followed, 0)
-        for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
-            read[literal] = len(found)
-            for end in found:
-                owners.setdefault(end, literal)
-        if awake and not whole:
-            glances = self._interest.glances(firsts)
-            read.update(dict.fromkeys(glances, 1))
-            for literal in glances:
-                owners.setdefault(firsts[literal], literal)
-        return read
-
-    def _who_speaks(self, block: Block, reader: LineReader) -> None:
-        """Learn who speaks at the beginning of a block."""
-        if self._lines.open:
-            return
-        raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
-        texts = [reader.decode(raw) for raw in raws]
-        kinds = self._prefilter.kinds(texts)
-        for index, text in enumerate(texts):
-            if index not in kinds and not records.hides(raws[index]):
-                self._lines.take(block.first_line + index, text, None, speaks=True)
-
-    def _who_spoke(
+    def _note_speakers(
         self, batch: Sequence[TextLine], alarms: Iterable[int], kinds: Container[int], heard: set[int]
     ) -> None:
-        """Learn who spoke around the lines at which faults of a new kind stand: who was there says nothing of itself."""
+        """Keep who printed lines around faults of a new kind: those who only witness one do not say so."""
         around = {
             index
             for alarm in alarms
@@ -205,81 +134,29 @@ class SourceScan:
         }
         for index in sorted(around - heard):
             line = batch[index]
-            if index not in kinds and not self._lines.open and not line.text.startswith(records.STARTS):
+            if index not in kinds and not self._lines.events.open and not line.text.startswith(RECORD_STARTS):
                 self._lines.take(line.number, line.text, None, speaks=True)
 
-    def _walk(self, block: Block, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
-        """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
-        data, lines = block.data, self._lines
-        redrawn = b"\r" in data
-        urgent = 0
-        gains: dict[int, int] = defaultdict(int)
-        number, counted = block.first_line, 0
-        behind = self._go_on(block, 0, reader)
-        for end in sorted(owners):
-            if end <= behind:
-                continue
-            start = data.rfind(b"\n", behind, end - 1) + 1 or behind
-            stop = data.find(b"\n", end - 1)
-            raw = data[start:stop]
-            number += self._newlines.count(data, counted, start)
-            counted, behind = start, stop + 1
-            urgent += owners[end] == _URGENT
-            if redrawn:
-                raw = raw.rstrip(b"\r")
-            if lines.count(number, raw) is not None:
-                continue
-            before = lines.gains
-            if redrawn and b"\r" in raw:
-                self._pieces(number, block.offset + start, raw, reader)
-            else:
-                lines.meet(number, raw, reader.decode(raw))
-            if lines.gains > before:
-                gains[owners[end]] += 1
-            if lines.open:
-                behind = self._go_on(block, behind, reader)
-        self._crowd.judge(block, urgent)
-        return gains
-
-    def _go_on(self, block: Block, start: int, reader: LineReader) -> int:
-        """Scan the lines behind a position as long as a parser is inside of a block; returns where they end."""
-        data = block.data
-        if not self._lines.open:
-            return start
-        number = block.first_line + data.count(b"\n", 0, start)
-        while self._lines.open and start < len(data):
-            end = data.find(b"\n", start) + 1 or len(data)
-            self._pieces(number, block.offset + start, data[start : end - 1], reader)
-            start, number = end, number + 1
-        return start
-
-    def _pieces(self, number: int, offset: int, raw: bytes, reader: LineReader) -> None:
-        """Scan what is worth reading of one line, which may hold carriage returns."""
-        for line in reader.pieces(number, offset, raw):
-            piece = line.text.encode("utf-8", "surrogatepass")
-            if self._lines.count(number, piece) is None:
-                self._lines.meet(number, piece, line.text)
-
-    def _take(self, batch: Sequence[TextLine], everything: bool = False) -> None:
+    def _read_batch(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
-        self.hear(batch)
-        self._drop()
+        self.preview_waiting(batch)
+        self._forget_preview()
         if not self._begun:
             self._begun = True
             _sniff(texts, self._info, self._lines)
         self._lines.begin(paste=everything)
         kinds = self._prefilter.kinds(texts)
         speakers = {*range(min(SPEAKER_LINES, len(batch))), *range(max(0, len(batch) - SPEAKER_LINES), len(batch))}
-        wrapped = [index for index, text in enumerate(texts) if text.startswith(records.STARTS)]
+        wrapped = [index for index, text in enumerate(texts) if text.startswith(RECORD_STARTS)]
         following = iter(sorted({*kinds, *speakers, *wrapped}))
         index, wanted = -1, next(following, None)
         alarms: list[int] = []
         while True:
-            # A line inside of a block matters whatever it holds.
+            # A line inside of an open block matters whatever it holds.
             index += 1
-            if not self._lines.open:
+            if not self._lines.events.open:
                 while wanted is not None and wanted < index:
                     wanted = next(following, None)
                 if wanted is None:
@@ -290,11 +167,11 @@ class SourceScan:
             if batch[index].text.startswith(BEGINS):
                 # Another launcher may put other prefixes before the lines of its processes.
                 self._lines.profile = WrapperProfile.sniff(texts[index + 1 : index + 1 + SNIFF_LINES])
-            line, known = batch[index], self._lines.faults
+            line, known = batch[index], self._lines.events.faults
             self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
-            if self._lines.faults > known:
+            if self._lines.events.faults > known:
                 alarms.append(index)
-        self._who_spoke(batch, alarms, kinds, speakers)
+        self._note_speakers(batch, alarms, kinds, speakers)
         pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
         for first, joined, signatures in pasted:
             self._lines.join(batch[first], joined, signatures)
@@ -304,7 +181,7 @@ class SourceScan:
         self._flush(end=True)
         self._lines.finish()
         if at_end:
-            self._lines.take_counts(self._last)
+            self._lines.events.add_counters([line.number for line in self._last], [line.text for line in self._last])
         self._tell_given_up()
         self._lines.result.add_source(self._info)
         return self._lines.result

@@ -1,4 +1,4 @@
-"""What the numbers of training steps establish: a slow rank, a slow-down, a spike or NaN before the failure.
+"""Events from the metrics of training steps: a slow rank, a slow-down, a spike or NaN before the failure.
 
 A producer of events like any parser: from the sampled rows of ``Observations.curves`` to events of role context, which
 rules weigh. Statistics are robust (median and median absolute deviation) and silent where there are too few numbers:
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.events import Event, Observations
-from nccl_triage.kinds import Produced
-from nccl_triage.steps import losses, pace, peers
-from nccl_triage.steps.marks import Mark
-from nccl_triage.steps.tracks import Tracks
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.kinds import Produced
+from nccl_triage.observations.store import Observations
+from nccl_triage.steps import anomalies
+from nccl_triage.steps.anomalies import Anomaly
+from nccl_triage.steps.metric_series import JobMetrics
 
 #: Signature -> kind and meaning of its events.
 PRODUCES: dict[str, Produced] = {
@@ -45,14 +46,14 @@ def observe(observations: Observations) -> Observations:
     found = Observations()
     if not observations.curves:
         return found
-    tracks = Tracks(observations)
-    for marks in (peers.slow_ranks(tracks), pace.slowed(tracks), losses.spikes(tracks), losses.not_finite(tracks)):
-        for event in _events(marks):
+    metrics = JobMetrics(observations)
+    for find in (anomalies.slow_ranks, anomalies.slowed, anomalies.spikes, anomalies.not_finite):
+        for event in _events(find(metrics)):
             found.add(event, ("metric",))
     return found
 
 
-def _events(marks: list[Mark]) -> Iterator[Event]:
-    marks.sort(key=lambda mark: (-mark.ratio, mark.row))
-    for mark in marks[:MAX_EVENTS]:
-        yield mark.event()
+def _events(found: list[Anomaly]) -> Iterator[Event]:
+    found.sort(key=lambda one: (-one.ratio, one.row))
+    for one in found[:MAX_EVENTS]:
+        yield one.event()

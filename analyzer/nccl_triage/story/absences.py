@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nccl_triage.events import Event
 from nccl_triage.numbers import listed, whole
+from nccl_triage.observations.event import Event
 from nccl_triage.story.group_ranks import of_job
 from nccl_triage.story.view import View
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

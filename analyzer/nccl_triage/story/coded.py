@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nccl_triage.engine.schema import LANGUAGES, RuleSet
-from nccl_triage.events import Event, Role
 from nccl_triage.knowledge import catalogue, registers
 from nccl_triage.knowledge.model import Code
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Event, Role
 
 #: Kind of numbers of which the line itself says whether they are fatal (the Xids of NVLink 5).
 LINK = "link"

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from nccl_triage.curves import NOT_KNOWN, Row
-from nccl_triage.events import Context, Event, Observations
-from nccl_triage.mapped import mapped
+from nccl_triage.observations.curves import NOT_KNOWN, CurveRow
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.mapping import mapped
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 from nccl_triage.story import devices
 
@@ -48,7 +49,7 @@ def settled(observations: Observations) -> Observations:
                 contexts[key].time = _time(of, apart.get(event.source, 0.0)) + behind.get(event.source, 0.0)
         return contexts[key]
 
-    def row(one: Row) -> Row:
+    def row(one: CurveRow) -> CurveRow:
         process = one.process._replace(host=hosts.of(one.process.host or None, one.process.place or None) or "")
         if process.pid == NOT_KNOWN and len(writers) > 1:
             process = process._replace(pid=process.writer)

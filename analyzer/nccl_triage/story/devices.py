@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.story import pci
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.pci import Address

@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.story.view import View
 
 #: The network module that NCCL chose: its own InfiniBand or sockets, or a plug-in.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nccl_triage.events import Event
 from nccl_triage.numbers import whole
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story.view import View
 

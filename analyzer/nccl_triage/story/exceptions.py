@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK
-from nccl_triage.patterns import lazily
 from nccl_triage.story.view import View
 
 #: The general pattern of a line that names an exception: others of the kind know its words.

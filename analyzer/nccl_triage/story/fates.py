@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
-from nccl_triage.parsers.tracebacks import is_record
-from nccl_triage.patterns import lazily
+from nccl_triage.parsers.traceback_lines import is_record
 
 #: Kinds of lines by which a job is seen to advance. What workers set up or load says nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")

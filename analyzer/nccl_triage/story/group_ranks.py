@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.view import View
 
 #: Witnesses that count ranks within the group, by what prints them: the field ``counts`` of their lines.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 PREFIX = "host."
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nccl_triage.events import Event, Observations
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed, whole
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.story import addresses
 
 _WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})

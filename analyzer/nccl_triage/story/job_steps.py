@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from nccl_triage.events import Event
 from nccl_triage.numbers import listed
+from nccl_triage.observations.event import Event
 
 #: The field in which lines of Slurm name what they are about: 4711.0, or 4711 for a whole job.
 FIELD = "stepid"

@@ -10,7 +10,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story import devices
 from nccl_triage.story.devices import Devices

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from nccl_triage.events import Event
-from nccl_triage.parsers.salient import SALIENT
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.story.view import View
 
 #: So many lines may stand below the warning: what NCCL says of itself on its way out.

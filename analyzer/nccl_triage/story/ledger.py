@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story import absences, ras_report
 from nccl_triage.story.view import View
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 from nccl_triage.story import host_facts
 

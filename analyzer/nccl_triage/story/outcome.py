@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import ends, last_words
 from nccl_triage.story.exceptions import is_communication, is_launcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 
 _WRITTEN = lazily(r"^(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?$", re.IGNORECASE)
 _NUMBER = lazily(r"^[0-9a-f]{2,13}$", re.IGNORECASE)

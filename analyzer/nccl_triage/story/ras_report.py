@@ -7,7 +7,7 @@ equally many says nothing: a collective in which all are stuck looks so, too.
 
 from __future__ import annotations
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.view import View
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story import job_steps
 from nccl_triage.story.ends import ends_job
 from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number

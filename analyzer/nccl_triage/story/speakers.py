@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nccl_triage.events import Event, Observations
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.story.devices import DAEMONS
 from nccl_triage.story.model import Aside
 

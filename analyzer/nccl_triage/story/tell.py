@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
 from nccl_triage.story import coded, fates, kernel_log, order, outcome, runs, speakers, torn
 from nccl_triage.story.devices import Devices

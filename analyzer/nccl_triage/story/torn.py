@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: A name that lacks a piece, or has one too many, is torn if it stands on so few lines, and its host on more.
 RARE = 3

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from nccl_triage.engine.names import expand
-from nccl_triage.events import Event, Observations
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
 from nccl_triage.story.identity import Identity
 
 _Made = TypeVar("_Made")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import bandwidth
 from nccl_triage.verify.bandwidth import Band
 from nccl_triage.verify.interfaces import chosen

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_triage.errors import OutputError, UsageError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.worker.host import ALLOWED
 
 _POLL = 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.interfaces import chosen
 from nccl_triage.verify.model import Deadlines, Run, Slot
 from nccl_triage.verify.reachability import Matrix

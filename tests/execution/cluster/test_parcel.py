@@ -15,11 +15,11 @@ from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
-from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel, worker
 from nccl_triage.execution.cluster.desk import Desk
 from nccl_triage.execution.cluster.engine import RayEngine
 from nccl_triage.execution.cluster.tree import FAN, Part, Tree
+from nccl_triage.observations.store import Observations
 
 LOGS = Path(__file__).parents[3] / "corpus" / "written" / "logs"
 

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from nccl_triage.events import SourceInfo
 from nccl_triage.execution.cluster import shares
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.crew import Member
@@ -16,6 +15,7 @@ from nccl_triage.execution.cluster.listings import Found, shares_of
 from nccl_triage.execution.cluster.shares import Share
 from nccl_triage.execution.cluster.targets import Node
 from nccl_triage.ingest.sources import Source
+from nccl_triage.observations.store import SourceInfo
 
 
 def member(name: str) -> Member:

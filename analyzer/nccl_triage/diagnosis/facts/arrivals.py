@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.interruption import partial
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: A log of a job with more ranks than this shows no more than a part of them.
 _MANY = 4096

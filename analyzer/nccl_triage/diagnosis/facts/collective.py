@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 _SHARDED_FILES = lazily(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers.tracebacks import TRACEBACK
-from nccl_triage.patterns import lazily
 from nccl_triage.story.exceptions import (
     LONE,
     application_exceptions,

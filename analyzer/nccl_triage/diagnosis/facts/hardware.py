@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.kernel_log import XID, job_sources
 
 #: Facts that name the ranks where a failure began.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 
 @fact("job.world_size", "the number of ranks of the job")

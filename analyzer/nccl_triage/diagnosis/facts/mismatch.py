@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.called import OP_OF_CALL
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.group_ranks import of_job
 

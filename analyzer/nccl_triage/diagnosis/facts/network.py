@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from itertools import combinations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
 from nccl_triage.story import addresses
 from nccl_triage.story.addresses import network_of, parse
 

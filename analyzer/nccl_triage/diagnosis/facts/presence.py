@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.interruption import partial
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 
 @fact("progress.stalled_ranks", "ranks that were alive, had not finished and reported no error while others timed out")

@@ -8,7 +8,7 @@ error.
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story import devices
 from nccl_triage.story.ends import Exit, exits_of, signal_number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 
 def progress_of(case: Case) -> list[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.observations.event import Event
 
 #: Ranks of a job above this are not listed one by one.
 MOST_RANKS = 65_536

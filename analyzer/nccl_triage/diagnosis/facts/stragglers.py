@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.events import Event
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
-from nccl_triage.patterns import lazily
+from nccl_triage.observations.event import Event
 
 #: Reports at least, the share that must agree, how many times the fastest the slowest rank needs (stages of a pipeline
 #: differ by design), and by how much in ms.

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage.events import Interruption, Observations
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.crew import Crew, Member, Reply
@@ -16,6 +15,7 @@ from nccl_triage.execution.cluster.targets import Node
 from nccl_triage.execution.cluster.tree import FAN, Part, Tree
 from nccl_triage.execution.reading import Progress, unread
 from nccl_triage.ingest.sources import Source
+from nccl_triage.observations.store import Interruption, Observations
 from nccl_triage.ray_access import failures, reason
 from nccl_triage.stopping import ReadingStop
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nccl_triage import garbage
+from nccl_triage import gc_tuning
 from nccl_triage.errors import InputError
-from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel
 from nccl_triage.execution.reading import scan_source
-from nccl_triage.ingest import windows
+from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.stopping import ReadingStop
 
@@ -45,7 +45,7 @@ class Desk:
     """The state of one worker: what it has scanned and nobody has taken yet."""
 
     def __init__(self, rules: bytes) -> None:
-        garbage.seldom()
+        gc_tuning.collect_rarely()
         self._rules = parcel.unpack_rules(rules)
         self._scanner: Scanner | None = None
         self._found = Observations()
@@ -103,7 +103,7 @@ class Desk:
 
     def windows(self, wanted: Sequence[tuple[Source, Sequence[int]]]) -> list[dict[str, Any]]:
         """Return the excerpts around lines of sources."""
-        return [found for source, lines in wanted for found in windows.read(source, lines)]
+        return [found for source, lines in wanted for found in context_lines.read(source, lines)]
 
     def _count(self, size: int) -> None:
         self._read += size

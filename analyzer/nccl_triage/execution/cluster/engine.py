@@ -9,7 +9,6 @@ from typing import Any
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError, UsageError
-from nccl_triage.events import Observations
 from nccl_triage.execution.cluster import parcel, targets
 from nccl_triage.execution.cluster.bulletin import Bulletin
 from nccl_triage.execution.cluster.campaign import Campaign
@@ -17,6 +16,7 @@ from nccl_triage.execution.cluster.crew import Crew, Member
 from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import retold
+from nccl_triage.observations.store import Observations
 from nccl_triage.ray_access import Access
 from nccl_triage.stopping import ReadingStop
 

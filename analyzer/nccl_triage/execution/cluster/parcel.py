@@ -9,15 +9,17 @@ import zipfile
 import zlib
 from typing import Any
 
-from nccl_triage import archives, garbage
+from nccl_triage import archives, gc_tuning
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.events import Observations
+from nccl_triage.observations.store import Observations
 
 #: What of nccl_triage a node needs: folders, with all that is in them.
-_PARTS = ("engine", "execution", "ingest", "messages", "parsers", "recorder", "renderings", "scan")
+_PARTS = ("engine", "execution", "ingest", "messages", "observations", "parsers", "recorder", "tool_reports", "scan")
 _PROTOCOL = 5
 #: Modules whose classes findings are made of.
-_MODULES = frozenset({"nccl_triage.curves", "nccl_triage.events", "nccl_triage.links", "nccl_triage.recorder.table"})
+_MODULES = frozenset(
+    f"nccl_triage.observations.{name}" for name in ("curves", "event", "links", "recorder_table", "store")
+)
 
 
 def program() -> bytes:
@@ -60,7 +62,7 @@ class _Reader(pickle.Unpickler):
 
 def unpack(data: bytes) -> Observations:
     """Return observations that ``pack`` has made; raises UnpicklingError for anything else."""
-    with garbage.none():
+    with gc_tuning.paused():
         found = _Reader(io.BytesIO(zlib.decompress(data))).load()
     if not isinstance(found, Observations):
         raise pickle.UnpicklingError("no observations")

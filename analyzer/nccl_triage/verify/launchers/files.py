@@ -17,7 +17,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import bundle, feedback, session
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import collected, script, static

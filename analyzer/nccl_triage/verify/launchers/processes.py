@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import UsageError
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import bundle
 from nccl_triage.verify.launchers import Link, boot
 from nccl_triage.verify.launchers.logs import Logs

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.patterns import lazily
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.model import RankTrace, Run, RunResult
 from nccl_triage.verify.traces import first_missing, note, outcome_of
 

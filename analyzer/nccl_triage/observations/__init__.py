@@ -1,0 +1,1 @@
+"""What is known of the input, as events and tables of bounded size that merge."""

@@ -1,0 +1,129 @@
+"""Learn a prefix that every line of a log got when it was copied, searched or collected.
+
+Quotes of mails and issues, numbers of ``cat -n`` and ``grep -n``, cells of a table, the prefix of a collector that nobody
+knows. It is learned from the first lines of a source, and accepted only if more lines are recognised behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.lazy_regex import lazily
+
+#: Forms that need no learning: quotes, numbered lines, ``grep -Hn``.
+_FORMS = (
+    lazily(r"(?:> ?){1,4}"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9})\t"),
+    lazily(r"(?P<number>\d{1,9}):"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9})(?::|\t|\s?\|) ?"),
+    lazily(r"\s{0,8}(?P<number>\d{1,9}) {1,4}"),
+    lazily(r"[^\s:]{1,200}:(?P<number>\d{1,9})[:-]"),
+)
+#: The cells before the last one of a table with commas, whose texts stand in quotes.
+_CELLS = lazily(r'(?:"[^"]{0,80}",|[^",\s]{0,80},){0,8}"')
+_DIGITS = lazily(r"[0-9]+")
+_END = lazily(r"[^\s|:>\])]*$")
+#: Shares of the lines that must begin so (of few all but one, the head of a table), and that must be better known
+#: without it.
+MOST, GAIN = 0.95, 0.2
+#: Lines that are tried before the others.
+PROBE = 20
+#: Lines below which nothing is learnt, and characters of a learnt prefix.
+LEAST, LONGEST = 4, 200
+#: Lines that no program begins so by chance, each with a greater number or a quote's mark.
+MANY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPrefix:
+    """A prefix of the lines of a source; with ``cells`` the last table cell holds the line, its quotes doubled."""
+
+    pattern: re.Pattern[str]
+    cells: bool = False
+
+    def without(self, line: str) -> str | None:
+        """Return the line without it, or None if the line does not begin with it."""
+        found = self.pattern.match(line)
+        if found is None:
+            return None
+        rest = line[found.end() :]
+        return rest.rstrip().removesuffix('"').replace('""', '"') if self.cells else rest
+
+
+def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> LearnedPrefix | None:
+    """Return the prefix of nearly all lines that hides what they are; ``known`` counts lines that are recognised."""
+    if len(lines) < LEAST:
+        return None
+    certain = _certain(lines) if len(lines) >= MANY else None
+    if certain is not None:
+        return certain
+    best = None
+    if known(lines[:PROBE]) <= (1 - GAIN) * len(lines[:PROBE]):  # else too little is hidden to look any further
+        most = known(lines) + max(2, int(GAIN * len(lines))) - 1
+        for candidate in (*map(LearnedPrefix, _FORMS), LearnedPrefix(_CELLS, cells=True), *_common(lines)):
+            rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
+            if _fits(candidate, lines) and (found := known(rests)) > most:
+                best, most = candidate, found
+    indent = _indent(lines) if best is None else None
+    if indent is not None:  # says nothing, and goes where nothing is lost with it
+        behind = [rest for line in lines if (rest := indent.without(line)) is not None]
+        return indent if known(behind) >= known(lines) else None
+    return best
+
+
+def _indent(lines: Sequence[str]) -> LearnedPrefix | None:
+    """Return the white space before all lines, if there is any."""
+    least = min(len(line) - len(line.lstrip(" \t")) for line in lines)
+    return LearnedPrefix(re.compile(rf"[ \t]{{{min(least, LONGEST)}}}")) if least else None
+
+
+def _certain(lines: Sequence[str]) -> LearnedPrefix | None:
+    """Return what only a quote, ``cat -n`` or ``grep -n`` puts before lines, in whatever they are known."""
+    quote, tab, colon = map(LearnedPrefix, _FORMS[:3])
+    if any(_fits(one, lines) for one in (quote, tab)):
+        return quote if _fits(quote, lines) else tab
+    # `srun --label` puts a blank behind the number of a task.
+    close = any(not rest[:1].isspace() for line in lines if (rest := colon.without(line)))
+    return colon if close and _fits(colon, lines) else None
+
+
+def _fits(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
+    """Tell whether nearly all lines begin so; of few lines one may be the head of a table."""
+    begun = sum(1 for line in lines if candidate.pattern.match(line))
+    return begun >= min(MOST * len(lines), len(lines) - 1) and _rises(candidate, lines)
+
+
+def _rises(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
+    """Tell whether what counts lines counts up; of other candidates True."""
+    numbers = [int(m.groupdict().get("number") or -1) for line in lines if (m := candidate.pattern.match(line))]
+    return -1 in numbers or all(one < two for one, two in itertools.pairwise(numbers))
+
+
+def _common(lines: Sequence[str]) -> list[LearnedPrefix]:
+    """Return the beginnings that all lines share, whatever their numbers, up to the end of a word, the shortest first.
+
+    A word of which the number changes and comes again (``node0: ``, ``[pod-1] ``, ``3: ``) may be the name of who
+    speaks: what stands before it is a beginning of its own.
+    """
+    folded = [_DIGITS.sub("0", line[: 2 * LONGEST]) for line in lines]
+    # What the first and the last in order share, all share.
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(folded), max(folded), strict=False))
+    shared = _END.sub("", "".join(pair[0] for pair in same)[:LONGEST])
+    ends = [len(shared)]
+    numbers = [_DIGITS.findall(line[: 2 * LONGEST]) for line in lines]
+    for place, end in enumerate(i for i, letter in enumerate(shared) if letter == "0"):
+        before = _END.sub("", shared[:end])
+        word = shared[len(before) : end + 3]
+        named = word[0].isalpha() or word[0] in "[(" or word == "0: "
+        if named and 1 < len({found[place] for found in numbers}) <= len(lines) // 2:
+            ends.append(len(before))
+    return [beginning for end in sorted(set(ends)) if (beginning := _beginning(shared[:end])) is not None]
+
+
+def _beginning(shared: str) -> LearnedPrefix | None:
+    if not shared or (shared.count("0") == 1 and not any(map(str.isalpha, shared))):
+        return None  # a lone number may be a rank
+    return LearnedPrefix(re.compile("[0-9]+".join(re.escape(part) for part in shared.split("0"))))

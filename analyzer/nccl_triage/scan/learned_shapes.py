@@ -1,0 +1,79 @@
+"""What one source taught about the shapes of lines, kept for the next source with the same prefixes.
+
+A job of 512 ranks writes 512 logs of the same lines. Which numbers of a line matter and where its fields stand depends on
+the rules and on the prefixes of the source (``WrapperProfile``), not on the source itself: the first source learns it by
+trying, and the others take it over. Nothing of what the lines said is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nccl_triage.engine.schema import Signature
+from nccl_triage.parsers.wrappers import WrapperProfile
+from nccl_triage.scan.digit_folding import Pick
+from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.literals import LineKind
+
+#: Shapes remembered for sources with the same prefixes, and profiles of prefixes.
+MAX_SHAPES, MAX_PROFILES = 8000, 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedNumbers:
+    """What was learned about the numbers of lines that differ in nothing else."""
+
+    #: Which of their numbers, in order, change what a line adds.
+    matter: tuple[int, ...]
+    #: The signatures whose patterns ask for particular digits: they are tried on every line.
+    sensitive: tuple[Signature, ...]
+    formats: tuple[str, ...] | None
+    #: Whether a line that none of the sensitive signatures matches is one that no signature knows.
+    bare: bool
+
+
+class LearnedShape(NamedTuple):
+    """What was learned about a shape; without ``numbers`` its lines must all be read in full."""
+
+    kind: LineKind
+    numbers: LearnedNumbers | None
+    values: Pick | None = None
+    positions: FieldPositions | None = None
+
+
+@dataclass(slots=True)
+class LearnedShapes:
+    """The learned shapes of sources with the same prefixes."""
+
+    #: By folded lines: what cuts out the digits of their literals.
+    literals: dict[bytes, Pick | None] = field(default_factory=dict)
+    #: By folded lines and the digits of their literals.
+    shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
+
+    def keep(self, folded: bytes, digits: Hashable, literal: Pick | None, learned: LearnedShape) -> None:
+        """Remember a shape; when there are too many, all are learned again."""
+        if len(self.shapes) >= MAX_SHAPES:
+            self.literals.clear()
+            self.shapes.clear()
+        self.literals[folded] = literal
+        self.shapes[folded, digits] = learned
+
+
+class LearnedShapesByProfile:
+    """The learned shapes by the prefixes of their sources."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
+
+    def of(self, profile: WrapperProfile) -> LearnedShapes:
+        """Return what was learned from sources with these prefixes."""
+        for known, learned in self._known:
+            if known == profile:
+                return learned
+        if len(self._known) >= MAX_PROFILES:
+            del self._known[0]
+        learned = LearnedShapes()
+        self._known.append((profile, learned))
+        return learned

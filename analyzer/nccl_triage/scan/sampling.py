@@ -1,0 +1,239 @@
+"""Which parts of a long log are read line by line, and which only searched for what must not be missed.
+
+Faults and consequences are found wherever they stand. Context, progress and numbers are what a long log says a million
+times. Their literals are followed to every line as long as that tells something new: another process, another kind of
+line. After that one line now and then is enough, until one of those is news. Behind a block in which none of them told
+anything new, some blocks are searched only for what is found quickly, which leaves out the lines that tell of steps; if
+there is much news there after all, the next block is searched for everything again. The beginning and the end of a source
+are read whole, and so are the blocks behind a fault of a new kind. Numbers are read in some blocks of the middle, more
+and more seldom.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from nccl_triage.byte_search import Newlines
+from nccl_triage.ingest.blocks import LineBlock
+from nccl_triage.ingest.decode import LineReader
+from nccl_triage.scan.lines import SPEAKER_LINES, LineScan
+from nccl_triage.scan.literals import escape_ends, may_hide_literals
+from nccl_triage.scan.prefilter import Prefilter
+
+#: Blocks at either end of a source that are read whole.
+HEAD, TAIL = 2, 2
+#: Lines in vain after which a literal is no longer followed, and lines in vain that one line with news outweighs.
+PATIENCE, WORTH = 64, 16
+#: Blocks at most between two that are searched for all literals of context.
+STRIDE = 15
+#: Lines with news in a block behind which every block is searched for all literals; with fewer, this divides the gap.
+MUCH, LESS = 8, 4
+#: Blocks behind a new kind of fault in which everything is followed.
+AFTERMATH = 2
+#: Stands for the literals of which no line may be missed.
+_URGENT = -1
+
+
+class Coverage(Enum):
+    """Which lines of a block are scanned, beside those that tell of faults and consequences."""
+
+    #: Those that may be news.
+    NEWS = "news"
+    #: Also all with numbers for curves.
+    NUMBERS = "numbers"
+    #: All that hold a literal.
+    WHOLE = "whole"
+
+
+def coverage_of(ordinal: int) -> Coverage:
+    """Return how much of a block is scanned; ``ordinal`` counts from 0 at the beginning of the source."""
+    if ordinal < HEAD:
+        return Coverage.WHOLE
+    return Coverage.NUMBERS if ordinal & (ordinal - 1) == 0 else Coverage.NEWS
+
+
+class News:
+    """Tells which literals are new, or have not been looked at for long."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, int] = {}
+
+    def of(self, literals: Iterable[int]) -> list[int]:
+        """Return those literals of the next block of which one line should be read."""
+        runs: dict[int, int] = {}
+        wanted: list[int] = []
+        for literal in literals:
+            run = runs[literal] = self._runs.get(literal, 0) + 1
+            if run & (run - 1) == 0:  # the first block that has it, the second, fourth, eighth ..
+                wanted.append(literal)
+        self._runs = runs
+        return wanted
+
+
+class Interest:
+    """Which literals of context, progress and numbers are worth following."""
+
+    def __init__(self) -> None:
+        self._news = News()
+        #: Lines that were read in vain, by their literal.
+        self._dull: dict[int, int] = {}
+        #: Blocks between two that are searched for everything, and how many of them are still to come.
+        self._stride = self._leave = 0
+
+    def awake(self) -> bool:
+        """Tell whether the next block is searched for all such literals."""
+        if self._leave:
+            self._leave -= 1
+            return False
+        return True
+
+    def of(self, literals: Iterable[int]) -> list[int]:
+        """Return those literals of a block of which every line should be read."""
+        dull = self._dull
+        return [literal for literal in literals if dull.get(literal, 0) < PATIENCE]
+
+    def glances(self, literals: Iterable[int]) -> list[int]:
+        """Return those of the other literals of which one line should be read."""
+        dull = self._dull
+        return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
+
+    def learn(self, lines: Mapping[int, int], gains: Mapping[int, int], all_searched: bool = True) -> None:
+        """Take the result of a block: how many lines of each literal were read, and how many of them told something new.
+
+        Without ``all_searched`` the block was not searched for all literals.
+        """
+        news = sum(gains.get(literal, 0) for literal in lines)
+        if news >= MUCH:
+            self._leave = self._stride = 0
+        elif all_searched:
+            self._leave = self._stride = self._stride // LESS if news else min(STRIDE, 2 * self._stride + 1)
+        for literal, number in lines.items():
+            dull = self._dull.get(literal, 0) if number > 1 or literal not in gains else 0
+            self._dull[literal] = max(0, dull + number - WORTH * gains.get(literal, 0))
+
+
+class BlockSampler:
+    """Scans blocks of whole lines of one source: the lines that must not be missed, and those that may be news."""
+
+    def __init__(self, lines: LineScan, prefilter: Prefilter) -> None:
+        self._lines = lines
+        self._events = lines.events
+        self._prefilter = prefilter
+        self._interest = Interest()
+        self._newlines = Newlines()
+        #: Blocks in which everything is still followed, since a fault before them was news.
+        self._aftermath = 0
+
+    def take(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
+        """Scan the lines of a block that no one may miss, and those that may be news."""
+        events = self._events
+        self._lines.begin()
+        known = events.faults
+        events.brief = coverage is not Coverage.WHOLE
+        self._search(block, reader, coverage)
+        events.brief = False
+        self._aftermath = AFTERMATH if events.faults > known else max(0, self._aftermath - 1)
+
+    def _search(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
+        """Search a block for literals, and scan the lines of those that count."""
+        whole = coverage is Coverage.WHOLE or self._aftermath > 0
+        awake = whole or coverage is Coverage.NUMBERS or self._interest.awake()
+        look = self._prefilter.sweeper(quick=not awake)
+        swept = look(block.data)
+        if swept.verdicts or reader.own_verdicts.open:
+            block = reader.own_verdicts.blank(block)
+            swept = look(block.data)
+        if coverage is not Coverage.NEWS:
+            self._note_speakers(block, reader)
+        owners = dict.fromkeys(swept.ends, _URGENT)
+        if swept.records:
+            owners.update(dict.fromkeys(escape_ends(block.data), _URGENT))
+        read = self._choose(block.data, swept.firsts, coverage, whole, awake, owners)
+        self._interest.learn(read, self._read_at(block, reader, owners), awake)
+
+    def _choose(
+        self,
+        data: bytes,
+        firsts: Mapping[int, int],
+        coverage: Coverage,
+        whole: bool,
+        awake: bool,
+        owners: dict[int, int],
+    ) -> dict[int, int]:
+        """Add to ``owners`` the ends of chosen literals of context, progress and numbers; returns how many lines each has."""
+        followed = list(firsts) if whole else self._interest.of(firsts)
+        if coverage is Coverage.NUMBERS and not whole:
+            followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
+        read = dict.fromkeys(followed, 0)
+        for literal, found in zip(followed, self._prefilter.ends(data, followed), strict=True):
+            read[literal] = len(found)
+            for end in found:
+                owners.setdefault(end, literal)
+        if awake and not whole:
+            glances = self._interest.glances(firsts)
+            read.update(dict.fromkeys(glances, 1))
+            for literal in glances:
+                owners.setdefault(firsts[literal], literal)
+        return read
+
+    def _note_speakers(self, block: LineBlock, reader: LineReader) -> None:
+        """Keep who prints the first lines of a block."""
+        if self._events.open:
+            return
+        raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
+        texts = [reader.decode(raw) for raw in raws]
+        kinds = self._prefilter.kinds(texts)
+        for index, text in enumerate(texts):
+            if index not in kinds and not may_hide_literals(raws[index]):
+                self._lines.take(block.first_line + index, text, None, speaks=True)
+
+    def _read_at(self, block: LineBlock, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
+        """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
+        data, lines, events = block.data, self._lines, self._events
+        redrawn = b"\r" in data
+        gains: dict[int, int] = defaultdict(int)
+        number, counted = block.first_line, 0
+        behind = self._read_open_block(block, 0, reader)
+        for end in sorted(owners):
+            if end <= behind:
+                continue
+            start = data.rfind(b"\n", behind, end - 1) + 1 or behind
+            stop = data.find(b"\n", end - 1)
+            raw = data[start:stop]
+            number += self._newlines.count(data, counted, start)
+            counted, behind = start, stop + 1
+            if redrawn:
+                raw = raw.rstrip(b"\r")
+            if lines.count(number, raw) is not None:
+                continue
+            before = events.news
+            if redrawn and b"\r" in raw:
+                self._read_pieces(number, block.offset + start, raw, reader)
+            else:
+                lines.read_uncounted(number, raw, reader.decode(raw))
+            if events.news > before:
+                gains[owners[end]] += 1
+            if events.open:
+                behind = self._read_open_block(block, behind, reader)
+        return gains
+
+    def _read_open_block(self, block: LineBlock, start: int, reader: LineReader) -> int:
+        """Scan the lines behind a position while a block that spans lines is open; returns where they end."""
+        data = block.data
+        if not self._events.open:
+            return start
+        number = block.first_line + data.count(b"\n", 0, start)
+        while self._events.open and start < len(data):
+            end = data.find(b"\n", start) + 1 or len(data)
+            self._read_pieces(number, block.offset + start, data[start : end - 1], reader)
+            start, number = end, number + 1
+        return start
+
+    def _read_pieces(self, number: int, offset: int, raw: bytes, reader: LineReader) -> None:
+        """Scan what is worth reading of one line, which may hold carriage returns."""
+        for line in reader.pieces(number, offset, raw):
+            piece = line.text.encode("utf-8", "surrogatepass")
+            if self._lines.count(number, piece) is None:
+                self._lines.read_uncounted(number, piece, line.text)
