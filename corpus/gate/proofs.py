@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage.checks.earned import row_id
 from nccl_triage.diagnosis import culprit, weigh
 from nccl_triage.diagnosis.case import Case, Fact
 from nccl_triage.diagnosis.culprit import Culprit
@@ -28,7 +29,7 @@ def _watch() -> None:
     def gathered(case: Case) -> list[Weighed]:
         answer = gather(case)
         for weighed in answer:
-            _found.update(("rows", f"{weighed.cause.id}/{item.evidence.id}", _now) for item in weighed.contributions)
+            _found.update(("rows", row_id(weighed.cause.id, item.evidence), _now) for item in weighed.contributions)
         return answer
 
     def found(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:

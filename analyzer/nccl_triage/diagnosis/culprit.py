@@ -59,14 +59,14 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
 
 def found_by(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
     """Return the first method or fact that names any culprits, and these; None where nobody is found."""
-    ways = weighed.cause.culprit or FAMILIES[weighed.cause.family]
-    if ways == NOBODY:
+    listed = weighed.cause.culprit or FAMILIES[weighed.cause.family]
+    if listed == NOBODY:
         return None, []
     together = raised_alike(case, weighed)
     alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
     hosts = case.identity.hosts
     out = _ruled_out(weighed.cause)
-    for name in (BY_MESSAGE, BY_FACTS, *ways):
+    for name in (BY_MESSAGE, BY_FACTS, *listed):
         if name in out or (alike and name in BY_SPEAKER):
             continue
         found = METHODS[name](case, weighed) if name in METHODS else _blamed(case, name)
@@ -140,10 +140,10 @@ def _words(event: Event) -> str:
 @method(BY_FACTS)
 def _by_facts(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks of the facts on which the evidence rests: those its words tell of, then those that are to blame by themselves."""
-    ways = FAMILIES[weighed.cause.family]
+    listed = FAMILIES[weighed.cause.family]
     asked = sorted(
         (
-            (ways.index(name) if name in ways else len(ways), number, name, item)
+            (listed.index(name) if name in listed else len(listed), number, name, item)
             for number, item in enumerate(by_weight(weighed))
             if item.explained_by is None and item.evidence.when is not None
             for name in item.evidence.when.literals("fact")

@@ -35,14 +35,9 @@ def _dead_worker(case: Case) -> list[Culprit]:
     return []
 
 
-def _dead_actors(case: Case) -> list[Event]:
-    """Return the lines in which Ray names the process of an actor or task that died."""
-    return case.telling(names="actor")
-
-
 def _dead_actor(case: Case) -> list[Culprit]:
     """Return the Ray actor that Ray reports dead, by its pid."""
-    for event in _dead_actors(case):
+    for event in case.telling(names="actor"):
         pid = re.search(r"\bpid[:=] ?(\d{1,18})|PID: (\d{1,18})", event.text)
         if pid is None:
             continue
