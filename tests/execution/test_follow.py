@@ -17,8 +17,8 @@ from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.execution import follow, followed
+from nccl_triage.execution.engines import scan_sources
 from nccl_triage.execution.follow import Follower
-from nccl_triage.execution.local import scan_sources
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import find_sources
 

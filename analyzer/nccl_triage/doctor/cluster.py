@@ -13,7 +13,7 @@ from typing import Any
 from nccl_triage.doctor import bundle, node
 from nccl_triage.doctor.collect import Wish
 from nccl_triage.doctor.document import Collected
-from nccl_triage.execution.cluster.targets import Node, departed, nodes_of
+from nccl_triage.execution.cluster.targets import TargetNode, departed, nodes_of
 from nccl_triage.ray_access import Access, by_value, failures, reason
 
 #: Seconds for the probes of a node, and for an actor to start on one that is busy.
@@ -40,7 +40,7 @@ def collect(
         access.leave()
 
 
-def _ask(ray: Any, nodes: list[Node], wish: Wish, say: Callable[[int, int], None]) -> list[Collected]:
+def _ask(ray: Any, nodes: list[TargetNode], wish: Wish, say: Callable[[int, int], None]) -> list[Collected]:
     actors, pending = _hire(ray, nodes, wish)
     found: dict[str, Collected] = {}
     deadline = time.monotonic() + PATIENCE * wish.patience + 2 * _STARTING
@@ -63,7 +63,7 @@ def _ask(ray: Any, nodes: list[Node], wish: Wish, say: Callable[[int, int], None
     return [found[one.id] for one in nodes]
 
 
-def _hire(ray: Any, nodes: list[Node], wish: Wish) -> tuple[dict[str, Any], dict[Any, Node]]:
+def _hire(ray: Any, nodes: list[TargetNode], wish: Wish) -> tuple[dict[str, Any], dict[Any, TargetNode]]:
     """Start an actor on every node and its probes; returns the actors by id of the node, and the answers to wait for."""
     pinned = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     program = ray.put(bundle.program())
@@ -79,7 +79,7 @@ def _hire(ray: Any, nodes: list[Node], wish: Wish) -> tuple[dict[str, Any], dict
     return actors, pending
 
 
-def _answer(ray: Any, reference: Any, one: Node) -> Collected:
+def _answer(ray: Any, reference: Any, one: TargetNode) -> Collected:
     try:
         told = json.loads(ray.get(reference))
     except failures(ray) as error:  # ValueError among them, of what is no JSON

@@ -16,10 +16,10 @@ from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.events import Observations
-from nccl_triage.execution.cluster import parcel, worker
-from nccl_triage.execution.cluster.desk import Desk
+from nccl_triage.execution.cluster import codec, worker
+from nccl_triage.execution.cluster.cluster_scan import FAN, MergePart, MergeTree
 from nccl_triage.execution.cluster.engine import RayEngine
-from nccl_triage.execution.cluster.tree import FAN, Part, Tree
+from nccl_triage.execution.cluster.node_service import NodeService
 
 LOGS = Path(__file__).parents[3] / "corpus" / "written" / "logs"
 
@@ -46,8 +46,8 @@ print(made.call("windows", [(listing.sources[0], [1])])[0]["marks"], listing.not
 
 @pytest.mark.parametrize("name", ["S004-openrlhf-batch-size.log"])
 def test_a_node_needs_nothing_but_python(tmp_path: Path, rules: RuleSet, name: str) -> None:
-    (tmp_path / "program").write_bytes(parcel.program())
-    (tmp_path / "rules").write_bytes(parcel.pack_rules(rules))
+    (tmp_path / "program").write_bytes(codec.program())
+    (tmp_path / "rules").write_bytes(codec.pack_rules(rules))
     words = [
         tmp_path / "program",
         tmp_path / "rules",
@@ -61,7 +61,7 @@ def test_a_node_needs_nothing_but_python(tmp_path: Path, rules: RuleSet, name: s
     )
     missing = f"['cannot read {tmp_path}/none: No such file or directory']"
     assert (done.stdout, done.stderr) == (f"[1] {missing} {missing}\n", "")
-    there = diagnose_observations(parcel.unpack((tmp_path / "out").read_bytes()), rules).to_dict()
+    there = diagnose_observations(codec.unpack((tmp_path / "out").read_bytes()), rules).to_dict()
     here = diagnose(LOGS / name, rules=rules, model=None).to_dict()
     assert there["diagnoses"] == here["diagnoses"]
 
@@ -69,31 +69,31 @@ def test_a_node_needs_nothing_but_python(tmp_path: Path, rules: RuleSet, name: s
 def test_findings_of_other_classes_are_refused() -> None:
     for odd in (Path("x"), [Observations(), subprocess.Popen], {"a": 1}):
         with pytest.raises(pickle.UnpicklingError):
-            parcel.unpack(zlib.compress(pickle.dumps(odd)))
+            codec.unpack(zlib.compress(pickle.dumps(odd)))
 
 
 def test_merged_in_any_tree_the_diagnosis_is_the_same(rules: RuleSet) -> None:
     paths = sorted(LOGS.glob("S00*.log"))
-    desk = Desk(parcel.pack_rules(rules))
+    service = NodeService(codec.pack_rules(rules))
     parts = []
     for path in paths:
-        desk.scan(desk.find([str(path)], None).sources)
-        parts.append(desk.take()[1])
-    assert parcel.unpack(desk.take()[1]) == Observations()
+        service.scan(service.find([str(path)], None).sources)
+        parts.append(service.take()[1])
+    assert codec.unpack(service.take()[1]) == Observations()
     documents = []
     for turn in range(3):
         parts = [*parts[3:], *reversed(parts[:3])]
-        one = desk.merge(*parts[: turn + 1])[1]
-        two = desk.merge(one, desk.merge(*parts[turn + 1 :])[1])[1]
-        documents.append(copy.deepcopy(diagnose_observations(parcel.unpack(two), rules).to_dict()))
+        one = service.merge(*parts[: turn + 1])[1]
+        two = service.merge(one, service.merge(*parts[turn + 1 :])[1])[1]
+        documents.append(copy.deepcopy(diagnose_observations(codec.unpack(two), rules).to_dict()))
     assert documents[0] == documents[1] == documents[2]
     assert documents[0]["diagnoses"] == diagnose(paths, rules=rules, model=None).to_dict()["diagnoses"]
 
 
 def test_a_tree_of_merges_has_few_levels_and_loses_nothing() -> None:
-    tree, merges = Tree(), 0
+    tree, merges = MergeTree(), 0
     for number in range(4096):
-        tree.add(Part(object(), (str(number),)))
+        tree.add(MergePart(object(), (str(number),)))
     while parts := tree.next():
         merges += 1
         if merges == 7:

@@ -1,4 +1,4 @@
-"""Workers on nodes as the driver sees them: one call at a time each, watched, and ended when they fall silent."""
+"""The driver's handles of workers on nodes: each runs one call at a time and is stopped when it makes no progress."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.execution.cluster import worker
-from nccl_triage.execution.cluster.targets import Node
+from nccl_triage.execution.cluster.targets import TargetNode
 from nccl_triage.ray_access import by_value, failures, reason
 
-#: Seconds that one turn waits for news at most: Ctrl-C is not heard inside of it.
+#: The most seconds that one ``wait`` blocks; Ctrl-C is not handled meanwhile.
 TURN = 0.25
-#: Seconds between two questions how far a worker is, and such questions a second in all.
+#: Seconds between two progress queries to a worker, and the most queries a second to all of them.
 _ASK, _ASKS = 0.5, 1000
-#: The most seconds of silence that one turn can add: this process, too, may have been stopped in between.
+#: The most seconds of silence that one ``wait`` can add: this process may itself have been suspended.
 _LOOK = 1.0
-#: Seconds at least for a worker to start: its node may be busy.
+#: The least seconds that a worker is given to start: its node may be busy.
 _START = 60.0
 #: Threads of a worker: one may hang in a scan while others answer.
 _THREADS = 3
-#: Calls that answer twice: what the driver must know, and the findings, which stay where they are.
+#: Calls with two results: one for the driver, and the findings, which stay in the object store.
 _FINDINGS = frozenset({"take", "merge"})
 
 
 @dataclass(slots=True)
 class Reply:
-    """What became of a call: its value or why it failed; ``findings`` is a reference to those of take and merge."""
+    """The result of a call: its value, or why it failed; ``findings`` refers to the findings of take and merge."""
 
     call: str
     value: Any = None
@@ -38,10 +38,10 @@ class Reply:
 
 
 @dataclass(eq=False, slots=True)
-class Member:
-    """A worker. ``call`` is what it is doing, ``gone`` why nothing can be asked of it any more."""
+class WorkerHandle:
+    """A worker. ``call`` is the call that it runs, ``gone`` the reason why it can no longer be used."""
 
-    node: Node
+    node: TargetNode
     actor: Any
     call: str | None = None
     gone: str | None = None
@@ -53,28 +53,28 @@ class Member:
     _ask_at: float = 0.0
     _silent: float = 0.0
     _news: tuple[int, int] = (0, 0)
-    _patience: float = field(default=0.0)
+    _timeout: float = field(default=0.0)
 
-    def send(self, call: str, *arguments: Any, patience: float) -> None:
-        """Call a method of the desk; whatever it was doing is not waited for any more."""
-        self.call, self._silent, self._patience = call, 0.0, patience
+    def send(self, call: str, *arguments: Any, timeout: float) -> None:
+        """Call a method of the node service; an earlier call is no longer waited for."""
+        self.call, self._silent, self._timeout = call, 0.0, timeout
         if call in _FINDINGS:
             self._answer, self._findings = self.actor.call.options(num_returns=2).remote(call, *arguments)
         else:
             self._answer = self.actor.call.remote(call, *arguments)
 
-    def tell(self, call: str, *arguments: Any, patience: float) -> None:
-        """Call a method beside the one that runs, which from now on has less patience."""
+    def tell(self, call: str, *arguments: Any, timeout: float) -> None:
+        """Call a method beside the one that runs, which from now on may take no longer than ``timeout``."""
         self.actor.call.remote(call, *arguments)
-        self._silent, self._patience = 0.0, min(self._patience, patience)
+        self._silent, self._timeout = 0.0, min(self._timeout, timeout)
 
     @property
     def idle(self) -> bool:
-        """Whether it can be given work."""
+        """Whether it can take a call."""
         return self.call is None and self.gone is None
 
     def expected(self, now: float, pause: float) -> Iterator[Any]:
-        """Yield the references that are waited for; asks how far it is when it is time to."""
+        """Yield the references to wait for; sends a progress query when one is due."""
         if self.call is None or self.gone is not None:
             return
         if self._question is None and now >= self._ask_at:
@@ -83,91 +83,91 @@ class Member:
         if self._question is not None:
             yield self._question
 
-    def hear(self, ray: Any, ready: set[Any], passed: float) -> Reply | None:
-        """Return what became of the call, if that is known now."""
+    def poll(self, ray: Any, ready: set[Any], passed: float) -> Reply | None:
+        """Return the result of the call if there is one now."""
         call = self.call
         if call is None or self.gone is not None:
             return None
         try:
             if self._question in ready:
                 question, self._question = self._question, None
-                self._learn(ray.get(question))
+                self._note_progress(ray.get(question))
             if self._answer in ready:
                 reply = Reply(call, ray.get(self._answer), self._findings)
                 self.call = self._answer = self._findings = None
                 return reply
         except failures(ray) as error:
-            # "Unavailable" may be the network's mood: silence decides.
+            # "Unavailable" may be temporary: only a timeout decides.
             if type(error).__name__ != "ActorUnavailableError" or self._answer in ready:
                 self.gone, self.call = _why(error), None
                 return Reply(call, error=self.gone)
         self._silent += min(passed, _LOOK)
-        patience = self._patience if self._started else max(_START, self._patience)
-        if self._silent <= patience:
+        timeout = self._timeout if self._started else max(_START, self._timeout)
+        if self._silent <= timeout:
             return None
         self.call = self._answer = self._findings = None
-        return Reply(call, error=f"no news for {patience:.0f} s")
+        return Reply(call, error=f"no news for {timeout:.0f} s")
 
-    def _learn(self, told: tuple[int, int]) -> None:
+    def _note_progress(self, told: tuple[int, int]) -> None:
         self._started = True
         if told != self._news:
             self._news, self.read, self._silent = told, told[0], 0.0
 
 
 def _why(error: Exception) -> str:
-    """Return why a worker is lost; where Ray knows no more than that, in plain words."""
+    """Return why a worker is lost, in plain words where Ray gives no reason."""
     text = reason(error)
     plain = "died or cannot be reached"
     return text if type(error).__name__ == "RayTaskError" or ("because" in text and "its node" not in text) else plain
 
 
-class Crew:
-    """All workers."""
+class Workers:
+    """All workers of a scan."""
 
     def __init__(self, ray: Any, program: bytes, rules: bytes) -> None:
-        self.members: list[Member] = []
+        self.handles: list[WorkerHandle] = []
         self._ray = ray
-        self._parcels = ray.put(program), ray.put(rules)
+        self._payload = ray.put(program), ray.put(rules)
         self._looked = time.monotonic()
 
-    def hire(self, nodes: Sequence[Node]) -> list[Member]:
-        """Return a new worker on each of the nodes; that one cannot start is the answer to its first call."""
+    def start(self, nodes: Sequence[TargetNode]) -> list[WorkerHandle]:
+        """Start a worker on each node; where one cannot start, its first call fails."""
         pinned = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-        hired = []
+        started = []
         with by_value(self._ray, worker):
             actor = self._ray.remote(worker.Worker)
             for node in nodes:
-                # No CPU is asked for: the job's own actors, which may be stuck, may hold them all.
+                # No CPU is requested: the actors of a stuck job may hold them all.
                 options = actor.options(
                     num_cpus=0, max_concurrency=_THREADS, scheduling_strategy=pinned(node.id, soft=False)
                 )
-                hired.append(Member(node, options.remote(*self._parcels)))
-        self.members += hired
-        return hired
+                started.append(WorkerHandle(node, options.remote(*self._payload)))
+        self.handles += started
+        return started
 
-    def turn(self) -> Iterator[tuple[Member, Reply]]:
-        """Wait a moment and yield what became of calls."""
+    def wait(self) -> Iterator[tuple[WorkerHandle, Reply]]:
+        """Wait briefly and yield the results of calls that ended."""
         start = time.monotonic()
-        pause = max(_ASK, len(self.members) / _ASKS)
-        expected = [reference for member in self.members for reference in member.expected(start, pause)]
+        pause = max(_ASK, len(self.handles) / _ASKS)
+        expected = [reference for handle in self.handles for reference in handle.expected(start, pause)]
         if not expected:
             self._looked = start
             return
         self._ray.wait(expected, num_returns=1, timeout=TURN)
         ready = set(self._ray.wait(expected, num_returns=len(expected), timeout=0, fetch_local=False)[0])
         passed, self._looked = time.monotonic() - self._looked, time.monotonic()
-        for member in self.members:
-            reply = member.hear(self._ray, ready, passed)
+        for handle in self.handles:
+            reply = handle.poll(self._ray, ready, passed)
             if reply is not None:
-                yield member, reply
+                yield handle, reply
 
-    def dismiss(self, member: Member, why: str) -> None:
+    def stop(self, handle: WorkerHandle, why: str) -> None:
         """End a worker."""
-        member.gone, member.call = member.gone or why, None
+        handle.gone, handle.call = handle.gone or why, None
         with contextlib.suppress(*failures(self._ray)):
-            self._ray.kill(member.actor, no_restart=True)
+            self._ray.kill(handle.actor, no_restart=True)
 
     def close(self) -> None:
         """End all workers."""
-        for member in self.members:
-            self.dismiss(member, "dismissed")
+        for handle in self.handles:
+            self.stop(handle, "dismissed")

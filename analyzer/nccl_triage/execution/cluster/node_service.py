@@ -1,6 +1,6 @@
-"""What is done on a node: find logs, scan them, put findings together, read lines again.
+"""The work on a node: find logs, scan them, merge findings, and read excerpts.
 
-Calls come from several threads: a scan may hang in the file system while it is asked how far it is.
+Calls come from several threads: progress is queried while a scan may hang in the file system.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from nccl_triage import garbage
 from nccl_triage.errors import InputError
 from nccl_triage.events import Observations
-from nccl_triage.execution.cluster import parcel
+from nccl_triage.execution.cluster import codec
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import Source, find_sources
@@ -25,7 +25,7 @@ from nccl_triage.stopping import ReadingStop
 
 
 class _Halt(ReadingStop):
-    """Ends reading at the next read: another thread asks for it, which cannot give up a call that waits."""
+    """Ends the reading at the next read; another thread asks for it and cannot interrupt a blocking call."""
 
     def _news(self) -> None:
         pass
@@ -33,7 +33,7 @@ class _Halt(ReadingStop):
 
 @dataclass(slots=True)
 class Listing:
-    """The logs that a node has. Equal ``machine``: the same file system; equal ``likeness``: the same files."""
+    """The logs of a node. Equal ``machine`` means the same file system, equal ``likeness`` the same files."""
 
     sources: list[Source]
     notes: list[str]
@@ -41,12 +41,12 @@ class Listing:
     likeness: str
 
 
-class Desk:
-    """The state of one worker: what it has scanned and nobody has taken yet."""
+class NodeService:
+    """The state of one worker: findings that the driver has not taken yet."""
 
     def __init__(self, rules: bytes) -> None:
         garbage.seldom()
-        self._rules = parcel.unpack_rules(rules)
+        self._rules = codec.unpack_rules(rules)
         self._scanner: Scanner | None = None
         self._found = Observations()
         self._done: list[str] = []
@@ -55,7 +55,7 @@ class Desk:
         self._read = self._steps = 0
 
     def find(self, arguments: Sequence[str], since: float | None, links: bool = False) -> Listing:
-        """Return the logs that the arguments name here; what cannot be read is in the notes."""
+        """Return the logs on this node that the arguments name; the notes say what cannot be read."""
         try:
             sources, notes = find_sources(arguments, None, since, links=links)
         except InputError as error:
@@ -79,27 +79,27 @@ class Desk:
         return missing, self._read
 
     def halt(self, number: int) -> None:
-        """End the scan, because of a signal of this number: what was read until now is what was found."""
+        """End the scan because of this signal; what was read so far is kept."""
         self._stop.ask(number)
 
     def progress(self) -> tuple[int, int]:
-        """Return the bytes read so far, and a number that changes whenever anything gets done."""
+        """Return the bytes read so far, and a counter that grows with any progress."""
         return self._read, self._steps + self._read
 
     def take(self) -> tuple[list[str], bytes]:
-        """Return the sources that are done and what was found in them, and forget it."""
+        """Hand over the sources that are done and their findings."""
         with self._lock:
             found, self._found = self._found, Observations()
             done, self._done = self._done, []
-        return done, parcel.pack(found)
+        return done, codec.pack(found)
 
     def merge(self, *parts: bytes) -> tuple[list[str], bytes]:
-        """Return what several workers found as one, in the form of ``take``."""
+        """Merge the findings of several workers; the result has the form of ``take``."""
         total = Observations()
         for part in parts:
-            total.absorb(parcel.unpack(part))
+            total.absorb(codec.unpack(part))
             self._steps += 1
-        return [], parcel.pack(total)
+        return [], codec.pack(total)
 
     def windows(self, wanted: Sequence[tuple[Source, Sequence[int]]]) -> list[dict[str, Any]]:
         """Return the excerpts around lines of sources."""
@@ -110,7 +110,7 @@ class Desk:
 
 
 def _machine() -> str:
-    """Return what processes that see the same files have in common: the boot of a kernel and the table of mounts."""
+    """Return an identifier that is equal for processes with the same mounts: the boot id and the mount namespace."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/mnt')}"  # noqa: PTH115 - no path
     except OSError:
@@ -118,7 +118,7 @@ def _machine() -> str:
 
 
 def _likeness(sources: Sequence[Source]) -> str:
-    """Return a digest of the names, numbers, sizes and times of files: equal on machines that share a storage."""
+    """Return a digest of the files' names, inodes, sizes and times: equal on machines that share storage."""
     digest = hashlib.sha256()
     for source in sources:
         try:

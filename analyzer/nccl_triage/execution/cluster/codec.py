@@ -1,4 +1,4 @@
-"""What travels between the driver and the nodes: our code, the rules, and what was found."""
+"""Packs what travels between the driver and the nodes: our code, the rules, and the observations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nccl_triage import archives, garbage
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 
-#: What of nccl_triage a node needs: folders, with all that is in them.
+#: The packages of nccl_triage that a node needs.
 _PARTS = ("engine", "execution", "ingest", "messages", "parsers", "recorder", "renderings", "scan")
 _PROTOCOL = 5
-#: Modules whose classes findings are made of.
+#: Modules whose classes observations consist of.
 _MODULES = frozenset({"nccl_triage.curves", "nccl_triage.events", "nccl_triage.links", "nccl_triage.recorder.table"})
 
 
 def program() -> bytes:
-    """Return a zip to import from that holds what scans logs, standard library apart."""
+    """Return an importable zip of the code that scans logs."""
     made = io.BytesIO()
     root = importlib.resources.files("nccl_triage")
     with zipfile.ZipFile(made, "w") as archive:
@@ -32,12 +32,12 @@ def program() -> bytes:
 
 
 def pack_rules(rules: RuleSet) -> bytes:
-    """Return the rules as bytes: nodes need not have the files."""
+    """Return the rules as bytes, since nodes need not have the files."""
     return zlib.compress(pickle.dumps(rules, _PROTOCOL), 1)
 
 
 def unpack_rules(data: bytes) -> RuleSet:
-    """Return rules that the driver has packed."""
+    """Return rules that ``pack_rules`` has packed."""
     rules = pickle.loads(zlib.decompress(data))
     if not isinstance(rules, RuleSet):
         raise TypeError("no rules")
@@ -45,12 +45,12 @@ def unpack_rules(data: bytes) -> RuleSet:
 
 
 def pack(found: Observations) -> bytes:
-    """Return observations as bytes, a fifth of what they would take as they are."""
+    """Return observations as bytes, compressed to about a fifth."""
     return zlib.compress(pickle.dumps(found, _PROTOCOL), 1)
 
 
-class _Reader(pickle.Unpickler):
-    """Makes findings and nothing else: they come from machines whose logs may be anything."""
+class _ObservationsUnpickler(pickle.Unpickler):
+    """Unpickles the classes of observations and nothing else: the data come from other machines."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module not in _MODULES or "." in name:
@@ -61,7 +61,7 @@ class _Reader(pickle.Unpickler):
 def unpack(data: bytes) -> Observations:
     """Return observations that ``pack`` has made; raises UnpicklingError for anything else."""
     with garbage.none():
-        found = _Reader(io.BytesIO(zlib.decompress(data))).load()
+        found = _ObservationsUnpickler(io.BytesIO(zlib.decompress(data))).load()
     if not isinstance(found, Observations):
         raise pickle.UnpicklingError("no observations")
     return found
