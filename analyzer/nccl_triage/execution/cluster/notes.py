@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: NodeNotes of one kind that name their node.
+#: Notes of one kind that are spelled out.
 _EXAMPLES = 8
 
 
 class NodeNotes:
-    """NodeNotes on nodes, by kind, the gravest kind first."""
+    """Notes on nodes by kind, the most serious kind first."""
 
     def __init__(self) -> None:
         self._dead: list[str] = []

@@ -16,9 +16,9 @@ from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
-from nccl_triage.execution import follow, followed
 from nccl_triage.execution.engines import scan_sources
-from nccl_triage.execution.follow import Follower
+from nccl_triage.follow import followed_log, follower
+from nccl_triage.follow.follower import Follower
 from nccl_triage.ingest import windows
 from nccl_triage.ingest.sources import find_sources
 
@@ -201,7 +201,7 @@ def test_copytruncate_keeps_what_was_read(run: Run) -> None:
 def test_a_log_that_vanishes_and_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.log.unlink()
     assert run.steps() == {"train.log": ["1"]}, "a file server may have lost sight of it"
-    monkeypatch.setattr(follow, "GONE", -1.0)
+    monkeypatch.setattr(follower, "GONE", -1.0)
     run.poll()
     run.write("step 1/9 loss 4.0\n")
     found = run.steps()
@@ -210,7 +210,7 @@ def test_a_log_that_vanishes_and_comes_back(run: Run, monkeypatch: pytest.Monkey
 
 
 def test_former_files_are_bounded_and_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MAX_FORMER", 2)
+    monkeypatch.setattr(follower, "MAX_FORMER", 2)
     for number in range(2, 7):
         run.log.write_text(f"step {number}/9 loss 3.0\n" + "x" * number)
         run.poll()
@@ -293,7 +293,7 @@ def test_a_long_log_in_the_middle_of_its_growth_has_the_same_verdict(tmp_path: P
 def test_a_writer_that_is_always_ahead_of_us_is_diagnosed_nevertheless(
     tmp_path: Path, rules: RuleSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed, "BLOCKS", 1)
+    monkeypatch.setattr(followed_log, "BLOCKS", 1)
     text = "".join(f"fetched shard {number} of the corpus from the cache\n" for number in range(12_000))
     path = tmp_path / "a.log"
     path.write_text(text)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.diagnosis import silence
-from nccl_triage.diagnosis.hearing import Hearing
-from nccl_triage.diagnosis.silence import Suspicion, limit
-from nccl_triage.diagnosis.silence_record import describe
 from nccl_triage.events import Context, Event
+from nccl_triage.follow.hang import HangSuspicion, describe, limit, suspect
+from nccl_triage.follow.heartbeats import Heartbeats
 from nccl_triage.render import hang
 
 START = 1_000_000.0
@@ -23,7 +21,7 @@ class Job:
     """A job whose lines are heard at times of our choice."""
 
     def __init__(self, ranks: int = 4) -> None:
-        self.hearing = Hearing()
+        self.heartbeats = Heartbeats()
         self.now = START
         self.line = 0
         self.ranks = ranks
@@ -36,7 +34,7 @@ class Job:
         role = "progress" if signature in ("training.step_loss", "training.finished") else "context"
         context, kind = Context(rank=rank, time=time), KINDS.get(signature, "note")
         event = Event(signature, "train.log", self.line, text, context, role, dict(fields), kind=kind)
-        self.hearing.note(event, self.now, part)
+        self.heartbeats.note(event, self.now, part)
 
     def steps(self, count: int, seconds: float, first: int = 1, live: bool = True, **options: bool) -> None:
         for step in range(first, first + count):
@@ -45,12 +43,12 @@ class Job:
                 stamped = self.now if options.get("stamped") else None
                 self.say(rank, f"step {step}", time=stamped, step=str(step))
             if live:
-                self.hearing.tick(self.now, live=True)
+                self.heartbeats.tick(self.now, live=True)
         if not live:
-            self.hearing.tick(self.now, live=False)
+            self.heartbeats.tick(self.now, live=False)
 
-    def suspicion(self, after: float, factor: float = 10.0) -> Suspicion | None:
-        return silence.suspect(self.hearing, self.now + after, factor, lambda event: event.context.rank)
+    def suspicion(self, after: float, factor: float = 10.0) -> HangSuspicion | None:
+        return suspect(self.heartbeats, self.now + after, factor, lambda event: event.context.rank)
 
 
 def test_ten_usual_steps_without_one_are_suspicious() -> None:
@@ -101,7 +99,7 @@ def test_a_job_that_is_done_may_be_silent(last: str) -> None:
         job.say(0, "training finished", "training.finished")
     else:
         job.say(0, "step 7/7", step="7", total="7")
-        job.hearing.tick(job.now, live=True)
+        job.heartbeats.tick(job.now, live=True)
     assert job.suspicion(100_000) is None
 
 
@@ -109,15 +107,15 @@ def test_stamps_tell_how_long_steps_take_where_output_comes_in_bursts() -> None:
     """A program that buffers its output prints a hundred steps at once."""
     stamped = Job()
     stamped.steps(50, 2.0, live=False, stamped=True)
-    assert stamped.hearing.usual == 2.0
+    assert stamped.heartbeats.usual == 2.0
     bursts = Job()
     for burst in range(4):
         bursts.now += 100.0
         for step in range(50):
             bursts.say(0, f"step {burst * 50 + step}", step=str(burst * 50 + step))
-        bursts.hearing.tick(bursts.now, live=True)
-    assert bursts.hearing.usual == 2.0
-    assert limit(bursts.hearing, 10.0) == 200.0, "twice the longest time between two bursts"
+        bursts.heartbeats.tick(bursts.now, live=True)
+    assert bursts.heartbeats.usual == 2.0
+    assert limit(bursts.heartbeats, 10.0) == 200.0, "twice the longest time between two bursts"
 
 
 def test_who_is_silent_who_still_prints_and_who_is_behind() -> None:
@@ -126,7 +124,7 @@ def test_who_is_silent_who_still_prints_and_who_is_behind() -> None:
     job.now += 1
     for rank in (0, 2):
         job.say(rank, "step 7", step="7")
-    job.hearing.tick(job.now, live=True)
+    job.heartbeats.tick(job.now, live=True)
     since = job.now
     job.now += 80
     job.say(2, "waiting for the others", "line.speaker")
@@ -154,7 +152,7 @@ def test_a_log_that_names_no_rank_is_a_voice_of_its_own() -> None:
     for step in range(6):
         job.now += 1
         job.say(None, f"step {step}", step=str(step))
-        job.hearing.tick(job.now, live=True)
+        job.heartbeats.tick(job.now, live=True)
     found = job.suspicion(61)
     assert found is not None
     assert [(last.rank, last.event.source, last.silent) for last in found.lasts] == [(None, "train.log", True)]
@@ -165,13 +163,13 @@ def test_what_is_told_twice_counts_once_and_a_new_file_begins_anew() -> None:
     job.steps(5, 1.0)
     job.line -= 5
     job.steps(5, 0.0)
-    assert job.hearing.steps == 5
+    assert job.heartbeats.steps == 5
     job.line = 0
     job.now += 1
     job.say(0, "step 6", part=1, step="6")
-    assert job.hearing.steps == 6
-    job.hearing.forget("train.log")
-    assert not job.hearing.voices
+    assert job.heartbeats.steps == 6
+    job.heartbeats.forget("train.log")
+    assert not job.heartbeats.processes
 
 
 def test_what_lay_there_already_is_no_pause() -> None:
@@ -180,5 +178,5 @@ def test_what_lay_there_already_is_no_pause() -> None:
     job.steps(6, 1.0, live=False, stamped=True)
     job.now += 3600
     job.steps(6, 1.0, first=7, live=False, stamped=True)
-    assert job.hearing.longest == 0.0
-    assert limit(job.hearing, 10.0) == 60.0
+    assert job.heartbeats.longest == 0.0
+    assert limit(job.heartbeats, 10.0) == 60.0

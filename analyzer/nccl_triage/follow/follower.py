@@ -1,7 +1,7 @@
-"""Follow the logs of a job that runs: read what is added, find what is new, and keep what was observed.
+"""Follows the logs of a running job: reads what is added, finds new logs, and keeps the observations.
 
-A log that is rotated is read on under its new name until it is quiet; one that is truncated, or replaced by another
-file, begins anew, and what it said before is kept. At the end everything was read once, as if it had lain there.
+A rotated log is read on under its new name until it is quiet. A log that is truncated or replaced by another file
+starts again, and its earlier observations are kept. In the end all of it has been read once, as in a scan afterwards.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from nccl_triage.diagnosis.hearing import Hearing
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.events import Event, Observations
-from nccl_triage.execution.followed import Archive, Log, may_grow, open_tail, same_writer
 from nccl_triage.execution.reading import scan_source
+from nccl_triage.follow.followed_log import FollowedArchive, FollowedLog, may_grow, open_tail, same_writer
+from nccl_triage.follow.heartbeats import Heartbeats
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.siblings import strip_compression
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.ingest.tail import FileTail, PipeTail
 from nccl_triage.scan.scanner import scanner_for
 
-#: Seconds between two looks for new files, at least; and how many times as long as a look takes.
+#: The least seconds between two searches for new files, and their least distance as a multiple of a search's duration.
 LOOK, LOOK_SHARE = 3.0, 20.0
-#: Seconds without growth after which a log that was rotated away is finished.
+#: Seconds without growth after which a rotated log is finished.
 RETIRED = 60.0
-#: Seconds after which a log that is nowhere is given up: file servers lose sight of files for moments.
+#: Seconds after which a vanished log is given up: on file servers, files may be invisible for moments.
 GONE = 10.0
-#: Former files of one name that are kept, and of which is still known that they were read once.
+#: The most former files of one name that are kept, and the most that are remembered as read.
 MAX_FORMER, MAX_FORGOTTEN = 8, 4096
-#: Files by device and inode, which several had one after the other.
+#: Files by device and inode; several files may have had the same, one after the other.
 Files = dict[tuple[int, int], list[FileTail]]
 
 
 class Follower:
-    """The logs that the arguments name, now and later. Raises InputError for what can never be read."""
+    """The logs that the arguments name, now and later. Raises InputError for arguments that can never be read."""
 
     def __init__(
         self, arguments: Sequence[str], stdin: BinaryIO | None, rules: RuleSet, *, links: bool = False
     ) -> None:
         self._links = links
-        self.hearing = Hearing()
-        #: Grows with everything that may change a diagnosis, and when it did so last.
+        self.heartbeats = Heartbeats()
+        #: A counter of everything that may change a diagnosis, and the time of its last change.
         self.version, self.changed = 0, 0.0
         #: The error of a search that found nothing.
         self.missing: InputError | None = None
-        self.logs: list[Log] = []
+        self.logs: list[FollowedLog] = []
         self._scanner = scanner_for(rules)
         self._scanner.forget()
-        self._archives: dict[str, Archive] = {}
+        self._archives: dict[str, FollowedArchive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}
         self._notes: list[str] = []
@@ -68,21 +68,21 @@ class Follower:
 
     @property
     def over(self) -> bool:
-        """Whether nothing can come any more: all were pipes, and they have ended."""
+        """Whether nothing can be added any more: all logs were pipes, and they have ended."""
         return not self._arguments and all(log.result is not None for log in self.logs)
 
     @property
     def starting(self) -> bool:
-        """Whether what lay there at the beginning is still being read."""
+        """Whether logs that existed at the start are still being read."""
         return any(log.behind and not log.live and log.result is None for log in self.logs)
 
     @property
     def piped(self) -> bool:
-        """Whether a pipe is among the logs that has not ended."""
+        """Whether a pipe among the logs has not ended."""
         return any(log.file is None and log.result is None for log in self.logs)
 
     def poll(self) -> int:
-        """Read what has come; return how many bytes that were."""
+        """Read what was added; return the number of bytes."""
         if self._next_look <= time.monotonic():
             self._search()
         return sum([self._step(log) for log in list(self.logs) if log.result is None])
@@ -93,7 +93,7 @@ class Follower:
         return any(log.behind and log.result is None for log in self.logs)
 
     def observations(self) -> Observations:
-        """Return what was seen so far; to be looked at before the next ``poll``."""
+        """Return the observations so far, which are valid until the next ``poll``."""
         total = Observations()
         kept: list[tuple[tuple[int, int], Observations]] = [((-1, 0), found) for found in self._read]
         kept += [((self._place(log.origin), at), log.observations()) for at, log in enumerate(self.logs)]
@@ -106,16 +106,16 @@ class Follower:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the inputs."""
+        """Notes on the inputs for the reader of a report."""
         return [*self._notes, *self._remarks]
 
     def sources(self) -> list[Source]:
-        """Return what excerpts can be read from."""
+        """Return the sources that excerpts can be read from."""
         found = [source for log in self.logs if (source := log.source()) is not None]
         return [*found, *(archive.origin for archive in self._archives.values())]
 
     def finish(self) -> Observations:
-        """Read all that has come and return what was seen. Raises InputError when there was nothing at all."""
+        """Read the rest and return the observations. Raises InputError when there was no log at all."""
         self._search(end=True)
         for log in list(self.logs):
             if log.result is None:
@@ -128,13 +128,13 @@ class Follower:
             raise self.missing
         return self.observations()
 
-    def _step(self, log: Log) -> int:
+    def _step(self, log: FollowedLog) -> int:
         change = log.look()
         if change == "grown":
             return self._advance(log)
         now = time.monotonic()
         log.gone = (log.gone or now) if change == "gone" else None
-        if change in ("replaced", "gone") and log.trace():  # it lies elsewhere, and may still grow there
+        if change in ("replaced", "gone") and log.trace():  # it was moved, and may still grow
             for other in self.logs:
                 if other.moved and other is not log:
                     other.trace()
@@ -146,18 +146,18 @@ class Follower:
             log.finish()
         return 0
 
-    def _advance(self, log: Log) -> int:
+    def _advance(self, log: FollowedLog) -> int:
         when = log.came
         grown = log.advance()
-        self.hearing.tick(when, log.live)
+        self.heartbeats.tick(when, log.live)
         if grown:
             log.grown = time.monotonic()
         if log.caught_up() or (grown and (log.open or (log.behind and log.live))):
             self._changed()
         return grown
 
-    def _heard(self, log: Log, event: Event) -> None:
-        self.hearing.note(event, log.came, log.part)
+    def _heard(self, log: FollowedLog, event: Event) -> None:
+        self.heartbeats.note(event, log.came, log.part)
         if event.is_failure:
             self._changed()
 
@@ -165,8 +165,8 @@ class Follower:
         self.version += 1
         self.changed = time.monotonic()
 
-    def _again(self, log: Log) -> None:
-        """Read the file that has the log's name now, if it is not one that we know under another name."""
+    def _again(self, log: FollowedLog) -> None:
+        """Start on the file that has the log's name now, unless it is known under another name."""
         file = log.origin.file
         if file is None or any(other.origin.file == file and not other.moved for other in self.logs):
             return
@@ -181,7 +181,7 @@ class Follower:
 
     def _begin(self, source: Source, tail: FileTail | PipeTail) -> None:
         self._parts[str(source.file)] += 1
-        self.logs.append(Log(source, tail, self._scanner, self._heard, self._parts[str(source.file)]))
+        self.logs.append(FollowedLog(source, tail, self._scanner, self._heard, self._parts[str(source.file)]))
 
     def _forget(self, file: Path) -> None:
         former = [log for log in self.logs if log.origin.file == file and log.result is not None]
@@ -194,7 +194,7 @@ class Follower:
                 self._remarks.append(note)
 
     def _files(self) -> Files:
-        """Return the files that were read, by what tells them from others for as long as they exist."""
+        """Return the files that were read, by device and inode."""
         found: Files = {}
         for file in (*(file for _, file in self._forgotten), *(log.file for log in self.logs)):
             if file is not None and not file.lost:
@@ -202,7 +202,7 @@ class Follower:
         return found
 
     def _search(self, end: bool = False) -> None:
-        """Look for files that are new, and for what is now known of those that are not."""
+        """Search for new files, and for what is now known of those found earlier."""
         if not self._arguments or not (self._searches or end or not self._next_look):
             self._next_look = float("inf")
             return
@@ -227,15 +227,15 @@ class Follower:
         waits = self._searches or any(archive.result is None for archive in self._archives.values())
         self._next_look = now + max(LOOK, LOOK_SHARE * (now - started)) if waits else float("inf")
 
-    def _meet(self, source: Source, known: Log | None, files: Files) -> None:
+    def _meet(self, source: Source, known: FollowedLog | None, files: Files) -> None:
         file = source.file
         if file is None or str(file) in self._archives:
             return
         if known is not None:
             if same_writer(known.origin.info, source.info):
                 return
-            self.hearing.forget(source.path)
-            self.logs.remove(known)  # its neighbours tell now whose log it is: read it again as theirs
+            self.heartbeats.forget(source.path)
+            self.logs.remove(known)  # new files beside it show whose log it is: read it again
             files = self._files()
         try:
             tail = open_tail(source)
@@ -246,7 +246,7 @@ class Follower:
             name = strip_compression(source.path)
             read = {known for known, _ in self._forgotten} | {log.name for log in self.logs if log.moved}
             if name not in read:
-                self._archives[str(file)] = Archive(source)
+                self._archives[str(file)] = FollowedArchive(source)
         elif isinstance(tail, PipeTail) or not _is_among(files, tail):
             self._begin(source, tail)
 
@@ -254,7 +254,7 @@ class Follower:
         source = find_sources(["-"], stdin)[0][0]
         try:
             descriptor = stdin.fileno()
-        except (OSError, io.UnsupportedOperation):  # no real file: all of it is there
+        except (OSError, io.UnsupportedOperation):  # not a real file: all of it is available
             self._read.append(scan_source(source, self._scanner))
             self._changed()
             return
@@ -265,5 +265,5 @@ class Follower:
 
 
 def _is_among(files: Files, tail: FileTail) -> bool:
-    """Tell whether a file that was found is one that was read."""
+    """Tell whether a file has been read before."""
     return any(file.lies_at(tail.path) for file in files.get(tail.key, ()))
