@@ -12,9 +12,8 @@ import pytest
 
 from corpus.flight.__main__ import HERE
 from nccl_triage import diagnose
-from nccl_triage.recorder.arrivals import MAX_KEPT, Arrival, count, pack, unpack
 from nccl_triage.recorder.pace import Slow, _late, slow_ranks
-from nccl_triage.recorder.table import RecorderTable
+from nccl_triage.recorder.table import MAX_KEPT, Arrival, RecorderTable, count, pack, unpack
 from tests.recorder import build
 
 RANKS, STEPS, CALLS = 4, 30, 3

@@ -34,7 +34,7 @@ NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunDifference:
     """What is different: a value of the good run (None: there was none), one of the bad run, and where both stand.
 
     ``at`` is the line of the bad run; where something is missing there, the nearest line of its kind.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.baseline.model import Difference, place
+from nccl_triage.baseline.model import RunDifference, place
 from nccl_triage.curves import Row
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Event
@@ -19,7 +19,7 @@ _RATES = ("tokens_per_second", "samples_per_second", "tflops")
 _SLOWER, _SIGMA = 1.3, 4.0
 
 
-def compare(good: Case, bad: Case) -> Iterator[Difference]:
+def compare(good: Case, bad: Case) -> Iterator[RunDifference]:
     """Yield the metrics of speed that are worse than in the good run, beyond what varies there."""
     theirs, ours = Tracks(good.observations), Tracks(bad.observations)
     for metric in (*_DURATIONS, *_RATES):
@@ -30,7 +30,7 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
             yield from _compare(metric, before, after)
 
 
-def _compare(metric: str, before: tuple[Usual, Row], after: tuple[Usual, Row]) -> Iterator[Difference]:
+def _compare(metric: str, before: tuple[Usual, Row], after: tuple[Usual, Row]) -> Iterator[RunDifference]:
     old, new = before[0], after[0]
     if min(old.middle, new.middle) <= 0:
         return
@@ -41,7 +41,7 @@ def _compare(metric: str, before: tuple[Usual, Row], after: tuple[Usual, Row]) -
     at = Event("", row.source, row.line, "", context_of(row.process, row.time))
     shown = [f"{side.middle:.3g}" for side in (old, new)]
     good_row = Event("", before[1].source, before[1].line, "", at.context)
-    yield Difference("pace", metric, shown[0], shown[1], at, place(good_row), {"ratio": f"{ratio:.3g}"})
+    yield RunDifference("pace", metric, shown[0], shown[1], at, place(good_row), {"ratio": f"{ratio:.3g}"})
 
 
 def _typical(tracks: list[Track]) -> tuple[Usual, Row] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from nccl_triage.baseline import messages, networks, pace, shape, transports, variables, versions
-from nccl_triage.baseline.model import Difference
-from nccl_triage.baseline.values import first_event
+from nccl_triage.baseline import messages, pace, setup
+from nccl_triage.baseline.model import RunDifference
+from nccl_triage.baseline.setup import first_event
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
@@ -15,8 +15,8 @@ from nccl_triage.events import Context, Event, Observations
 from nccl_triage.parsers.salient import SALIENT
 
 #: One comparison a subject, in the order in which differences are told.
-COMPARISONS: tuple[Callable[[Case, Case], Iterator[Difference]], ...] = (
-    messages.compare, variables.compare, versions.compare, networks.compare, transports.compare, shape.compare,
+COMPARISONS: tuple[Callable[[Case, Case], Iterator[RunDifference]], ...] = (
+    messages.compare, setup.compare_variables, setup.compare_versions, setup.compare_networks, setup.compare_transports, setup.compare_shape,
     pace.compare,
 )  # fmt: skip
 #: Kinds of lines that the bad run must show before it can be another program than the good one.

@@ -77,10 +77,10 @@ def located(history: str | None) -> Path:
 
 def opened(history: str | None) -> tuple[Path, AbstractContextManager[Store | None]]:
     """Return where the history lies and the open history, None where nothing was kept yet; raises HistoryError."""
-    from nccl_triage.history import store, waiting
+    from nccl_triage.history import store
 
     path = located(history)
-    if waiting.collect(path):
+    if store.collect_waiting(path):
         with suppress(HistoryError), store.writable(path, PATIENCE) as busy:
             busy.take_in()
     found = store.readable(path, PATIENCE)

@@ -7,32 +7,31 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.events import Context, Event, Role
-from nccl_triage.recorder.compare import Comparison
-from nccl_triage.recorder.finding import Finding
+from nccl_triage.recorder.compare import RecorderComparison
 from nccl_triage.recorder.lines import RECORD, spans
-from nccl_triage.recorder.table import Line, Standing, Way
-from nccl_triage.recorder.vote import elements
+from nccl_triage.recorder.table import GroupProgress, RecorderLine, Way
+from nccl_triage.recorder.vote import RecorderFinding, elements
 
 
-def comparison(case: Case) -> Comparison:
+def comparison(case: Case) -> RecorderComparison:
     """Return what the dumps show together; empty without any."""
     found = case.value("recorder.comparison")
-    return found if isinstance(found, Comparison) else Comparison()
+    return found if isinstance(found, RecorderComparison) else RecorderComparison()
 
 
-def event(line: Line, role: Role = "context") -> Event:
+def event(line: RecorderLine, role: Role = "context") -> Event:
     """Return a line of a dump as an event."""
     time = line.created / 1e9 if line.created else None
     message = line.text.split("]: ", 1)[-1]
     return Event(RECORD, line.source, line.line, message, Context(rank=line.rank, time=time), role)
 
 
-def events(findings: Iterable[Finding], role: Role = "context") -> list[Event]:
+def events(findings: Iterable[RecorderFinding], role: Role = "context") -> list[Event]:
     """Return the lines of findings as events, those of the ranks in the wrong first."""
     return [event(line, role) for line in _lines(findings)]
 
 
-def _lines(findings: Iterable[Finding]) -> Iterator[Line]:
+def _lines(findings: Iterable[RecorderFinding]) -> Iterator[RecorderLine]:
     for finding in findings:
         yield from sorted(finding.lines, key=lambda line: line.rank not in finding.ranks)
 
@@ -55,7 +54,7 @@ def stuck_call(case: Case) -> dict[str, Any] | None:
     waiting = [(key, standing) for (key, _), standing in table.standings.items() if standing.open_way is not None]
     if not waiting:
         return None
-    votes: dict[tuple[Any, ...], list[Standing]] = {}
+    votes: dict[tuple[Any, ...], list[GroupProgress]] = {}
     for key, standing in waiting:
         votes.setdefault((key, standing.open_seq, standing.open_way), []).append(standing)
     (key, seq, way), standings = max(votes.items(), key=lambda vote: (len(vote[1]), repr(vote[0])))

@@ -1,9 +1,9 @@
-"""What the dumps show together: who disagrees, who is missing, what never met, who only waits.
+"""Compares the dumps of all ranks: who disagrees, who is missing, which sends were never received, and who only waits.
 
-Only what all can be asked about is compared: a ring buffer that overwrote its beginning says nothing of it, and a rank
-without a dump is not blamed for that. Of each group the first call that is wrong counts; what follows it may be
-wrong because of it. A rank that is missing here while it waits elsewhere is a victim itself, so the waits are followed
-to those who wait for nobody.
+Only calls that all dumps cover are compared: a ring buffer that overwrote its beginning tells nothing of it, and a rank
+without a dump is not blamed. Of each group only the first wrong call counts, since later ones may be wrong because of
+it. A rank that is missing in one group while it waits in another is a victim itself, so the waits are followed to the
+ranks that wait for nobody.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nccl_triage.recorder import groups, order, pairs, vote
-from nccl_triage.recorder.finding import MAX_LINES, Finding
+from nccl_triage.recorder import groups, vote
 from nccl_triage.recorder.groups import GroupView, comparable
-from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.table import Line, RecorderTable
-from nccl_triage.recorder.vote import bits_of, ranks_of
+from nccl_triage.recorder.lines import group_name
+from nccl_triage.recorder.table import RecorderLine, RecorderTable
+from nccl_triage.recorder.vote import MAX_LINES, RecorderFinding, bits_of, ranks_of
 
 #: Waits that are followed from rank to rank.
 MAX_FOLLOWED = 1024
@@ -25,7 +24,7 @@ _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
 
 
 @dataclass(slots=True)
-class Comparison:
+class RecorderComparison:
     """All that the dumps of a job show."""
 
     world: int = 0
@@ -34,19 +33,19 @@ class Comparison:
     #: Members of a group of which there is no dump.
     absent: tuple[int, ...] = ()
     versions: tuple[str, ...] = ()
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RecorderFinding] = field(default_factory=list)
     #: Ranks that wait in a call that does not complete.
-    waiting: dict[int, Line] = field(default_factory=dict)
+    waiting: dict[int, RecorderLine] = field(default_factory=dict)
     cut: bool = False
 
-    def of(self, *kinds: str) -> list[Finding]:
+    def of(self, *kinds: str) -> list[RecorderFinding]:
         """Return the findings of these kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
 
-def compare(table: RecorderTable) -> Comparison:
+def compare(table: RecorderTable) -> RecorderComparison:
     """Compare all dumps."""
-    found = Comparison(cut=table.cut)
+    found = RecorderComparison(cut=table.cut)
     found.dumped = tuple(sorted(rank for (rank,) in table.dumps))
     found.empty = tuple(sorted(rank for (rank,), dump in table.dumps.items() if not dump.entries))
     members = {rank for ranks in table.groups.values() for rank in ranks}
@@ -65,19 +64,19 @@ def compare(table: RecorderTable) -> Comparison:
                 found.waiting[rank] = min(
                     standing.open, found.waiting.get(rank, standing.open), key=lambda line: (line.created, line)
                 )
-    found.findings += pairs.unmet(table, {view.key: view.members for view in everything if view.stated})
+    found.findings += vote.unmet_pairs(table, {view.key: view.members for view in everything if view.stated})
     _follow(found, stands)
     return found
 
 
-def _first(view: GroupView) -> Finding | None:
+def _first(view: GroupView) -> RecorderFinding | None:
     """Return what is wrong with the first call of a group that is."""
     for seq in view.seqs():
         cell = view.cells[seq]
         verdict = vote.disagreement(cell, view.size)
         if verdict is not None and not _harmless(view, seq):
             odd = verdict.odd or tuple(ranks_of(cell.ranks))
-            how = order.direction(view, seq, odd[0], verdict.common[0]) if verdict.odd else ("", 0)
+            how = groups.order_of_calls(view, seq, odd[0], verdict.common[0]) if verdict.odd else ("", 0)
             return _finding(
                 view, seq, verdict.kind, verdict.odd, verdict.common, (verdict.odd_line, verdict.common_line), how
             )
@@ -97,7 +96,7 @@ def _harmless(view: GroupView, seq: int) -> bool:
     return not gloo and done == cell.ranks
 
 
-def _missing(view: GroupView, seq: int, missing: int) -> Finding | None:
+def _missing(view: GroupView, seq: int, missing: int) -> RecorderFinding | None:
     there = ranks_of(view.cells[seq].ranks)
     gone = ranks_of(missing)
     line = vote.line_of(view.cells[seq], there[0])
@@ -109,7 +108,7 @@ def _missing(view: GroupView, seq: int, missing: int) -> Finding | None:
     return _finding(view, seq, "ahead", tuple(there), tuple(gone), [*lines, *own[:2]])
 
 
-def _incomplete(view: GroupView) -> Finding | None:
+def _incomplete(view: GroupView) -> RecorderFinding | None:
     """Return what the first call tells that all made alike and not all completed."""
     for seq in view.seqs():
         cell = view.cells[seq]
@@ -153,7 +152,7 @@ def _completed(view: GroupView, rank: int, seq: int) -> bool:
     return standing.done_seq >= seq or (comparable(standing) and standing.completed >= seq)
 
 
-def _by_counters(view: GroupView) -> Finding | None:
+def _by_counters(view: GroupView) -> RecorderFinding | None:
     """Return who lags by what it completed last, where every rank counts alike and has issued the same."""
     known = {
         rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
@@ -174,18 +173,18 @@ def _by_counters(view: GroupView) -> Finding | None:
 
 def _finding(
     view: GroupView, seq: int, kind: str, ranks: tuple[int, ...], others: tuple[int, ...],
-    lines: tuple[Line, ...] | list[Line], how: tuple[str, int] = ("", 0), given_up: bool = False,
-) -> Finding:  # fmt: skip
+    lines: tuple[RecorderLine, ...] | list[RecorderLine], how: tuple[str, int] = ("", 0), given_up: bool = False,
+) -> RecorderFinding:  # fmt: skip
     cell = view.cells.get(seq)
     op = min((way.op for way in cell.ways), default="") if cell is not None else ""
     if not given_up and cell is not None:
         given_up = any(callers.failed for callers in cell.ways.values())
     name = group_name(view.key.name, view.key.desc)
     shown, derived = tuple(dict.fromkeys(lines))[:MAX_LINES], view.guessed(ranks)
-    return Finding(kind, name, seq, op, ranks, others, shown, given_up, how, derived)
+    return RecorderFinding(kind, name, seq, op, ranks, others, shown, given_up, how, derived)
 
 
-def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
+def _follow(found: RecorderComparison, stands: Mapping[int, set[str]]) -> None:
     """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs.
 
     ``stands``: the groups in which each rank has issued what did not complete.
@@ -209,7 +208,7 @@ def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
     found.findings = [finding for finding in found.findings if finding.kind != "others"]
 
 
-def _leads_out(blocked: list[Finding], stuck_in: dict[int, list[int]], start: int) -> bool:
+def _leads_out(blocked: list[RecorderFinding], stuck_in: dict[int, list[int]], start: int) -> bool:
     """Tell whether following the waits from a call reaches a rank of which it is not known for whom it waits."""
     seen, queue = {start}, [start]
     while queue:

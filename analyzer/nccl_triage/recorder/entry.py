@@ -24,7 +24,7 @@ Shape = tuple[tuple[int, ...], ...]
 
 
 @dataclass(slots=True)
-class Entry:
+class RecorderEntry:
     """One operation that the rank issued. ``src`` and ``dst`` (of a send or receive) are ranks within the group.
 
     ``p2p``: a send, a receive, or the end of a batch of them, whose numbers are none of collectives.
@@ -161,14 +161,14 @@ class Reader:
             found = self._frames[id(frame)] = f"{place} {self._text(frame.get('name'))[:80]}"
         return found
 
-    def entry(self, raw: Mapping[str, Any]) -> Entry:
+    def entry(self, raw: Mapping[str, Any]) -> RecorderEntry:
         """Return one record."""
         get = raw.get
         backend, op, src, dst = self._name(get("profiling_name"))
         pair = get("process_group")
         group, desc = pair if isinstance(pair, (list, tuple)) and len(pair) == 2 else (get("pg_name", get("pg_id")), "")
         both = number_of(get("seq_id")) or 0
-        return Entry(
+        return RecorderEntry(
             record=number_of(get("record_id", get("id"))) or 0,
             group=self._text(group),
             desc=self._text(desc),

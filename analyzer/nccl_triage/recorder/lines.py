@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_triage.kinds import Produced
 from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import Entry, Shape
+from nccl_triage.recorder.entry import RecorderEntry, Shape
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"
@@ -42,7 +42,7 @@ def _sizes(shape: Shape, types: Sequence[str]) -> str:
     return f"{text} {'/'.join(types)}" if types else text or "[]"
 
 
-def group(name: str, desc: str) -> str:
+def group_name(name: str, desc: str) -> str:
     """Return how a process group is called in lines and texts."""
     return f"{name} ({desc})" if desc and desc != "undefined" else name or "?"
 
@@ -80,10 +80,10 @@ class Writer:
                 f"records {first} to {last}{size}{library}"
             )
         for one in dump.groups.values():
-            yield f"{begin}flight recorder: group {group(one.name, one.desc)} has ranks {spans(one.ranks)}"
+            yield f"{begin}flight recorder: group {group_name(one.name, one.desc)} has ranks {spans(one.ranks)}"
         for name, status in dump.status.items():
             yield (
-                f"{begin}flight recorder: counters of group {group(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
+                f"{begin}flight recorder: counters of group {group_name(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
                 f"started={status.started} completed={status.completed}"
             )
 
@@ -95,7 +95,7 @@ class Writer:
                 f"{self._begin(self._last)}flight recorder: health check of {part} failed{': ' if said else ''}{said}",
             )
 
-    def _call(self, entry: Entry) -> str:
+    def _call(self, entry: RecorderEntry) -> str:
         """Return the operation with its number, sizes and types."""
         key = (entry.inputs, entry.input_types, entry.outputs, entry.output_types)
         sizes = self._sizes.get(key)
@@ -106,9 +106,9 @@ class Writer:
             return f"{entry.op} seq={entry.seq} {sizes}"
         return f"{entry.op} {entry.src}->{entry.dst} p2p_seq={entry.p2p_seq} {sizes}"
 
-    def record(self, entry: Entry) -> str:
+    def record(self, entry: RecorderEntry) -> str:
         """Return the line of one record."""
-        what = f"record {entry.record} of group {group(entry.group, entry.desc)}: {self._call(entry)}"
+        what = f"record {entry.record} of group {group_name(entry.group, entry.desc)}: {self._call(entry)}"
         frames = entry.frames
         if entry.done:
             where = " < ".join(frames[:FRAMES_DONE])

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, quantiles
 
-from nccl_triage.recorder.arrivals import Arrival, unpack
-from nccl_triage.recorder.table import GroupKey, RecorderTable
+from nccl_triage.recorder.table import Arrival, GroupKey, RecorderTable, unpack
 
 #: Ranks and calls of a group at least; the share of ranks that may be slow.
 _RANKS, _CALLS, _FEW = 3, 12, 4

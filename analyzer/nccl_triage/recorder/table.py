@@ -1,21 +1,59 @@
-"""What the flight recorders of all ranks say about each collective: kept in bounded space and mergeable.
+"""The table of what the flight recorders of all ranks say about each collective: bounded in space and mergeable.
 
-A call is one number of one group; for each way in which it was called (operation, sizes, types) it is known which ranks
-called it so, as bits of a number, and one line that shows it. Of a group the calls with the highest numbers are kept:
-``MAX_CALLS`` of it, and fewer of each where many groups would take more than ``MAX_CELLS`` together. How many follows
-from all calls and the highest rank alone, and what is pushed out never comes back, so parts put together in any order
-give what the whole gives. Ranks and groups beyond their limits are left out the same way.
+A call is one sequence number of one group. For each way in which it was called (operation, sizes, types) the table holds
+the set of ranks that called it so, as the bits of a number, and one line that shows it. Of a group the calls with the
+highest numbers are kept: ``MAX_CALLS`` of it, and fewer of each where many groups would take more than ``MAX_CELLS``
+together. The number kept depends only on all calls and the highest rank, and what is dropped never returns, so parts
+merged in any order give the same table as the whole. Ranks and groups beyond their limits are dropped likewise.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from nccl_triage.recorder.arrivals import MAX_KEPT, MAX_TOGETHER, count, thinned
 from nccl_triage.recorder.entry import Shape
+
+#: Calls kept of a rank in a group, and of all of them together.
+MAX_KEPT, MAX_TOGETHER = 96, 1_000_000
+#: Numbers of one call.
+_WIDTH = 3
+
+
+class Arrival(NamedTuple):
+    """One call: its number, when it was issued (ns, by the rank's own clock), how long it ran (us, -1: not known)."""
+
+    seq: int
+    created: int
+    ran: int
+
+
+def pack(arrivals: list[Arrival]) -> bytes:
+    """Return the last calls as bytes, those of the lowest numbers first."""
+    kept = sorted({one.seq: one for one in arrivals}.values())[-MAX_KEPT:]
+    return array("q", [number for one in kept for number in one]).tobytes()
+
+
+def unpack(data: bytes) -> Iterator[Arrival]:
+    """Yield the calls."""
+    numbers = array("q")
+    numbers.frombytes(data)
+    for at in range(0, len(numbers) - _WIDTH + 1, _WIDTH):
+        yield Arrival(*numbers[at : at + _WIDTH])
+
+
+def thinned(data: bytes, keep: int) -> bytes:
+    """Return the last ``keep`` calls."""
+    return data[-keep * _WIDTH * array("q").itemsize :]
+
+
+def count(data: bytes) -> int:
+    """Return how many calls there are."""
+    return len(data) // (_WIDTH * array("q").itemsize)
+
 
 #: Calls kept of one group, and of all of them together; a call of ranks beyond ``RANKS_A_CELL`` counts more than once.
 MAX_CALLS, MAX_CELLS, RANKS_A_CELL = 4096, 200_000, 4096
@@ -36,7 +74,7 @@ class GroupKey(NamedTuple):
     mark: str
 
 
-class Line(NamedTuple):
+class RecorderLine(NamedTuple):
     """A line of the text made of a dump."""
 
     source: str
@@ -63,7 +101,7 @@ class Callers:
     ranks: int
     done: int
     failed: int
-    example: Line
+    example: RecorderLine
     first: tuple[int, int]
     last: tuple[int, int]
 
@@ -110,7 +148,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Standing:
+class GroupProgress:
     """Where one rank stands in one group. The stamp tells which of two dumps of a rank is the later one."""
 
     stamp: tuple[int, str]
@@ -125,12 +163,12 @@ class Standing:
     p2p: int = 0
     #: Its counters count every operation, those that the dump does not hold among them.
     counts_all: bool = False
-    open: Line | None = None
+    open: RecorderLine | None = None
     open_seq: int = -1
     open_way: Way | None = None
     failed: bool = False
     timeout_ms: int | None = None
-    last: Line | None = None
+    last: RecorderLine | None = None
     #: The user's frames of the open call, else of the last one.
     frames: tuple[str, ...] = ()
     #: When it came to the last collectives (``arrivals``).
@@ -147,9 +185,9 @@ class RankDump:
     entries: int
     #: Older entries were overwritten.
     cut: bool
-    header: Line
+    header: RecorderLine
     #: What was found broken when it was written: gpu or nic, with the line that says so.
-    broken: tuple[tuple[str, Line], ...] = ()
+    broken: tuple[tuple[str, RecorderLine], ...] = ()
 
 
 @dataclass(slots=True)
@@ -161,7 +199,7 @@ class End:
     cut: bool
     total: int = 0
     done: int = 0
-    open: tuple[tuple[Way, Line], ...] = ()
+    open: tuple[tuple[Way, RecorderLine], ...] = ()
 
 
 PairKey = tuple[GroupKey, int, int, str]
@@ -173,7 +211,7 @@ class RecorderTable:
 
     dumps: dict[tuple[int], RankDump] = field(default_factory=dict)
     groups: dict[GroupKey, tuple[int, ...]] = field(default_factory=dict)
-    standings: dict[tuple[GroupKey, int], Standing] = field(default_factory=dict)
+    standings: dict[tuple[GroupKey, int], GroupProgress] = field(default_factory=dict)
     calls: dict[GroupKey, dict[int, Cell]] = field(default_factory=dict)
     pairs: dict[PairKey, End] = field(default_factory=dict)
     #: Calls were left out because there were too many groups.
@@ -242,7 +280,7 @@ def _keep(table: dict[_K, _V], limit: int) -> None:
             del table[key]
 
 
-_Stamped = TypeVar("_Stamped", Standing, RankDump, End)
+_Stamped = TypeVar("_Stamped", GroupProgress, RankDump, End)
 
 
 def _later(mine: dict[_K, _Stamped], theirs: Mapping[_K, _Stamped]) -> None:

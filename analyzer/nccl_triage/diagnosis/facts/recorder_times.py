@@ -6,7 +6,7 @@ from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.recorded import comparison, event, events
-from nccl_triage.recorder.table import Standing
+from nccl_triage.recorder.table import GroupProgress
 
 #: A rank is late when it came this much after the middle one: seconds, and share of the time-out.
 _LATE, _SHARE = 30.0, 0.1
@@ -53,7 +53,7 @@ def _time_out(case: Case) -> int:
     return max((standing.timeout_ms or 0 for standing in standings if standing.open is not None), default=0)
 
 
-def _stands(standing: Standing) -> str:
+def _stands(standing: GroupProgress) -> str:
     return standing.frames[0] if standing.frames else ""
 
 

@@ -1,30 +1,30 @@
-"""What a probe brings back, and the few ways in which it reads files."""
+"""The result of a probe, the host that it looks at, and the readers of /proc and /sys that all probes use."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 #: Files below /proc and /sys are small; a root given by tests may hold anything.
-_MOST = 1 << 20
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ProbeTarget:
     """The host that is looked at: its files and its variables, ``python`` whose torch is asked, ``paths`` that matter."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     paths: Sequence[str] = ()
-    patience: float = 1.0
+    timeout_factor: float = 1.0
 
 
 @dataclass(slots=True)
-class Seen:
+class ProbeResult:
     """Facts, as plain data, and what could not be seen: ``what`` and ``why`` are words of ``doctor.unseen``."""
 
     facts: Any
@@ -45,7 +45,7 @@ def text(path: Path) -> str | None:
     """Return the beginning of a file without white space around it, or None where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(_MOST).decode("utf-8", "replace").strip()
+            return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
     except OSError:
         return None
 
@@ -73,3 +73,19 @@ def entries(folder: Path) -> list[Path]:
         return sorted(folder.iterdir(), key=lambda entry: [(len(part), part) for part in entry.name.split("_")])
     except OSError:
         return []
+
+
+#: Characters of a process's name that the kernel keeps.
+_KEPT = 15
+
+
+def names_of_processes(where: ProbeTarget, wanted: Collection[str]) -> set[str]:
+    """Return which of the names some process has."""
+    short = {name[:_KEPT]: name for name in wanted}
+    found = set()
+    for entry in entries(where.root / "proc"):
+        if entry.name.isdigit():
+            name = text(entry / "comm")
+            if name in short:
+                found.add(short[name])
+    return found

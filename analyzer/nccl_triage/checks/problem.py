@@ -1,4 +1,4 @@
-"""What is wrong with a rule, and what is wrong with any pattern."""
+"""A problem of a rule, and the problems that any pattern can have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleProblem:
     """One thing wrong with a rule; ``where`` is file:line."""
 
     severity: Severity

@@ -1,16 +1,82 @@
-"""The hosts that failed, as schedulers want them: a Slurm node list, a hostfile without them, a plain list.
+"""Incidents and recurrences as JSON, and the failed hosts as a Slurm node list, a hostfile without them or a plain list.
 
-Names of hosts come from logs, and a list of them is pasted into a shell: what is no plain name of a host is never written.
+Names of hosts come from logs, and lists of them are pasted into shells: what is not a plain host name is never written.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from nccl_triage.history.model import KeptIncident
+from nccl_triage.history.recurrence import DAY, DAYS, KINDS, Kind, Recurrence, recurrences, worked_since
+from nccl_triage.parsers import times
 from nccl_triage.patterns import lazily
+
+#: Of the JSON documents of ``history``.
+SCHEMA_VERSION = 1
+
+
+def incident_record(one: KeptIncident) -> dict[str, Any]:
+    """Return an incident; its logs only where they were read with it."""
+    data = asdict(one)
+    del data["inputs"]
+    shown = {
+        "id": data.pop("id"),
+        "time": times.show(one.happened),
+        "dated": data.pop("dated"),
+        "recorded": times.show(one.recorded),
+        **{key: value for key, value in data.items() if key not in ("happened", "recorded")},
+        "hosts": list(one.hosts),
+        "culprits": [asdict(suspect) for suspect in one.culprits],
+    }
+    if one.inputs:
+        shown["inputs"] = [{"path": log.path, "bytes": log.bytes, "lines": log.lines} for log in one.inputs]
+    return shown
+
+
+def recurrence_record(one: Recurrence, days: float | None) -> dict[str, Any]:
+    """Return who failed how often, with the sentence in both languages."""
+    return {
+        "kind": one.kind,
+        "name": one.name,
+        "host": one.host,
+        "times": one.times,
+        "causes": [{"cause": cause, "times": count} for cause, count in one.causes],
+        "first": times.show(one.first),
+        "last": times.show(one.last),
+        "hosts": list(one.hosts),
+        "incidents": list(one.incidents),
+        "says": one.says(days, "en"),
+        "says_zh": one.says(days, "zh"),
+    }
+
+
+def recent() -> float:
+    """Return since when failures count where nobody says how long ago."""
+    return time.time() - DAYS * DAY
+
+
+def host_records(
+    incidents: Sequence[KeptIncident], days: float | None, causes: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """Return the hosts that failed, with how many healthy jobs ran on each since."""
+    found = recurrences(incidents, "host", causes)
+    return [{**recurrence_record(one, days), "worked_since": worked_since(incidents, one)} for one in found]
+
+
+def repeated(
+    incidents: Sequence[KeptIncident], days: float | None, at_least: int, kinds: Sequence[Kind] = KINDS
+) -> list[dict[str, Any]]:
+    """Return every host, GPU, rank and cause that failed at least so often."""
+    found = (one for kind in kinds for one in recurrences(incidents, kind))
+    return [recurrence_record(one, days) for one in found if one.times >= at_least]
+
 
 #: A name of a host, or an IPv4 address: nothing that a shell, Slurm or a hostfile would read as something else.
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -26,7 +92,7 @@ def plain(hosts: Iterable[str]) -> tuple[list[str], list[str]]:
     return fit, [host for host in every if not _PLAIN.fullmatch(host)]
 
 
-def slurm(hosts: Iterable[str]) -> tuple[str, list[str]]:
+def slurm_list(hosts: Iterable[str]) -> tuple[str, list[str]]:
     """Return a Slurm node list such as ``gpu[03,07-09],login1``, and the hosts that no node is named after.
 
     Slurm knows a node by the short name of its host; an address is no name.
@@ -72,7 +138,7 @@ def hostfile(text: str, hosts: Collection[str]) -> tuple[str, int]:
     return "".join(kept), gone
 
 
-def names(text: str) -> list[str]:
+def names_in_hostfile(text: str) -> list[str]:
     """Return the hosts that a hostfile lists."""
     return [entry["host"] for line in text.splitlines() if (entry := _ENTRY.match(line))]
 
