@@ -22,7 +22,7 @@ from nccl_triage.api import diagnose
 from nccl_triage.engine import load
 from nccl_triage.verify import api
 from nccl_triage.verify.plan import Wishes
-from nccl_triage.verify.plan_record import plan_record
+from nccl_triage.verify.record import plan_record
 
 TIMES = 3
 LOG = (

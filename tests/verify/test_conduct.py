@@ -16,10 +16,10 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify import feedback, plan
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import carry_out
-from nccl_triage.verify.judge import Outcome, Report
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.judge import ExperimentOutcome, Report
+from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.plan import Means, Wishes
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
 from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
@@ -33,24 +33,24 @@ def question(on: World, *causes: str, **changes: Any) -> Question:
     known: dict[str, Any] = {
         "op": "ALLREDUCE", "numel": 64, "dtype": "float32", "world": len(on.hosts), "hosts": tuple(on.names), "backend": "gloo",
     }  # fmt: skip
-    return Question(tuple(Suspect(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
+    return Question(tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
 
 
 def conduct(
     on: World, rules: RuleSet, tmp_path: Path, *causes: str, wishes: Wishes = WISHES, gpus: int = 0, **changes: Any
 ) -> Report:
-    means = Means(tuple(Place(name) for name in on.names), gpus=gpus, torch="2.13.0")
+    means = Means(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
     made = plan.build(question(on, *causes, **changes), rules.causes, means, wishes)
     with Cluster(Launcher(on)) as cluster:
         return carry_out(Session(cluster, made, rules, tmp_path))
 
 
-def only(report: Report) -> Outcome:
+def only(report: Report) -> ExperimentOutcome:
     (outcome,) = report.outcomes
     return outcome
 
 
-def verdict(outcome: Outcome) -> tuple[str, str]:
+def verdict(outcome: ExperimentOutcome) -> tuple[str, str]:
     return outcome.row.outcome, outcome.row.id
 
 
@@ -62,7 +62,7 @@ def unless(broken: bool, started: Started) -> Sequence[Script]:
     return [failing() if broken else healthy() for _ in started.places]
 
 
-def tried(outcome: Outcome) -> list[tuple[str, bool]]:
+def tried(outcome: ExperimentOutcome) -> list[tuple[str, bool]]:
     return [(item.variable, any(trial.fails for trial in trials)) for item, trials in outcome.treatments]
 
 
@@ -187,7 +187,7 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
 def test_a_host_that_does_not_answer_ends_the_session_before_it_begins(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    means = Means(tuple(Place(name) for name in world.names), torch="2.13.0")
+    means = Means(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
     made = plan.build(question(world, "network-link-fault"), rules.causes, means, WISHES)
     with Cluster(Launcher(world)) as cluster:
         world.links[1].die("Permission denied (publickey)")
@@ -285,9 +285,9 @@ def test_a_document_takes_it_all(rules: RuleSet, tmp_path: Path) -> None:
 # on real Gloo
 
 
-def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict[str, Any]) -> Outcome:
+def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict[str, Any]) -> ExperimentOutcome:
     known = Question(
-        (Suspect(cause, "supported", 0.6),),
+        (SuspectedCause(cause, "supported", 0.6),),
         op="ALLREDUCE",
         numel=4096,
         dtype="float32",
@@ -295,7 +295,7 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
         hosts=("here",),
         backend="gloo",
     )
-    means = Means((Place("here", slots=8),), torch="2.13.0")
+    means = Means((HostPlace("here", slots=8),), torch="2.13.0")
     made = plan.build(known, rules.causes, means, Wishes(patience=0.15, budget=60.0))
     gloo.cluster.gone.clear()
     return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))

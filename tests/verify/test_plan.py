@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run
+from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
 from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, Wishes
-from nccl_triage.verify.plan_record import plan_record
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
 
-HERE = Means((Place("here"),), torch="2.13.0")
-TWO = Means((Place("a"), Place("b")), torch="2.13.0")
+HERE = Means((HostPlace("here"),), torch="2.13.0")
+TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
 NOTHING, USUAL = Question(()), Wishes()
 GPUS = replace(HERE, gpus=8, gpu_free=80 << 30, gpu_name="H100")
 
@@ -42,7 +42,7 @@ questions = st.builds(
 )
 means = st.builds(
     Means,
-    places=st.integers(1, 4).map(lambda count: tuple(Place("abcd"[i]) for i in range(count))),
+    places=st.integers(1, 4).map(lambda count: tuple(HostPlace("abcd"[i]) for i in range(count))),
     gpus=st.sampled_from([0, 1, 2, 8]),
     gpu_free=st.sampled_from([0, 1 << 20, 16 << 30, 141 << 30]),
     torch=st.sampled_from([None, "2.13.0"]),
@@ -60,10 +60,10 @@ def planned(
     cause: str, rules: RuleSet, question: Question = NOTHING, about: Means = HERE, wish: Wishes = USUAL
 ) -> Planned:
     """Plan the experiment of one cause of the rules."""
-    return plan.plan_one(question, Suspect(cause, "established", 0.9), rules.causes[cause], about, wish)
+    return plan.plan_one(question, SuspectedCause(cause, "established", 0.9), rules.causes[cause], about, wish)
 
 
-def control(cause: str, rules: RuleSet, *given: Any) -> Run:
+def control(cause: str, rules: RuleSet, *given: Any) -> CollectiveRun:
     found = planned(cause, rules, *given)
     assert found.control is not None, found.why_not
     return found.control
@@ -145,7 +145,7 @@ def check_completeness(found: Planned, question: Question) -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_a_whole_plan(rules: RuleSet, question: Question, about: Means, wish: Wishes, causes: list[str]) -> None:
-    asked = replace(question, suspects=tuple(Suspect(cause, "possible", 0.1) for cause in causes))
+    asked = replace(question, suspects=tuple(SuspectedCause(cause, "possible", 0.1) for cause in causes))
     made = plan.build(asked, rules.causes, about, wish)
     known = [cause for cause in causes if cause in rules.causes]
     assert [entry.suspect.cause for entry in made.experiments] == known[: wish.suspects], "best first"
@@ -191,7 +191,7 @@ def test_the_whole_failure_is_repeated_where_it_fits(rules: RuleSet) -> None:
     )
     found = planned("rank-divergence", rules, question)
     assert found.control is not None
-    assert found.control.message == Message("_ALLGATHER_BASE", 1000, "bfloat16")
+    assert found.control.message == CollectiveMessage("_ALLGATHER_BASE", 1000, "bfloat16")
     assert (found.control.world, found.complete, found.differs) == (4, True, ())
 
 
@@ -239,7 +239,7 @@ def test_ranks_that_share_a_gpu_on_one_host_of_two(rules: RuleSet) -> None:
     [1, 2, 3],
 )
 def test_a_host_takes_no_more_ranks_than_it_is_said_to(rules: RuleSet, slots: int) -> None:
-    about = Means((Place("a", slots=slots), Place("b", slots=slots)), torch="2.13")
+    about = Means((HostPlace("a", slots=slots), HostPlace("b", slots=slots)), torch="2.13")
     run = control("rendezvous-failed", rules, Question((), world=16), about)
     assert Counter(slot.place for slot in run.slots) == {0: slots, 1: slots}
 

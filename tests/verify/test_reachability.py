@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.verify import reachability
-from nccl_triage.verify.reachability import ALL_PAIRS, BROKEN, DEGRADED, Matrix, measure, pairs, ports_of
+from nccl_triage.verify.reachability import ALL_PAIRS, BROKEN, DEGRADED, ReachabilityMatrix, measure, pairs, ports_of
 from tests.verify.host_facts import matrix, path
 
 
@@ -49,23 +49,23 @@ def test_an_address_counts_as_reached_when_all_others_reach_it() -> None:
 
 def test_one_port_that_fails_makes_an_address_unusable() -> None:
     ways = [path("b", "a", "10.0.0.1", port=1), path("b", "a", "10.0.0.1", "refused", port=2)]
-    assert Matrix(ways).reached_by_all("a", ["a", "b"]) == []
+    assert ReachabilityMatrix(ways).reached_by_all("a", ["a", "b"]) == []
 
 
 @pytest.mark.parametrize("state", sorted(DEGRADED))
 def test_a_poor_path_can_be_used(state: str) -> None:
-    assert Matrix([path("b", "a", "10.0.0.1", state)]).reached_by_all("a", ["a", "b"]) == ["10.0.0.1"]
+    assert ReachabilityMatrix([path("b", "a", "10.0.0.1", state)]).reached_by_all("a", ["a", "b"]) == ["10.0.0.1"]
 
 
 @pytest.mark.parametrize("state", sorted(BROKEN))
 def test_a_broken_path_can_not(state: str) -> None:
-    assert Matrix([path("b", "a", "10.0.0.1", state)]).reached_by_all("a", ["a", "b"]) == []
+    assert ReachabilityMatrix([path("b", "a", "10.0.0.1", state)]).reached_by_all("a", ["a", "b"]) == []
 
 
 def test_hosts_that_were_not_asked_have_no_say() -> None:
     """More hosts than are probed in pairs: those that did not probe a host cannot miss its address."""
     names = [f"n{i:03}" for i in range(ALL_PAIRS + 8)]
-    found = Matrix([path(names[a], names[b], f"10.0.0.{b}") for a, b in pairs(len(names))])
+    found = ReachabilityMatrix([path(names[a], names[b], f"10.0.0.{b}") for a, b in pairs(len(names))])
     for index, name in enumerate(names):
         assert found.reached_by_all(name, names) == [f"10.0.0.{index}"]
     assert found.reached_by_all(names[0], [names[0], names[3]]) == [], "nobody who could know"

@@ -93,8 +93,8 @@ def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any],
 
 def settings(given: dict[str, Any], force: bool) -> Any:
     """Return the verifier's Settings from the values of ``launcher_options``."""
+    from nccl_triage.verify.api import Settings
     from nccl_triage.verify.plan import Wishes
-    from nccl_triage.verify.planning import Settings
 
     return Settings(
         launcher=given["launcher"],

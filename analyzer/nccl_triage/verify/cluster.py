@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_triage.errors import UsageError
-from nccl_triage.verify.launchers import Launcher, Link
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.launchers import AgentLink, Launcher
+from nccl_triage.verify.model import HostPlace
 
 #: Seconds between two looks at links that have no descriptor.
 POLL = 0.05
@@ -20,14 +20,14 @@ class Cluster:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._links: list[Link] = []
+        self._links: list[AgentLink] = []
         self._selector = selectors.DefaultSelector()
         self._waiting: list[tuple[int, dict[str, Any]]] = []
         self.gone: dict[int, str] = {}
         self.facts: list[dict[str, Any]] = []
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[HostPlace]:
         """The hosts."""
         return self._launcher.places
 

@@ -15,7 +15,7 @@ from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.redaction.secrets import mask_secrets
-from nccl_triage.verify.judge import Outcome, Report
+from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.record import outcome_record
 
 #: Id of the contribution that is the verifier's.
@@ -90,7 +90,7 @@ def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
         entry["status"] = "possible" if _resembles_only(entry) else status
 
 
-def _weigh(entry: dict[str, Any], outcome: Outcome) -> None:
+def _weigh(entry: dict[str, Any], outcome: ExperimentOutcome) -> None:
     added = log_odds(outcome.row.weight)
     entry["score"] = round(entry["score"] + added, 3)
     if added:

@@ -1,22 +1,114 @@
-"""What the hosts' own facts and the reachability matrix show before any collective runs."""
+"""The interfaces that a backend chooses on a host, and what these and the reachability matrix show before a collective.
+
+NCCL: NCCL_SOCKET_IFNAME is a list of prefixes, ``=`` asks for whole names, ``^`` excludes; without it NCCL takes
+interfaces named ib* first, then one in the network of NCCL_COMM_ID, then any but lo, docker* and virbr*, then docker*,
+then lo, then virbr* (src/misc/socket.cc, ncclFindInterfaces; older releases took virbr* with the others).
+Gloo: GLOO_SOCKET_IFNAME is one name (or a list); without it the address of the host's own name, where that can be
+bound, else the loopback (torch ProcessGroupGloo.cpp, createDefaultDevice).
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage.verify.findings import OTHERWISE, cause_of
-from nccl_triage.verify.interfaces import chosen, same_network
-from nccl_triage.verify.model import Finding
-from nccl_triage.verify.reachability import BROKEN, DEGRADED, Matrix
+from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.model import RunFinding
+from nccl_triage.verify.reachability import BROKEN, DEGRADED, ReachabilityMatrix
+
+Interface = Mapping[str, Any]
+
+
+def nccl_choice(interfaces: Sequence[Interface], wish: str | None) -> list[Interface]:
+    """Return the interfaces that NCCL would use, in its order; empty when it finds none."""
+    return nccl_pick(interfaces, wish)[0]
+
+
+def nccl_pick(
+    interfaces: Sequence[Interface], wish: str | None, root: str | None = None
+) -> tuple[list[Interface], str]:
+    """Return the interfaces that NCCL would use and which of its rules chose them.
+
+    ``root`` is the address of NCCL_COMM_ID. The rules: wished, infiniband, subnet, plain, docker, loopback, bridge, none.
+    """
+    usable = [entry for entry in interfaces if entry["up"]]
+    if wish:
+        chosen = [entry for entry in usable if _wished(entry["name"], wish)]
+        return chosen, "wished" if chosen else "none"
+    docker, bridges = ([entry for entry in usable if entry["name"].startswith(kind)] for kind in ("docker", "virbr"))
+    put_off = [*docker, *bridges]
+    for rule, found in (
+        ("infiniband", [entry for entry in usable if entry["name"].startswith("ib")]),
+        ("subnet", [entry for entry in usable if root and _holds(entry, root)][:1]),
+        ("plain", [entry for entry in usable if not entry["loopback"] and entry not in put_off]),
+        ("docker", docker),
+        ("loopback", [entry for entry in usable if entry["loopback"]]),
+        ("bridge", bridges),
+    ):
+        if found:
+            return found, rule
+    return [], "none"
+
+
+def _holds(entry: Interface, address: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(address) in _network(entry)
+    except ValueError:  # a name, or an address of another family
+        return False
+
+
+def _wished(name: str, wish: str) -> bool:
+    excluded, exact = wish.startswith("^"), wish.lstrip("^").startswith("=")
+    names = [part for part in wish.lstrip("^=").split(",") if part]
+    hit = any(name == part if exact else name.startswith(part) for part in names)
+    return hit != excluded
+
+
+def gloo_choice(interfaces: Sequence[Interface], wish: str | None, own_addresses: Sequence[str]) -> list[Interface]:
+    """Return the interfaces that Gloo would use."""
+    if wish:
+        names = wish.split(",")
+        return [entry for name in names for entry in interfaces if entry["name"] == name]
+    by_name = [entry for entry in interfaces if entry["address"] in own_addresses]
+    return by_name[:1] or [entry for entry in interfaces if entry["loopback"]]
+
+
+def chosen(facts: Mapping[str, Any], backend: str, env: Mapping[str, str]) -> list[Interface]:
+    """Return the interfaces that a backend takes on a host with these variables."""
+    if backend == "nccl":
+        return nccl_choice(facts["interfaces"], env.get("NCCL_SOCKET_IFNAME"))
+    return gloo_choice(facts["interfaces"], env.get("GLOO_SOCKET_IFNAME"), facts["own_addresses"])
+
+
+def for_gloo(facts: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which Gloo takes the interface that NCCL would take with the job's variables."""
+    if "GLOO_SOCKET_IFNAME" in env and "NCCL_SOCKET_IFNAME" not in env:
+        return {}
+    wish = env.get("NCCL_SOCKET_IFNAME")
+    found = nccl_choice(facts["interfaces"], wish)
+    if found:
+        return {"GLOO_SOCKET_IFNAME": str(found[0]["name"])}
+    # NCCL would find none: Gloo is to fail in the same way.
+    return {"GLOO_SOCKET_IFNAME": wish.lstrip("^=").split(",")[0]} if wish else {}
+
+
+def same_network(one: Interface, two: Interface) -> bool:
+    """Tell whether two interfaces lie in one network by their own netmasks."""
+    return _network(one) == _network(two)
+
+
+def _network(entry: Interface) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Network((entry["address"], entry["netmask"]), strict=False)
+
 
 Facts = Mapping[str, Any]
 
 
 def interface_findings(
     names: Sequence[str], facts: Sequence[Facts], backend: str, env: Mapping[str, str]
-) -> list[Finding]:
+) -> list[RunFinding]:
     """Return what is wrong with the interfaces that the backend would take on these hosts."""
     taken = [chosen(entry, backend, env) for entry in facts]
     wish = env.get("NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME")
@@ -45,13 +137,13 @@ def interface_findings(
     return found
 
 
-def _wrong_interface(kind: str, en: str, zh: str, *hosts: str) -> Finding:
-    return Finding(cause_of(kind), kind, {"en": en, "zh": zh}, hosts=hosts)
+def _wrong_interface(kind: str, en: str, zh: str, *hosts: str) -> RunFinding:
+    return RunFinding(cause_of(kind), kind, {"en": en, "zh": zh}, hosts=hosts)
 
 
 def path_findings(
-    names: Sequence[str], facts: Sequence[Facts], matrix: Matrix, backend: str, env: Mapping[str, str]
-) -> list[Finding]:
+    names: Sequence[str], facts: Sequence[Facts], matrix: ReachabilityMatrix, backend: str, env: Mapping[str, str]
+) -> list[RunFinding]:
     """Return what the probe found on the paths that the backend would take; one finding a pair of hosts, worst first."""
     broken, degraded = [], []
     for (a, one), (b, two) in itertools.combinations(enumerate(names), 2):
@@ -83,10 +175,10 @@ def _situation(error: str, together: bool) -> str:
     return "filtered" if error == "EHOSTUNREACH" else "one-network"
 
 
-def _finding(state: str, one: str, two: str, path: Any, situation: str = OTHERWISE) -> Finding:
+def _finding(state: str, one: str, two: str, path: Any, situation: str = OTHERWISE) -> RunFinding:
     kind = f"path-{state}"
     where = f"{path.address}:{path.port} ({path.interface} of {path.target})"
-    return Finding(
+    return RunFinding(
         cause_of(kind, situation),
         kind,
         {

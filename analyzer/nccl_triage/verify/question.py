@@ -25,7 +25,7 @@ _OPS = {name.upper(): name for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectedCause:
     """A cause of the document with the ranks and hosts that it blames."""
 
     cause: str
@@ -40,7 +40,7 @@ class Suspect:
 class Question:
     """What is known of the failure, None or empty where the log did not tell."""
 
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectedCause, ...]
     op: str | None = None
     numel: int | None = None
     dtype: str | None = None
@@ -120,7 +120,7 @@ def _backend(document: Mapping[str, Any]) -> str | None:
     return "nccl" if document.get("collective") else None
 
 
-def _suspects(document: Mapping[str, Any]) -> tuple[Suspect, ...]:
+def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     found = []
     for entry in _mappings(document.get("diagnoses")):
         cause = _string(entry.get("cause"))
@@ -133,7 +133,7 @@ def _suspects(document: Mapping[str, Any]) -> tuple[Suspect, ...]:
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
-        found.append(Suspect(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
+        found.append(SuspectedCause(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
     return tuple(found)
 
 

@@ -54,7 +54,7 @@ class Path:
 
 
 @dataclass(slots=True)
-class Matrix:
+class ReachabilityMatrix:
     """All paths that were probed."""
 
     paths: list[Path] = field(default_factory=list)
@@ -93,11 +93,11 @@ def ports_of(count: int) -> int:
     return 20 if count <= 4 else 6 if count <= ALL_PAIRS else 2
 
 
-def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0) -> Matrix:
+def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0) -> ReachabilityMatrix:
     """Let every agent listen and probe its peers; ``also`` is a port beside the free ones: that of the job's store."""
     hosts = range(len(cluster.places))
     if len(hosts) < 2:
-        return Matrix()
+        return ReachabilityMatrix()
     wish = {"ports": ports_of(len(hosts)), "also": also or 0}
     listening = cluster.ask("listen", hosts, 10.0, dict.fromkeys(hosts, wish))
     wishes: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
@@ -115,7 +115,7 @@ def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0)
         {place: {"targets": wishes[place], "patience": patience} for place in hosts},
     )
     cluster.ask("end_listen", hosts, 5.0)
-    return Matrix(
+    return ReachabilityMatrix(
         [
             _path(cluster.name(place), result)
             for place, answer in sorted(answers.items())

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, names_of_processes, text
-from nccl_triage.verify import gpu_nvml, gpu_smi, gpus, nvml
+from nccl_triage.verify import gpu_smi, gpus, nvml
 from nccl_triage.verify.gpu import Gpu
 
 #: Numbers of nvml.h: kinds of errors and counters, thresholds of temperature, causes of retirement.
@@ -41,11 +41,11 @@ def details_by_library(library: Any, count: int) -> dict[int, dict[str, Any]]:
             handle = library.nvmlDeviceGetHandleByIndex(index)
         except library.NVMLError:
             continue
-        found[index] = _details(library, nvml.Questions(library, handle))
+        found[index] = _details(library, nvml.NvmlQueries(library, handle))
     return found
 
 
-def _details(library: Any, gpu: nvml.Questions) -> dict[str, Any]:
+def _details(library: Any, gpu: nvml.NvmlQueries) -> dict[str, Any]:
     bus = gpu.ask("nvmlDeviceGetPciInfo")
     ecc = gpu.ask("nvmlDeviceGetEccMode")
     rows = gpu.ask("nvmlDeviceGetRemappedRows")
@@ -72,14 +72,14 @@ def _details(library: Any, gpu: nvml.Questions) -> dict[str, Any]:
     }
 
 
-def _brakes(gpu: nvml.Questions) -> list[str]:
+def _brakes(gpu: nvml.NvmlQueries) -> list[str]:
     reasons = gpu.ask("nvmlDeviceGetCurrentClocksEventReasons")
     if reasons is None:  # the name before release 535
         reasons = gpu.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     return [name for bit, name in _BRAKES.items() if int(reasons or 0) & bit]
 
 
-def _links(gpu: nvml.Questions) -> list[dict[str, Any]]:
+def _links(gpu: nvml.NvmlQueries) -> list[dict[str, Any]]:
     """Return the NVLinks of a GPU that has some: whether each is up, and its errors."""
     found = []
     for link in range(_MOST_LINKS):
@@ -91,7 +91,7 @@ def _links(gpu: nvml.Questions) -> list[dict[str, Any]]:
     return found
 
 
-def _fabric(library: Any, gpu: nvml.Questions) -> str | None:
+def _fabric(library: Any, gpu: nvml.NvmlQueries) -> str | None:
     """Return how far the GPU's registration with the fabric is; None for GPUs without one."""
     kind = getattr(library, "c_nvmlGpuFabricInfo_t", None)
     if kind is None:
@@ -146,7 +146,7 @@ def pairs_by_library(library: Any, count: int) -> list[dict[str, Any]]:
             continue
     found = []
     for a, b in combinations(handles, 2):
-        gpu = nvml.Questions(library, handles[a])
+        gpu = nvml.NvmlQueries(library, handles[a])
         read, write, link = (gpu.ask("nvmlDeviceGetP2PStatus", handles[b], which) for which in (_READ, _WRITE, _NVLINK))
         level = gpu.ask("nvmlDeviceGetTopologyCommonAncestor", handles[b])
         found.append(
@@ -173,7 +173,7 @@ def pairs_by_tool(count: int) -> list[dict[str, Any]]:
             ["nvidia-smi", "topo", "-p2p", "r"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=gpu_smi.PATIENCE,
+            timeout=gpu_smi.TOOL_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -212,7 +212,7 @@ def probe_gpus(where: ProbeTarget) -> ProbeResult:
     if not gpus.likely_present(where.root, where.environment):
         seen.miss("gpus", "no-driver")
         return seen
-    inventory = gpu_nvml.read()
+    inventory = nvml.read()
     details: dict[int, dict[str, Any]] = {}
     if inventory.gpus:
         details, seen.facts["pairs"] = _by_nvml()
@@ -243,7 +243,7 @@ def _gpu(gpu: Gpu, details: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_nvml() -> tuple[dict[int, dict[str, Any]], list[dict[str, Any]]]:
-    library, _ = nvml.library()
+    library, _ = nvml.load_library()
     try:
         with nvml.session(library):
             count = library.nvmlDeviceGetCount()

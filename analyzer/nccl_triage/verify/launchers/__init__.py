@@ -1,14 +1,14 @@
-"""How agents are reached: one module a way. A launcher yields links; the runner does not know what carries them."""
+"""Launchers: one module for each way to reach agents. A launcher yields links; the runner does not know what carries them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.model import HostPlace
 
 
-class Link(Protocol):
+class AgentLink(Protocol):
     """A line to one host's agent."""
 
     def send(self, command: Mapping[str, Any]) -> None:
@@ -27,9 +27,9 @@ class Link(Protocol):
 class Launcher(Protocol):
     """A way to reach hosts."""
 
-    places: Sequence[Place]
+    places: Sequence[HostPlace]
 
-    def open(self) -> list[Link]:
+    def open(self) -> list[AgentLink]:
         """Start one agent a place and return the links in the places' order; raises TriageError when it cannot."""
 
     def close(self) -> None:

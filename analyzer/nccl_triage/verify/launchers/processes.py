@@ -22,10 +22,9 @@ from typing import Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.patterns import lazily
-from nccl_triage.verify import bundle
-from nccl_triage.verify.launchers import Link, boot
-from nccl_triage.verify.launchers.logs import Logs
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.launchers import AgentLink, bundle
+from nccl_triage.verify.launchers.bundle import RankLogs
+from nccl_triage.verify.model import HostPlace
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0
@@ -55,7 +54,7 @@ class ProcessLink:
         os.set_blocking(self._out.fileno(), False)
         self._rest = b""
         self._gone = False
-        self._logs = Logs()
+        self._logs = RankLogs()
         # A thread writes: the worker is larger than a pipe, and a host that does not answer does not read either.
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._outgoing.put(parcel)
@@ -132,19 +131,19 @@ class ProcessLauncher:
     command use it themselves.
     """
 
-    def __init__(self, places: Sequence[Place], folder: Path, python: str | None = None) -> None:
+    def __init__(self, places: Sequence[HostPlace], folder: Path, python: str | None = None) -> None:
         self.places = places
         self._folder = folder
         self._python = python or sys.executable
         self._links: list[ProcessLink] = []
 
-    def open(self) -> list[Link]:
+    def open(self) -> list[AgentLink]:
         """Start the agents."""
         worker = bundle.write(self._folder / "worker.pyz")
-        parcel = boot.parcel(worker.read_bytes())
+        parcel = bundle.boot_payload(worker.read_bytes())
         for place in self.places:
             away = bool(place.command)
-            command = boot.words(place.command, self._python) if away else [self._python, str(worker), "agent"]
+            command = bundle.boot_command(place.command, self._python) if away else [self._python, str(worker), "agent"]
             try:
                 self._links.append(ProcessLink(command, self._folder, parcel if away else b""))
             except OSError as error:

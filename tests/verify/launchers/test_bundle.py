@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.worker import ops
 
 WORKER = Path(ops.__file__).parent

@@ -1,4 +1,4 @@
-"""JSON lines on a pipe: how a rank tells how far it came."""
+"""Progress marks of a rank: JSON lines on a pipe, one for each stage that is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = ("start", "imported", "device", "store", "group", "entered", "warm", "d
 _LINE = 60_000
 
 
-class Marks:
+class ProgressMarks:
     """Writes marks to a file descriptor; a closed pipe ends the process, for nobody listens any more."""
 
     def __init__(self, descriptor: int, rank: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import gpus
-from nccl_triage.verify.gpu import Gpu, Process
+from nccl_triage.verify.gpu import Gpu, GpuProcess
 from tests.verify.fake_nvml import GIB, LOST, NOT_SUPPORTED, UNKNOWN, Card, fake_nvml
 
 
@@ -38,7 +38,7 @@ def test_a_gpu_as_the_library_tells_it(driver: Callable[..., Any]) -> None:
         memory_used=4 << 20,
         memory_free=80 * GIB - (4 << 20),
         utilisation=0,
-        processes=(Process(11, 3 * GIB), Process(12)),
+        processes=(GpuProcess(11, 3 * GIB), GpuProcess(12)),
         compute_mode="default",
         mig=False,
         recovery_action="none",

@@ -11,7 +11,7 @@ import pytest
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.feedback import contradicted
-from nccl_triage.verify.judge import Outcome, Report
+from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.launchers import files
 from tests.verify.launchers.file_runs import labels, result, written
 from tests.verify.whole_report import document
@@ -20,12 +20,12 @@ HOSTS = ("node-a", "node-b")
 NCCL = {"backend": "nccl"}
 
 
-def judged(asked: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[Outcome, Report]:
+def judged(asked: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[ExperimentOutcome, Report]:
     _, report = files.judge(asked, rules, folder)
     return report.outcomes[0], report
 
 
-def differences(outcome: Outcome) -> str:
+def differences(outcome: ExperimentOutcome) -> str:
     return "; ".join(text["en"] for text in outcome.planned.differs)
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.plan import REPEATS, Means, Plan, Wishes
-from nccl_triage.verify.plan_record import plan_record
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.record import plan_record
 
-TWO = Means((Place("a"), Place("b")), torch="2.13.0")
+TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
 ASKED = Question(
-    (Suspect("network-unreachable-subnet", "supported", 0.6),),
+    (SuspectedCause("network-unreachable-subnet", "supported", 0.6),),
     op="ALLREDUCE",
     numel=64,
     world=3,
