@@ -98,7 +98,7 @@ def test_idle_gpus_verify_the_report_and_every_other_result(hardware: Any, log: 
     assert result.exit_code == 0
     (made,) = verifier.plans
     assert made.means == IDLE
-    assert made.wishes.budget == 120.0
+    assert made.options.budget == 120.0
     document = json.loads(result.stdout)
     assert document["diagnoses"][0]["verification"]["outcome"] == "confirmed"
     assert "confirmed" in page.read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_text_and_html_on_standard_output_show_the_outcome(hardware: Any, log: P
 def test_the_budget_is_passed_on(hardware: Any, log: Path, page: Path) -> None:
     verifier = hardware()
     invoke(log, "--report", page, "--budget", "33")
-    assert verifier.plans[0].wishes.budget == 33.0
+    assert verifier.plans[0].options.budget == 33.0
 
 
 def test_quiet_says_nothing(hardware: Any, log: Path, page: Path) -> None:

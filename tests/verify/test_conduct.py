@@ -18,14 +18,14 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.model import HostPlace
-from nccl_triage.verify.plan import Means, Wishes
+from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
 from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
-WISHES = Wishes(patience=0.05, budget=60.0)
+WISHES = PlanOptions(timeout_factor=0.05, budget=60.0)
 
 
 def question(on: World, *causes: str, **changes: Any) -> Question:
@@ -37,10 +37,16 @@ def question(on: World, *causes: str, **changes: Any) -> Question:
 
 
 def conduct(
-    on: World, rules: RuleSet, tmp_path: Path, *causes: str, wishes: Wishes = WISHES, gpus: int = 0, **changes: Any
+    on: World,
+    rules: RuleSet,
+    tmp_path: Path,
+    *causes: str,
+    options: PlanOptions = WISHES,
+    gpus: int = 0,
+    **changes: Any,
 ) -> Report:
     means = Means(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
-    made = plan.build(question(on, *causes, **changes), rules.causes, means, wishes)
+    made = plan.build(question(on, *causes, **changes), rules.causes, means, options)
     with Cluster(Launcher(on)) as cluster:
         return carry_out(Session(cluster, made, rules, tmp_path))
 
@@ -207,7 +213,7 @@ def test_a_host_without_torch_is_no_verdict(rules: RuleSet, tmp_path: Path) -> N
 
 def test_a_budget_that_is_too_small_proves_nothing(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", wishes=Wishes(budget=1.0)))
+    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", options=PlanOptions(budget=1.0)))
     assert world.started == []
     assert outcome.row.outcome in ("not-run", "inconclusive")
     assert outcome.row.weight == "none"
@@ -216,7 +222,9 @@ def test_a_budget_that_is_too_small_proves_nothing(rules: RuleSet, tmp_path: Pat
 def test_one_run_proves_nothing(rules: RuleSet, tmp_path: Path) -> None:
     """The budget ends a run, and the session with it: what the parent stopped is no failure that repeats."""
     world = World(hosts(2), lambda started: [reach("group") for _ in started.places])
-    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", wishes=Wishes(patience=1.0, budget=3.5)))
+    outcome = only(
+        conduct(world, rules, tmp_path, "network-link-fault", options=PlanOptions(timeout_factor=1.0, budget=3.5))
+    )
     assert len(world.started) == 1
     assert outcome.row.outcome == "inconclusive" and outcome.row.weight == "none"
 
@@ -296,7 +304,7 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
         backend="gloo",
     )
     means = Means((HostPlace("here", slots=8),), torch="2.13.0")
-    made = plan.build(known, rules.causes, means, Wishes(patience=0.15, budget=60.0))
+    made = plan.build(known, rules.causes, means, PlanOptions(timeout_factor=0.15, budget=60.0))
     gloo.cluster.gone.clear()
     return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))
 

@@ -20,7 +20,7 @@ from nccl_triage.verify import feedback
 from nccl_triage.verify.decide import DecisionRow, Facts, table
 from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.model import HostPlace
-from nccl_triage.verify.plan import Means, Plan, Planned, Wishes
+from nccl_triage.verify.plan import Means, Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 
 ROWS = {row.id: row for row in table()}
@@ -52,7 +52,9 @@ def report(rules: RuleSet, **rows: DecisionRow) -> Report:
         cause = name.replace("_", "-")
         planned = Planned(SuspectedCause(cause, "supported", 0.5), rules.causes[cause].experiment, None, None)
         outcomes.append(ExperimentOutcome(planned, row, Facts(**row.example)))
-    plan = Plan(Question(()), Means((HostPlace("here"),)), Wishes(), tuple(outcome.planned for outcome in outcomes))
+    plan = Plan(
+        Question(()), Means((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
+    )
     return Report(plan, outcomes)
 
 

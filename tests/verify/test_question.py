@@ -16,7 +16,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
 from nccl_triage.verify.model import HostPlace
-from nccl_triage.verify.plan import Means, Wishes
+from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
 from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
@@ -189,7 +189,7 @@ def planned(document: dict[str, Any], rules: RuleSet) -> None:
         Means((HostPlace("here"),), torch="2.13"),
         Means((HostPlace("a"), HostPlace("b")), 8, 80 << 30, torch="2.13"),
     ):
-        made = plan.build(question, rules.causes, means, Wishes())
+        made = plan.build(question, rules.causes, means, PlanOptions())
         json.dumps(plan_record(made))
         for entry in made.experiments:
             assert entry.control is None or 1 <= entry.control.world <= 16

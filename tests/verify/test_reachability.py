@@ -87,7 +87,7 @@ class Answers:
     def name(self, place: int) -> str:
         return self.places[place]
 
-    def ask(self, what: str, places: Any, patience: float, per_place: Any = None) -> dict[int, dict[str, Any]]:
+    def ask(self, what: str, places: Any, timeout: float, per_place: Any = None) -> dict[int, dict[str, Any]]:
         self.asked.append((what, per_place))
         return self.answers.get(what, {})
 
@@ -118,9 +118,9 @@ def test_measuring_asks_each_host_for_every_other() -> None:
         },
     )
     found = measure(cluster, also=29500)  # type: ignore[arg-type]
-    wishes = dict(cluster.asked)["probe"]
-    assert [target["address"] for target in wishes[0]["targets"]] == ["10.0.0.2"]
-    assert [(target["ports"], target.get("kind")) for target in wishes[1]["targets"]] == [
+    options = dict(cluster.asked)["probe"]
+    assert [target["address"] for target in options[0]["targets"]] == ["10.0.0.2"]
+    assert [(target["ports"], target.get("kind")) for target in options[1]["targets"]] == [
         ([4000, 4001], None), ([29500], "port of the log"),
     ]  # fmt: skip
     assert [(way.origin, way.target, way.numbers) for way in found.paths] == [("a", "b", {"connect_s": 0.001})]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.model import HostPlace
-from nccl_triage.verify.plan import REPEATS, Means, Plan, Wishes
+from nccl_triage.verify.plan import REPEATS, Means, Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.record import plan_record
 
@@ -23,7 +23,7 @@ ASKED = Question(
 
 
 def test_a_plan_says_what_will_run_where(rules: RuleSet) -> None:
-    told = json.loads(json.dumps(plan_record(plan.build(ASKED, rules.causes, TWO, Wishes(budget=60.0)))))
+    told = json.loads(json.dumps(plan_record(plan.build(ASKED, rules.causes, TWO, PlanOptions(budget=60.0)))))
     assert (told["hosts"], told["probe"], told["budget_s"]) == (["a", "b"], True, 60.0)
     (entry,) = told["experiments"]
     control = entry["control"]
@@ -37,11 +37,11 @@ def test_a_plan_says_what_will_run_where(rules: RuleSet) -> None:
 
 
 def test_what_cannot_run_says_why_in_both_languages(rules: RuleSet) -> None:
-    made = plan.build(ASKED, rules.causes, replace(TWO, places=TWO.places[:1]), Wishes())
+    made = plan.build(ASKED, rules.causes, replace(TWO, places=TWO.places[:1]), PlanOptions())
     (entry,) = plan_record(made)["experiments"]
     assert (entry["control"], entry["treatments"], entry["memory_per_rank"]) == (None, [], 0)
     assert "--host" in entry["why_not"] and "主机" in entry["why_not_zh"]
 
 
 def test_an_empty_plan() -> None:
-    assert plan_record(Plan(Question(()), TWO, Wishes(), ()))["experiments"] == []
+    assert plan_record(Plan(Question(()), TWO, PlanOptions(), ()))["experiments"] == []

@@ -12,7 +12,7 @@ import pytest
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
 from nccl_triage.verify import api, gpus
-from nccl_triage.verify.plan import Wishes
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import plan_record
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
 
@@ -30,8 +30,8 @@ def driver(monkeypatch):
     return install
 
 
-def planned(cause="gpu-p2p-broken", **wishes):
-    settings = api.Settings(python="/job/python", wishes=Wishes(**wishes))
+def planned(cause="gpu-p2p-broken", **options):
+    settings = api.Settings(python="/job/python", options=PlanOptions(**options))
     made = api.plan_of(document(cause, world=2, backend="nccl"), load.load(()), settings)
     return made, made.experiments[0]
 
@@ -116,7 +116,10 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
     monkeypatch.setenv("NCCL_AUTH_TOKEN", "verysecret")
     settings = replace(
-        api.Settings(), wait=120.0, wishes=Wishes(backend="gloo", patience=0.3, world=2), workdir=tmp_path / "work"
+        api.Settings(),
+        wait=120.0,
+        options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2),
+        workdir=tmp_path / "work",
     )
     changed, _ = api.verify(document("rank-divergence", world=2), load.load(()), settings)
     shown = json.dumps(changed)

@@ -15,7 +15,7 @@ MAX_BEFORE, MAX_FAILURES = 6, 4
 #: Shapes of host names that are folded in messages.
 MAX_HOSTS = 64
 _ALARMING = ("W", "WARN", "WARNING", "E", "ERROR", "F", "FATAL", "CRITICAL")
-#: First lines of blocks, which say nothing by themselves.
+#: First lines of blocks, which mean nothing by themselves.
 _HEADS = ("Traceback (most recent call last)", "frame #", "=====")
 #: Stages of a job by the kinds of lines that open them, the last first.
 _STAGES = (
@@ -33,7 +33,7 @@ _MILESTONES = (
 
 
 class MessageVocabulary:
-    """What a run says: signatures, and templates of lines that no signature knows."""
+    """The messages of a run: signatures, and templates of lines without a signature."""
 
     def __init__(self, case: Case) -> None:
         self._hosts = sorted({templates.template(host) for host in case.identity.hosts})[:MAX_HOSTS]

@@ -14,7 +14,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Context, Event, Observations
 from nccl_triage.parsers.salient import SALIENT
 
-#: One comparison a subject, in the order in which differences are told.
+#: One comparison per subject, in the order of the differences.
 COMPARISONS: tuple[Callable[[Case, Case], Iterator[RunDifference]], ...] = (
     messages.compare, setup.compare_variables, setup.compare_versions, setup.compare_networks, setup.compare_transports, setup.compare_shape,
     pace.compare,
@@ -28,7 +28,7 @@ MAX_NAMED = 4
 
 
 def against(good: Observations, rules: RuleSet) -> Callable[[Observations], Observations]:
-    """Return what makes observations of the differences between a run and a good one."""
+    """Return a producer of observations of the differences between a run and a good one."""
     found = diagnose_observations(good, rules)
 
     def produce(bad: Observations) -> Observations:

@@ -24,7 +24,7 @@ def first_event(case: Case) -> Event | None:
 
 
 def shown(values: Iterable[str]) -> str:
-    """Return values as a reader sees them."""
+    """Return values as text."""
     return ", ".join(sorted(set(values)))
 
 
@@ -57,7 +57,7 @@ def by_name(good: Mapping[str, Valued], bad: Mapping[str, Valued]) -> Iterator[t
 
 #: ``[0]eth0:10.0.0.1<0> [1]mlx5_0:1/IB``: name, and address where there is one.
 _DEVICE = lazily(r"\[\d+\](?P<name>[\w.@-]+)(?::(?P<address>[0-9a-fA-F.:]+)<\d+>)?")
-#: Bits of an address that stay from run to run within one network.
+#: Bits of an address that identify the network.
 _NETWORK = 16
 
 

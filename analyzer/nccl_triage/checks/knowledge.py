@@ -70,7 +70,7 @@ def _unknown(where: str, name: str, what: str, names: Iterable[str], known: Iter
 
 
 def check(rules: RuleSet, variables: Variables | None = None) -> list[RuleProblem]:
-    """Return what is wrong with the knowledge, given the rules that it speaks of."""
+    """Return what is wrong with the knowledge, given the rules that it refers to."""
     known = variables or shipped()
     found: list[RuleProblem] = []
     for entry in known.all():

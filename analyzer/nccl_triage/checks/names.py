@@ -20,7 +20,7 @@ _FUNCTIONS_ON_FIELDS = ("values", "numbers", "value", "number")
 
 
 class KnownNames(NamedTuple):
-    """What there is to speak of: the kind of every signature, and the names of everything else."""
+    """All names that rules may use: signatures with their kinds, and everything else."""
 
     kinds: Mapping[str, str]
     fields: Mapping[str, set[str]]
@@ -96,7 +96,7 @@ def _in_condition(rule: str, expression: Expression, known: KnownNames) -> Itera
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[RuleProblem]:
-    """Check that causes speak of what exists; parsers make the signatures ``produced``."""
+    """Check that causes name only what exists; parsers make the signatures ``produced``."""
     known, methods = _known(rules, facts, produced), set(culprits)
     findings: list[RuleProblem] = []
     for cause in rules.causes.values():
@@ -115,13 +115,13 @@ def check_causes(
 
 
 def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
-    """Check that witnesses speak of what exists."""
+    """Check that witnesses name only what exists."""
     known = _known(rules, facts, produced)
     return [finding for item in rules.witnesses.values() for finding in _in_condition(item.id, item.when, known)]
 
 
 def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
-    """Check that premises speak of what exists, and that some condition asks for each term."""
+    """Check that premises name only what exists, and that each term is used by a condition."""
     known = _known(rules, facts, produced)
     findings = [finding for item in rules.premises.values() for finding in _in_condition(item.id, item.when, known)]
     conditions = list(rules.conditions())

@@ -199,7 +199,7 @@ def _matches(item: Format, reader: SeriesReader) -> list[tuple[str, str]]:
 
 
 def check_activities(rules: RuleSet) -> list[RuleProblem]:
-    """Run the samples of what frames of stacks tell: each is what the first activity that knows it says."""
+    """Run the samples of stack activities: the first activity that matches must be the expected one."""
     findings: list[RuleProblem] = []
     for item in rules.activities.values():
         trap = repeats_inside(item.frame.source)
@@ -220,7 +220,7 @@ def check_activities(rules: RuleSet) -> list[RuleProblem]:
 
 
 def check_harmless(rules: RuleSet) -> list[RuleProblem]:
-    """Read every harmless text as a log of its own and ask its row."""
+    """Read every harmless text as a log of its own and evaluate its row."""
     return [
         RuleProblem("error", item.where_defined, f"{cause.id}: {item.id}", message, text.strip()[:300])
         for cause in rules.causes.values()

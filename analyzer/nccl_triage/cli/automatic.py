@@ -84,10 +84,10 @@ def _verified(
 ) -> dict[str, Any]:
     from nccl_triage.engine import load
     from nccl_triage.verify import api
-    from nccl_triage.verify.plan import Wishes
+    from nccl_triage.verify.plan import PlanOptions
 
     rules = load.load(rules_dirs)
-    settings = api.Settings(wishes=Wishes(budget=budget))
+    settings = api.Settings(options=PlanOptions(budget=budget))
     made = api.plan_of(document, rules, settings)
     if mode == "auto" and not made.means.gpus:
         reason = made.means.no_gpu

@@ -154,7 +154,7 @@ def forget(numbers: tuple[int, ...], before: float | None, history: str | None) 
     if gone:
         from nccl_triage.history import store
 
-        with store.writable(path, remembering.PATIENCE) as kept:
+        with store.writable(path, remembering.LOCK_TIMEOUT) as kept:
             count = kept.forget(sorted(gone))
     click.echo(language.text("incidents forgotten: {count}", count=count))
 

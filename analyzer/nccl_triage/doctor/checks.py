@@ -14,14 +14,14 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.knowledge import fields, files, versions
 from nccl_triage.knowledge.model import Text
 
-#: What a check may come to besides ok, the worst first.
+#: The states of a check besides ok, the worst first.
 BAD = ("failed", "warning", "note")
-#: What a condition may call (``doctor.judge`` gives them their meaning).
+#: The functions that a condition may call.
 FUNCTIONS = frozenset({"older", "major", "length", "starts", "contains"})
 
 
 class HostCheck(NamedTuple):
-    """One check: the table whose rows it looks at, the fields that must be known, and what it says.
+    """One check: the table whose rows it examines, the fields that must be known, and its texts.
 
     ``limits`` are numbers, ``versions`` texts; both stand beside the fields of a row in conditions and texts. ``states``
     are (state, condition), of which the first that holds counts.
@@ -127,7 +127,7 @@ STATES = (*BAD, "ok")
 
 
 class CheckResult(NamedTuple):
-    """What a check came to for one row: ``subject`` is the GPU, port or variable that it is about, or nothing.
+    """The result of a check for one row; ``subject`` is the GPU, port or variable that it is about, if any.
 
     ``values`` are the numbers and texts that decided.
     """

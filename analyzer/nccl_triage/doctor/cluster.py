@@ -38,14 +38,14 @@ def program() -> bytes:
 
 #: Seconds for the probes of a node, and for an actor to start on one that is busy.
 NODE_TIMEOUT, _STARTING = 120.0, 60.0
-#: Seconds that one turn waits: Ctrl-C is not heard inside of it. Seconds and tries for a question about the clock.
+#: The most seconds of one wait, in which Ctrl-C is not handled. Seconds and tries for a query of the clock.
 _TURN, _CLOCK, _TRIES = 0.25, 2.0, 3
 
 
 def collect(
     address: str | None, wish: ProbeOptions, say: Callable[[int, int], None] = lambda done, total: None
 ) -> list[HostAnswer]:
-    """Return what the nodes told, in the order of their names; ``say`` hears how many have answered.
+    """Return the answers of the nodes by name; ``say`` receives how many have answered.
 
     Raises UsageError when the cluster cannot be joined.
     """
@@ -94,7 +94,7 @@ def _start_actors(
     with by_value(ray, node):
         prober = ray.remote(node.Prober)
         for one in nodes:
-            # No CPU is asked for: the job's own actors, which may be stuck, may hold them all.
+            # No CPU is requested: the actors of a stuck job may hold them all.
             options = prober.options(num_cpus=0, scheduling_strategy=pinned(one.id, soft=False))
             actors[one.id] = options.remote(archive)
             pending[actors[one.id].look.remote(asked, NODE_TIMEOUT * wish.timeout_factor)] = one
@@ -110,7 +110,7 @@ def _answer(ray: Any, reference: Any, one: TargetNode) -> HostAnswer:
 
 
 def _ahead(ray: Any, actor: Any) -> float | None:
-    """Return by how many seconds a node's clock is ahead of ours, by the quickest of a few answers."""
+    """Return the seconds by which a node's clock is ahead of ours, by the quickest of a few answers."""
     best: tuple[float, float] | None = None
     with contextlib.suppress(*failures(ray)):
         for _ in range(_TRIES):

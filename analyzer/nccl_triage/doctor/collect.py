@@ -23,7 +23,7 @@ from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
 
 
 def run_group(group: str, wish: str) -> None:
-    """Run the probes of a group; ends the process, whatever still hangs in it."""
+    """Run the probes of a group and end the process, even if a probe hangs."""
     asked = json.loads(wish)
     where = ProbeTarget(
         Path(asked["root"]), dict(os.environ), asked["python"], tuple(asked["paths"]), float(asked["timeout_factor"])
@@ -38,7 +38,7 @@ def run_group(group: str, wish: str) -> None:
 
 
 def run_probe(name: str, where: ProbeTarget) -> ProbeResult:
-    """Return what one probe saw; a bug in it is something that could not be seen."""
+    """Return the result of one probe; an exception in it is reported as something that could not be seen."""
     try:
         module = importlib.import_module(f"nccl_triage.doctor.probes.{MODULES.get(name, name)}")
         seen: ProbeResult = getattr(module, f"probe_{name}")(where)
@@ -72,7 +72,7 @@ _MOST = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """What is asked: ``python`` whose torch is told (default: this one's), further ``paths``, a factor on all deadlines."""
+    """Options of the probes: the ``python`` whose torch is examined (default: this one), further ``paths``, a deadline factor."""
 
     python: str = ""
     paths: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class ProbeOptions:
 
 
 class _Group:
-    """The process of a group, and what it has said so far."""
+    """The process of a group, and its answers so far."""
 
     def __init__(self, name: str, wish: ProbeOptions) -> None:
         self._start = time.monotonic()
@@ -98,7 +98,7 @@ class _Group:
         self._read = 0
 
     def hear(self) -> bool:
-        """Take what there is to read; tells whether more may come."""
+        """Read what is available; tells whether more may come."""
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
         self._read += len(data)
@@ -111,7 +111,7 @@ class _Group:
 
     @property
     def deadline(self) -> float:
-        """The time until which it is worth to wait for a probe that has not answered."""
+        """The latest deadline of the probes that have not answered."""
         left = [limit for probe, limit in self._limits.items() if probe not in self.answers]
         return self._start + max(left, default=0.0)
 
@@ -166,7 +166,7 @@ def collect(wish: ProbeOptions, groups: Sequence[str] = tuple(GROUPS)) -> dict[s
 
 
 def _listen(groups: Sequence[_Group]) -> None:
-    """Hear all groups until they have ended or their time is over."""
+    """Read from all groups until they have ended or timed out."""
     with selectors.DefaultSelector() as selector:
         for group in groups:
             assert group.process.stdout is not None
@@ -185,7 +185,7 @@ def _listen(groups: Sequence[_Group]) -> None:
 
 
 def main() -> int:
-    """Print what this host shows as JSON; the wish comes as the first argument."""
+    """Print the facts of this host as JSON; the options are the first argument."""
     asked = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     print(json.dumps(collect(ProbeOptions(**{**asked, "paths": tuple(asked.get("paths", ()))}))))
     return 0

@@ -15,7 +15,7 @@ from nccl_triage.doctor.rows import rows
 
 Facts = Mapping[str, Any]
 
-#: Variables that differ between hosts or processes by their nature.
+#: Variables that naturally differ between hosts or processes.
 _OWN = frozenset({"RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "RAY_ADDRESS"})
 _OWN_PREFIXES = ("TORCHELASTIC_", "OMPI_MCA_", "CUDA_MPS_")
 #: Seconds by which clocks may differ: what asking over a network can tell.
@@ -133,7 +133,7 @@ def _difference(fact: str, rule: DifferenceRule, told: Mapping[str, str | None])
     }
 
 
-#: What a document calls itself, by which it is recognised.
+#: The kind of the document, by which it is recognised.
 KIND = "nccl-triage-doctor"
 #: Verdict of a document by the worst of its states.
 _VERDICTS = {"failed": "problems", "warning": "warnings"}
@@ -141,7 +141,7 @@ _VERDICTS = {"failed": "problems", "warning": "warnings"}
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """What a host told: the answer of ``collect``, or ``problem``, why there is none. ``ahead``: its clock minus ours."""
+    """The answer of a host: that of ``collect``, or the ``problem`` why there is none. ``ahead``: its clock minus ours."""
 
     host: str
     told: Mapping[str, Any] = field(default_factory=dict)

@@ -23,11 +23,11 @@ class Prober:
         self._program = program
 
     def clock(self) -> float:
-        """Return what this node's clock says."""
+        """Return the time of this node's clock."""
         return time.time()
 
     def look(self, wish: str, timeout: float) -> str:
-        """Return what the probes print; raises RuntimeError where they do not end well."""
+        """Return the output of the probes; raises RuntimeError when they fail."""
         environment = {name: value for name, value in os.environ.items() if name not in _RAYS}
         with tempfile.TemporaryDirectory(prefix="nccl-triage-") as folder:
             archive = Path(folder, "doctor.zip")

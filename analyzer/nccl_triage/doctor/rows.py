@@ -9,7 +9,7 @@ from typing import Any
 from nccl_triage.doctor import network_rows
 from nccl_triage.knowledge.judge import cut, judge
 
-#: Remarks that need no reader's time: a default that is written out.
+#: Remarks that are not shown: an explicit default.
 _QUIET = frozenset({"default"})
 
 

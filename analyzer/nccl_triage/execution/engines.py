@@ -25,7 +25,7 @@ def scan_sources(
     progress: Progress | None = None,
     stop: ReadingStop | None = None,
 ) -> Observations:
-    """Scan every source and merge, in as many processes as pay without ``jobs``; ``progress`` is told how far we are.
+    """Scan every source and merge; without ``jobs`` in as many processes as pay. ``progress`` receives the bytes read.
 
     Once ``stop`` is asked for, what was read until then is the result.
     """
@@ -60,10 +60,10 @@ def _parallel(parts: Sequence[SourcePart], rules: RuleSet, jobs: int, reading: R
 
 
 class Engine(Protocol):
-    """A place where logs are read; what it started ends with the ``with`` block."""
+    """An engine that reads logs; everything it started ends with the ``with`` block."""
 
     def __enter__(self) -> Engine:
-        """Make ready; raises UsageError when that is not possible."""
+        """Prepare the engine; raises UsageError when that is impossible."""
         ...
 
     def __exit__(
@@ -82,7 +82,7 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """This machine, with one process or several. ``stop`` takes the signals while logs are read, and ends that."""
+    """The engine of this machine, with one process or several. ``stop`` handles signals while logs are read."""
 
     def __init__(
         self,

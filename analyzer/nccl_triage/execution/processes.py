@@ -1,4 +1,4 @@
-"""Scan in several processes of this machine."""
+"""Scans in several processes of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nccl_triage.stopping import ReadingStop
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
-#: Seconds between two looks at how far the processes are, and whether they are to end.
+#: Seconds between two checks of the progress, and of a stop request.
 _GLANCE = 0.2
 
 _scanner: Scanner | None = None

@@ -158,7 +158,7 @@ def _places(source: Source, count: int) -> list[int]:
 
 
 def _place(stream: io.FileIO, wish: int) -> int | None:
-    """Return where a line begins behind a position, better one where no block is open."""
+    """Return the start of a line after a position, if possible one where no block is open."""
     base = max(0, wish - _CALM)
     stream.seek(base)
     window = stream.read(_WINDOW)
@@ -172,12 +172,12 @@ def _place(stream: io.FileIO, wish: int) -> int | None:
     return base + first if first else None
 
 
-#: Is told the bytes that have been read and those that there are, None when that is not known.
+#: Receives the bytes read so far and the total, None when that is unknown.
 Progress = Callable[[int, int | None], None]
 
 
 class ReadingProgress:
-    """How far the reading is, who is told, and who may end it."""
+    """The progress of a reading, who receives it, and who may stop it."""
 
     def __init__(self, size: int | None, progress: Progress | None = None, stop: ReadingStop | None = None) -> None:
         self.progress, self.stop = progress, stop
@@ -185,26 +185,26 @@ class ReadingProgress:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants to know how far it is."""
+        """Whether anybody receives the progress or may stop the reading."""
         return self.progress is not None or self.stop is not None
 
     @property
     def asked(self) -> bool:
-        """Whether the reading is to end."""
+        """Whether a stop was requested."""
         return self.stop is not None and self.stop.asked is not None
 
     def reached(self, done: int) -> None:
-        """Take how many bytes have been read."""
+        """Set the number of bytes read."""
         self._done = done
         if self.progress is not None:
             self.progress(done, self._size)
 
     def further(self, size: int) -> None:
-        """Take how many more bytes have been read."""
+        """Add to the number of bytes read."""
         self.reached(self._done + size)
 
     def result(self, found: Observations) -> Observations:
-        """Return what was found, marked where the reading ended before its time."""
+        """Return the observations, marked as interrupted where the reading was stopped."""
         stop = self.stop
         if stop is not None and stop.asked is not None and any(info.stopped for info in found.sources.values()):
             found.interruption = Interruption(stop.asked, self._done, self._size)
@@ -219,7 +219,7 @@ def scan_source(
 
 
 def unread(source: Source) -> Observations:
-    """Return what is known of a source when the reading ended before its turn."""
+    """Return the observations of a source that was not reached before a stop."""
     source.info.stopped = True
     return _nothing(source.info)
 
@@ -271,4 +271,4 @@ def _nothing(info: SourceInfo) -> Observations:
 
 
 def _nobody(size: int) -> None:
-    """Tell nobody."""
+    """Discard the number of bytes."""

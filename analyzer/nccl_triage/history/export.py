@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 
 def incident_record(one: KeptIncident) -> dict[str, Any]:
-    """Return an incident; its logs only where they were read with it."""
+    """Return an incident, with its logs where they were read with it."""
     data = asdict(one)
     del data["inputs"]
     shown = {
@@ -41,7 +41,7 @@ def incident_record(one: KeptIncident) -> dict[str, Any]:
 
 
 def recurrence_record(one: Recurrence, days: float | None) -> dict[str, Any]:
-    """Return who failed how often, with the sentence in both languages."""
+    """Return a recurrence, with its sentence in both languages."""
     return {
         "kind": one.kind,
         "name": one.name,
@@ -58,7 +58,7 @@ def recurrence_record(one: Recurrence, days: float | None) -> dict[str, Any]:
 
 
 def recent() -> float:
-    """Return since when failures count where nobody says how long ago."""
+    """Return the time since which failures count by default."""
     return time.time() - DAYS * DAY
 
 
@@ -73,7 +73,7 @@ def host_records(
 def repeated(
     incidents: Sequence[KeptIncident], days: float | None, at_least: int, kinds: Sequence[Kind] = KINDS
 ) -> list[dict[str, Any]]:
-    """Return every host, GPU, rank and cause that failed at least so often."""
+    """Return every host, GPU, rank and cause that failed at least this often."""
     found = (one for kind in kinds for one in recurrences(incidents, kind))
     return [recurrence_record(one, days) for one in found if one.times >= at_least]
 
@@ -81,7 +81,7 @@ def repeated(
 #: A name of a host, or an IPv4 address: nothing that a shell, Slurm or a hostfile would read as something else.
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _NUMBERED = lazily(r"(?P<stem>.*?)(?P<number>[0-9]{1,12})", re.ASCII)
-#: The first word of a hostfile's line: ``user@host:slots``, of which user and slots are not always there.
+#: The first word of a line in a hostfile: ``user@host:slots``, where user and slots are optional.
 _ENTRY = lazily(r"\s*(?:[^\s#@]+@)?(?P<host>[^\s#:]+)")
 
 
@@ -125,7 +125,7 @@ def _nodes(stem: str, numbers: set[str]) -> list[str]:
 
 
 def hostfile(text: str, hosts: Collection[str]) -> tuple[str, int]:
-    """Return a hostfile without the lines of these hosts, and how many went; all other lines stay as they are."""
+    """Return a hostfile without the lines of these hosts, and how many were removed."""
     bad = {host.lower() for host in hosts}
     short = {host.partition(".")[0] for host in bad if not _is_address(host)}
     kept, gone = [], 0

@@ -22,13 +22,13 @@ Result = TypeVar("Result")
 
 
 class TimedOutError(Exception):
-    """The work is not done; it goes on where nobody waits for it, and ends with the program."""
+    """The work did not finish in time; it goes on in a daemon thread and ends with the program."""
 
 
 def run_within(seconds: float, work: Callable[[], Result]) -> Result:
-    """Return what the work returns, or raise what it raises; raises TooSlow when it takes longer.
+    """Return what the work returns, or raise what it raises; raises TimedOutError when it takes longer.
 
-    The kernel does not give a process back that waits for a dead file server, but it gives back its other threads.
+    A thread that waits for a dead file server cannot be interrupted, but the others can go on.
     """
     results: list[Result] = []
     problems: list[BaseException] = []
@@ -49,20 +49,20 @@ def run_within(seconds: float, work: Callable[[], Result]) -> Result:
     return results[0]
 
 
-#: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
+#: The most seconds for reading the history before the verdict, and for writing it afterwards.
 ASK, KEEP = 1.0, 10.0
-#: Seconds of these that it waits for others that write.
+#: Seconds of these to wait for the lock of the database.
 _ASKING, _KEEPING = 0.3, 0.9
-#: Is told a template of ``messages`` and its values.
+#: Receives a template of ``messages`` and its values.
 Tell = Callable[..., None]
 
 
 def _nobody(template: str, **values: object) -> None:
-    """Tell nobody."""
+    """Discard a message."""
 
 
 class Memory:
-    """The history as one run uses it; ``writes`` false only asks."""
+    """The history as one run uses it; without ``writes`` it is only read."""
 
     def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True) -> None:
         self._path, self._tell, self._writes = path, tell, writes
@@ -71,7 +71,7 @@ class Memory:
         self._unanswered: Exception | None = None
 
     def recall(self, observations: Observations) -> Observations:
-        """Return what earlier failures say of the hosts that were observed."""
+        """Return the earlier failures of the observed hosts, as observations."""
         path = self._path
         if path is None:
             return Observations()
@@ -94,7 +94,7 @@ class Memory:
             return Observations()
 
     def keep(self, document: Mapping[str, Any]) -> None:
-        """Keep what a document says, and say what went wrong with the history, which nobody has to wait for any more."""
+        """Keep the incident of a document, and report errors of the history."""
         path = self._path
         if path is None:
             return
@@ -131,7 +131,7 @@ class Memory:
 
 
 def keep(path: Path, incident: KeptIncident, timeout: float = _KEEPING) -> None:
-    """Store an incident, or leave it beside the database while others write; raises HistoryError."""
+    """Store an incident, or leave it in a file while the database is locked; raises HistoryError."""
     from nccl_triage.history import store
 
     try:

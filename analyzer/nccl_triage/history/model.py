@@ -15,13 +15,13 @@ from pathlib import Path
 
 from nccl_triage.events import Event, Observations
 
-#: A diagnosis that is merely possible blames nobody.
+#: The statuses of a diagnosis that blame somebody; "possible" does not.
 _SURE = ("established", "supported")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSuspect:
-    """Whom a diagnosis names: what is known of the process, the host and the GPU."""
+    """A culprit that a diagnosis names: its process, host and GPU, as far as known."""
 
     host: str | None = None
     rank: int | None = None
@@ -33,7 +33,7 @@ class KeptSuspect:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One log: where it lay, its size, and the ``marks`` by which its content is known again."""
+    """One log: its path, its size, and the ``marks`` by which its content is recognised."""
 
     path: str
     bytes: int = 0
@@ -73,7 +73,7 @@ class KeptIncident:
         return self.verdict == "diagnosed" and self.status in _SURE
 
 
-#: Marks kept of a log, and their length in hexadecimal digits.
+#: The most marks of a log, and their length in hexadecimal digits.
 MOST, DIGITS = 16, 8
 
 
@@ -99,14 +99,14 @@ def _digests(source: str, events: list[Event]) -> tuple[str, ...]:
 
 
 def same_log(one: Iterable[str], two: Iterable[str]) -> bool:
-    """Tell whether two logs are one, or the beginning of the other: they share most of the marks of the shorter."""
+    """Tell whether two logs are the same, or one the beginning of the other, by most marks of the shorter one."""
     first, second = set(one), set(two)
     fewer = min(len(first), len(second))
     return fewer > 0 and len(first & second) * 4 >= fewer * 3
 
 
 def same_job(one: Iterable[Iterable[str]], two: Iterable[Iterable[str]]) -> bool:
-    """Tell whether two sets of logs tell of one incident: more than half of the smaller set is in the other."""
+    """Tell whether two sets of logs are of one incident: more than half of the smaller set is in the other."""
     ours, theirs = [set(marks) for marks in one if marks], [set(marks) for marks in two if marks]
     fewer, more = sorted((ours, theirs), key=len)
     shared = sum(any(same_log(marks, other) for other in more) for marks in fewer)

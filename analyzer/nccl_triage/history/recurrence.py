@@ -21,7 +21,7 @@ from nccl_triage.parsers import times
 
 Kind = Literal["host", "gpu", "rank", "cause"]
 KINDS: tuple[Kind, ...] = ("host", "gpu", "rank", "cause")
-#: Days before an incident in which earlier failures are worth a word.
+#: Days before an incident in which earlier failures count.
 DAYS = 14
 DAY = 86400.0
 
@@ -122,17 +122,17 @@ def _recurrence(kind: Kind, name: str, host: str | None, entries: list[tuple[Kep
     )
 
 
-#: Clocks of logs are read as if they were UTC: so many seconds may they be ahead of ours.
+#: Clocks of logs are read as UTC: the seconds by which they may be ahead of ours.
 _AHEAD = 86400.0
 
 
 def failed(observations: Observations) -> bool:
-    """Tell whether any line speaks of a failure: without one nobody asks who failed before."""
+    """Tell whether any line speaks of a failure; without one the history is not consulted."""
     return any(event.is_failure for event in _each(observations))
 
 
 def time_of_failure(observations: Observations, now: float) -> float:
-    """Return when the logs end by their own clock; where they do not say it is now, on whatever clock others have."""
+    """Return the time at which the logs end by their own clock, ``now`` where they have no times."""
     known = [
         time
         for event in observations.kept()
@@ -202,5 +202,5 @@ def _failing_gpus(observations: Observations) -> Iterator[str]:
 
 
 def earliest(when: float) -> float:
-    """Return from when on failures before a moment count."""
+    """Return the time since which failures before a moment count."""
     return when - DAYS * DAY

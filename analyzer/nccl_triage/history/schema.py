@@ -69,7 +69,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """Return how many migrations a database has seen; raises UsageError for one that is not ours, or of a newer program."""
+    """Return the number of migrations of a database; raises UsageError for a foreign one or one of a newer version."""
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -138,7 +138,7 @@ def insert(cursor: sqlite3.Cursor, one: KeptIncident, number: int | None) -> int
 def select(
     connection: sqlite3.Connection, where: str, values: Sequence[Any], *, inputs: bool = False
 ) -> list[KeptIncident]:
-    """Return the incidents that ``where`` chooses; raises ValueError or TypeError for values that cannot be."""
+    """Return the incidents that ``where`` selects; raises ValueError or TypeError for invalid values."""
     found = connection.execute(f"SELECT id, {', '.join(_COLUMNS)} FROM incident {where}", values).fetchall()
     wanted = {int(row[0]) for row in found}
     culprits = _culprits(connection, wanted)
@@ -160,7 +160,7 @@ def marks_of(connection: sqlite3.Connection, number: int) -> list[list[str]]:
 
 
 def _culprits(connection: sqlite3.Connection, wanted: set[int]) -> dict[int, list[KeptSuspect]]:
-    """Return the culprits by incident: of a few asked one by one, of many in one sweep."""
+    """Return the culprits by incident: queried one by one for a few incidents, in one scan for many."""
     query = f"SELECT incident, {', '.join(SUSPECT)} FROM culprit"
     made: dict[int, list[KeptSuspect]] = defaultdict(list)
     if len(wanted) <= 8:

@@ -24,7 +24,7 @@ from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import model, schema
 from nccl_triage.history.model import Input, KeptIncident
 
-#: Seconds to wait for others that write.
+#: Seconds to wait for the lock of the database.
 LOCK_TIMEOUT = 1.0
 #: Incidents kept; the oldest go. Of those whose logs begin with the same line, so many are compared.
 MOST, _ALIKE = 20_000, 500
@@ -56,7 +56,7 @@ class Store:
         return number
 
     def take_in(self) -> None:
-        """Store the incidents that found the database busy."""
+        """Store the incidents that found the database locked."""
         with self._writing() as cursor:
             waiting = self._take_in(cursor)
         remove_waiting(waiting)
@@ -102,7 +102,7 @@ class Store:
         return found[0] if found else None
 
     def same(self, inputs: Iterable[Input]) -> set[int]:
-        """Return the incidents that logs with these marks told of before."""
+        """Return the earlier incidents of logs with these marks."""
         with self._reading():
             return {number for number, _ in self._same(inputs)}
 
@@ -184,7 +184,7 @@ def readable(path: Path, timeout: float = LOCK_TIMEOUT) -> Store | None:
 
 
 def _settle(connection: sqlite3.Connection) -> None:
-    """Trust no function and no cell that stands in the file: somebody else may have written it."""
+    """Configure SQLite to trust neither the schema nor the cells of the file: others may have written it."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
 
@@ -222,7 +222,7 @@ _MEANINGS = {
 
 @contextmanager
 def _told(path: Path, *, reading: bool) -> Iterator[None]:
-    """Let what goes wrong be a HistoryError that says what and where."""
+    """Raise errors as HistoryError that says what is wrong, and where."""
     try:
         yield
         return
@@ -257,7 +257,7 @@ _END = ".json"
 
 
 def waiting_folder(path: Path) -> Path:
-    """Return where the incidents of a database wait."""
+    """Return the folder of the incidents that wait for a database."""
     return path.with_name(path.name + ".waiting")
 
 
@@ -276,7 +276,7 @@ def leave_waiting(path: Path, incident: KeptIncident) -> None:
 
 
 def collect_waiting(path: Path) -> list[tuple[Path, KeptIncident | None]]:
-    """Return the files that wait, the oldest first, each with its incident; None for what is none of ours."""
+    """Return the waiting files, the oldest first, each with its incident, None for a foreign file."""
     try:
         files = sorted(file for file in waiting_folder(path).iterdir() if file.name.endswith(_END))
     except OSError:

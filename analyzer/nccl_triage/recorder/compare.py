@@ -17,7 +17,7 @@ from nccl_triage.recorder.lines import group_name
 from nccl_triage.recorder.table import RecorderLine, RecorderTable
 from nccl_triage.recorder.vote import MAX_LINES, RecorderFinding, bits_of, ranks_of
 
-#: Waits that are followed from rank to rank.
+#: The most waits that are followed from rank to rank.
 MAX_FOLLOWED = 1024
 #: Operations that end at different times on different ranks, and whose root no record shows.
 _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
@@ -25,12 +25,12 @@ _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
 
 @dataclass(slots=True)
 class RecorderComparison:
-    """All that the dumps of a job show."""
+    """The findings of all dumps of a job."""
 
     world: int = 0
     dumped: tuple[int, ...] = ()
     empty: tuple[int, ...] = ()
-    #: Members of a group of which there is no dump.
+    #: Members of a group without a dump.
     absent: tuple[int, ...] = ()
     versions: tuple[str, ...] = ()
     findings: list[RecorderFinding] = field(default_factory=list)
@@ -70,7 +70,7 @@ def compare(table: RecorderTable) -> RecorderComparison:
 
 
 def _first(view: GroupView) -> RecorderFinding | None:
-    """Return what is wrong with the first call of a group that is."""
+    """Return what is wrong with the first wrong call of a group."""
     for seq in view.seqs():
         cell = view.cells[seq]
         verdict = vote.disagreement(cell, view.size)
@@ -87,7 +87,7 @@ def _first(view: GroupView) -> RecorderFinding | None:
 
 
 def _harmless(view: GroupView, seq: int) -> bool:
-    """Tell whether all came out of a call well (which Gloo's recorder does not tell)."""
+    """Tell whether all ranks completed a call; Gloo's recorder does not say so."""
     cell = view.cells[seq]
     done = 0
     for callers in cell.ways.values():
@@ -109,7 +109,7 @@ def _missing(view: GroupView, seq: int, missing: int) -> RecorderFinding | None:
 
 
 def _incomplete(view: GroupView) -> RecorderFinding | None:
-    """Return what the first call tells that all made alike and not all completed."""
+    """Return the finding for the first call that all ranks made alike and not all completed."""
     for seq in view.seqs():
         cell = view.cells[seq]
         done = failed = 0
@@ -153,7 +153,7 @@ def _completed(view: GroupView, rank: int, seq: int) -> bool:
 
 
 def _by_counters(view: GroupView) -> RecorderFinding | None:
-    """Return who lags by what it completed last, where every rank counts alike and has issued the same."""
+    """Return the ranks that lag by their last completed call, where all ranks count alike and issued the same calls."""
     known = {
         rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
     }
@@ -185,9 +185,9 @@ def _finding(
 
 
 def _follow(found: RecorderComparison, stands: Mapping[int, set[str]]) -> None:
-    """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs.
+    """Clear the ranks that are missing because they wait in another group; where all do, their order of calls differs.
 
-    ``stands``: the groups in which each rank has issued what did not complete.
+    ``stands``: the groups in which each rank has issued a call that did not complete.
     """
     blocked = found.of("missing", "unmet", "others")[:MAX_FOLLOWED]
     stuck_in: dict[int, list[int]] = {}
@@ -209,7 +209,7 @@ def _follow(found: RecorderComparison, stands: Mapping[int, set[str]]) -> None:
 
 
 def _leads_out(blocked: list[RecorderFinding], stuck_in: dict[int, list[int]], start: int) -> bool:
-    """Tell whether following the waits from a call reaches a rank of which it is not known for whom it waits."""
+    """Tell whether following the waits from a call reaches a rank whose own wait is unknown."""
     seen, queue = {start}, [start]
     while queue:
         for rank in blocked[queue.pop()].ranks:

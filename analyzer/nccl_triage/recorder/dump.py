@@ -35,7 +35,7 @@ from nccl_triage.recorder.unpickle import MAX_CONTAINERS, NotPlainError, loads
 
 #: Versions whose fields are known. Others are read as far as they resemble these.
 KNOWN = frozenset({"1.4", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10"})
-#: Entries, groups and members that are kept.
+#: The most entries, groups and members that are kept.
 MAX_ENTRIES, MAX_GROUPS, MAX_RANK = 200_000, 4096, 1 << 20
 #: What is checked beside a dump (nvidia_resiliency_ext ``trace_collector.py``).
 PARTS = ("gpu", "nic")
@@ -44,18 +44,18 @@ _RANKS = lazily(r"\d{1,7}")
 
 @dataclass(slots=True)
 class DumpGroup:
-    """A process group as one rank knows it: its members are global ranks, none where the dump does not tell."""
+    """A process group as one rank knows it; ``members`` are global ranks, empty where the dump lists none."""
 
     name: str
     desc: str
     ranks: tuple[int, ...] = ()
-    #: Tells groups of one name apart.
+    #: A digest that tells groups of the same name apart.
     mark: str = ""
 
 
 @dataclass(slots=True)
 class Status:
-    """The last numbers of one process group on one rank; -1: none."""
+    """The last sequence numbers of one process group on one rank; -1 for none."""
 
     enqueued: int
     started: int
@@ -64,7 +64,7 @@ class Status:
 
 @dataclass(slots=True)
 class Dump:
-    """What one rank wrote."""
+    """The dump of one rank."""
 
     version: str
     library: str
@@ -73,7 +73,7 @@ class Dump:
     entries: list[RecorderEntry] = field(default_factory=list)
     #: What the entries call their groups.
     described: dict[str, str] = field(default_factory=dict)
-    #: By which number this process counts its groups of Gloo.
+    #: The number of the group among the Gloo groups of this process.
     numbers: dict[str, int] = field(default_factory=dict)
     #: What NVIDIA's resiliency extension found broken when it wrote the dump (gpu, nic), and what it said of it.
     broken: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Dump:
 
 
 def read(data: bytes) -> Dump:
-    """Return the dump that a file holds. Raises NotPlainError for what is none."""
+    """Return the dump in a file. Raises NotPlainError for anything else."""
     if data.startswith(b"\x80"):
         document = loads(data)
     elif data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
@@ -144,7 +144,7 @@ def _items(table: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def _members(value: object) -> tuple[tuple[int, ...], str]:
-    """Return the members of a group, which the recorder writes as a text (``[0, 1, 2]``), and their mark."""
+    """Return the members of a group, which the recorder writes as text (``[0, 1, 2]``), and a digest of them."""
     if isinstance(value, (list, tuple)):
         value = str([number for number in value[:MAX_RANK] if type(number) is int and 0 <= number < MAX_RANK])
     return _members_in(value[: 8 * MAX_RANK]) if isinstance(value, str) else ((), "")
@@ -163,7 +163,7 @@ def _way_of(entry: RecorderEntry) -> Way:
 
 
 class TableBuilder:
-    """Puts the records of one dump into a table of its own."""
+    """Builds the table of one dump from its records."""
 
     def __init__(self, dump: Dump, rank: int, source: str, header: str) -> None:
         self.table = RecorderTable()
@@ -212,12 +212,12 @@ class TableBuilder:
         return found
 
     def note(self, part: str, number: int, text: str) -> None:
-        """Take what was found broken, which stands on a line of the text."""
+        """Note a broken component, and its line in the text."""
         dump = self.table.dumps[(self._rank,)]
         dump.broken += ((part, RecorderLine(self._source, number, self._rank, text, self._stamp[0])),)
 
     def add(self, entry: RecorderEntry, number: int, text: str) -> None:
-        """Take one record, which stands on a line of the text."""
+        """Add one record, with its line in the text."""
         key = self._key(entry.group, entry.desc)
         standing = self._standing(key)
         line = RecorderLine(self._source, number, self._rank, text, entry.created or 0)

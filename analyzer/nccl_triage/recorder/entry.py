@@ -11,11 +11,11 @@ from typing import Any
 
 from nccl_triage.patterns import lazily
 
-#: Frames and tensors of one entry, dimensions and characters that are kept.
+#: The most frames and tensors of an entry, dimensions and characters that are kept.
 MAX_FRAMES, MAX_TENSORS, MAX_DIMS, MAX_TEXT = 24, 16, 8, 200
 _NUMBER = 1 << 63
 _PEER = lazily(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
-#: Folders of code that is not the user's own.
+#: Folders of code that is not the user's.
 _LIBRARY = lazily(
     r"/(?:site|dist)-packages/|/torch/(?:distributed|nn|autograd|utils|_\w+)/|/lib/python\d|^<frozen |^\?\?$"
 )
@@ -51,22 +51,22 @@ class RecorderEntry:
     started: int | None
     completed: int | None
     timeout_ms: int | None
-    #: How long it ran on the GPU, where that was measured (``TORCH_NCCL_ENABLE_TIMING``).
+    #: Its duration on the GPU, where that was measured (``TORCH_NCCL_ENABLE_TIMING``).
     ran_us: int | None
     #: The frames of the user's own code, the innermost first; all of them where none is.
     frames: tuple[str, ...]
 
     @property
     def done(self) -> bool:
-        """Whether it ended well, as far as the recorder knows.
+        """Whether it completed, as far as the recorder knows.
 
-        Gloo (PyTorch 2.13) never moves the state on: there, what is retired has come back, well or not.
+        Gloo (PyTorch 2.13) never updates the state: there, a retired call has returned, successfully or not.
         """
         return self.state == "completed" or (self.retired and self.backend == "gloo")
 
     @property
     def failed(self) -> bool:
-        """Whether the watchdog gave it up: taken from its list although it never completed."""
+        """Whether the watchdog gave up on it: retired although it never completed."""
         return self.retired and not self.done
 
 
@@ -76,7 +76,7 @@ def text_of(value: object, limit: int = MAX_TEXT) -> str:
         return ""
     if not isinstance(value, str):
         return str(value) if abs(value) < _NUMBER else ""
-    # One line of printable text: it goes into a line of its own.
+    # One line of printable text, since it becomes part of a line.
     return (
         value
         if len(value) <= limit and value.isprintable()
@@ -98,7 +98,7 @@ def _microseconds(milliseconds: object) -> int | None:
 
 
 class Reader:
-    """Reads the entries of one dump. They repeat: what was seen before is looked up, not read again."""
+    """Reads the entries of one dump; parts that repeat are cached."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}

@@ -25,14 +25,14 @@ _MAX_GROUPS, _MAX_WORLD = 64, 8192
 
 @dataclass(slots=True)
 class Members:
-    """What the dumps show of groups without stated members: who is in each for certain, and who may be, too."""
+    """The members of groups that no dump lists: those that are certain, and those that are possible."""
 
     known: dict[GroupKey, set[int]] = field(default_factory=dict)
     possible: dict[GroupKey, set[int]] = field(default_factory=dict)
 
 
 def members_of(table: RecorderTable, world: frozenset[int]) -> Members:
-    """Return the members of the groups of which no dump states them. ``world``: all ranks that are known."""
+    """Return the members of the groups that no dump lists. ``world``: all known ranks."""
     found = Members()
     unstated = {key for key, _ in table.standings if not table.groups.get(key)}
     if not unstated:
@@ -62,7 +62,7 @@ def _number(key: GroupKey) -> int | None:
 
 
 def _between(own: Mapping[int, int], wanted: list[int]) -> Iterator[tuple[int, bool]]:
-    """Yield the groups that a rank, which shows nothing of them, is certainly in or certainly not in."""
+    """Yield the groups without records of a rank that it is certainly in, or certainly not in."""
     for (low, first), (high, last) in pairwise([(-1, -1), *sorted(own.items())]):
         belongs = high - low == last - first
         if belongs or last - first == 1:
@@ -80,7 +80,7 @@ def is_default(key: GroupKey) -> bool:
 
 @dataclass(slots=True)
 class GroupView:
-    """What the dumps tell of one group."""
+    """One group as its dumps show it."""
 
     key: GroupKey
     #: Its members (those that were seen in it or must be where no dump tells), and whether a dump tells.
@@ -100,11 +100,11 @@ class GroupView:
         return len(self.members) if self.stated else 0
 
     def guessed(self, ranks: Iterable[int]) -> bool:
-        """Tell whether that all of these ranks are members is derived, not recorded."""
+        """Tell whether the membership of any of these ranks is derived, not recorded."""
         return not self.stated and not is_default(self.key) and any(rank not in self.standings for rank in ranks)
 
     def seqs(self) -> list[int]:
-        """Return the numbers that all can be asked about, in order."""
+        """Return the sequence numbers that all dumps cover, in order."""
         return sorted(seq for seq in self.cells if seq >= self.window)
 
     def absent_from(self, seq: int) -> int:
@@ -120,7 +120,7 @@ class GroupView:
 
 
 def comparable(standing: GroupProgress) -> bool:
-    """Tell whether the counters of a rank count the collectives of the group: sends share them, on Gloo everything does."""
+    """Tell whether the counters of a rank count only collectives: sends may share them, and with Gloo all calls do."""
     return not standing.p2p and not standing.counts_all and standing.enqueued >= standing.last_seq
 
 
@@ -154,7 +154,7 @@ def views(table: RecorderTable) -> Iterator[GroupView]:
         yield view
 
 
-#: Calls looked at behind the first one that differs, and the greatest shift.
+#: The calls compared after the first difference, and the greatest shift.
 _AHEAD, _SHIFT = 24, 8
 _Row = list[tuple[object, ...] | None]
 
@@ -171,13 +171,13 @@ def _calls(view: GroupView, rank: int, start: int) -> _Row:
 
 
 def _shifted(late: _Row, early: _Row, by: int) -> bool:
-    """Tell whether one row is the other one without its first calls."""
+    """Tell whether one row of calls equals the other without its first calls."""
     pairs = list(zip(late, early[by:], strict=False))
     return bool(pairs) and all(one == two for one, two in pairs)
 
 
 def order_of_calls(view: GroupView, seq: int, odd: int, common: int) -> tuple[str, int]:
-    """Return what the odd rank did to the order (skipped, inserted, exchanged, or nothing that can be told), and how many calls."""
+    """Return how the odd rank's order differs (skipped, inserted, exchanged, or "" if unknown), and by how many calls."""
     mine, theirs = _calls(view, odd, seq), _calls(view, common, seq)
     if len(mine) > 1 and len(theirs) > 1 and mine[0] == theirs[1] and mine[1] == theirs[0]:
         return "exchanged", 2

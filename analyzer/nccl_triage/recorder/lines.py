@@ -25,7 +25,7 @@ FRAMES_DONE, FRAMES_OPEN, MAX_SPANS = 2, 8, 40
 
 
 def spans(ranks: Sequence[int]) -> str:
-    """Return sorted ranks in short: ``0-3,7``."""
+    """Return sorted ranks as ranges: ``0-3,7``."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:
@@ -43,7 +43,7 @@ def _sizes(shape: Shape, types: Sequence[str]) -> str:
 
 
 def group_name(name: str, desc: str) -> str:
-    """Return how a process group is called in lines and texts."""
+    """Return the name of a process group in lines and texts."""
     return f"{name} ({desc})" if desc and desc != "undefined" else name or "?"
 
 
@@ -66,7 +66,7 @@ class Writer:
         return f"{self._stamp}.{rest // 1000:06d}Z {self._who}"
 
     def headers(self) -> Iterator[str]:
-        """Yield what is said of the dump as a whole."""
+        """Yield the lines about the dump as a whole."""
         dump, begin = self._dump, self._begin(self._last)
         if not dump.entries:
             yield f"{begin}empty flight recorder, version {dump.version}: this rank issued nothing that was recorded"
@@ -88,7 +88,7 @@ class Writer:
             )
 
     def broken(self) -> Iterator[tuple[str, str]]:
-        """Yield what was found broken when the dump was written, with its line."""
+        """Yield the components found broken when the dump was written, with their lines."""
         for part, said in self._dump.broken.items():
             yield (
                 part,

@@ -24,7 +24,7 @@ _WIDTH = 3
 
 
 class Arrival(NamedTuple):
-    """One call: its number, when it was issued (ns, by the rank's own clock), how long it ran (us, -1: not known)."""
+    """One call: its number, when it was issued (ns, the rank's clock), and its duration (us, -1 if unknown)."""
 
     seq: int
     created: int
@@ -67,7 +67,7 @@ _V = TypeVar("_V")
 
 
 class GroupKey(NamedTuple):
-    """A process group across ranks: several may share a name, so a mark of the members belongs to it where known."""
+    """A process group across ranks: its name and, since names repeat, a digest of the members where they are known."""
 
     name: str
     desc: str
@@ -96,7 +96,7 @@ class Way(NamedTuple):
 
 @dataclass(slots=True)
 class Callers:
-    """The ranks that made a call one way, as bits; the first and the last to come, by their own clocks."""
+    """The ranks that made a call in one way, as bits, with the first and last arrival by their own clocks."""
 
     ranks: int
     done: int
@@ -149,11 +149,11 @@ class Cell:
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Where one rank stands in one group. The stamp tells which of two dumps of a rank is the later one."""
+    """The progress of one rank in one group. The stamp tells which of two dumps of a rank is later."""
 
     stamp: tuple[int, str]
     backend: str = ""
-    #: By which number the process counts the group among its own, -1 where that tells nothing.
+    #: The number of the group among those of its process, -1 where it tells nothing.
     number: int = -1
     enqueued: int = -1
     completed: int = -1
@@ -171,7 +171,7 @@ class GroupProgress:
     last: RecorderLine | None = None
     #: The user's frames of the open call, else of the last one.
     frames: tuple[str, ...] = ()
-    #: When it came to the last collectives (``arrivals``).
+    #: Its last arrivals at collectives, packed.
     arrivals: bytes = b""
 
 
@@ -192,7 +192,7 @@ class RankDump:
 
 @dataclass(slots=True)
 class End:
-    """One end of a pair: what the rank issued towards its peer."""
+    """One end of a pair: the sends or receives that a rank issued for its peer."""
 
     stamp: tuple[int, str]
     rank: int
@@ -207,14 +207,14 @@ PairKey = tuple[GroupKey, int, int, str]
 
 @dataclass(slots=True)
 class RecorderTable:
-    """All dumps, bounded."""
+    """The table of all dumps, bounded in size."""
 
     dumps: dict[tuple[int], RankDump] = field(default_factory=dict)
     groups: dict[GroupKey, tuple[int, ...]] = field(default_factory=dict)
     standings: dict[tuple[GroupKey, int], GroupProgress] = field(default_factory=dict)
     calls: dict[GroupKey, dict[int, Cell]] = field(default_factory=dict)
     pairs: dict[PairKey, End] = field(default_factory=dict)
-    #: Calls were left out because there were too many groups.
+    #: Whether calls were dropped because there were too many groups.
     cut: bool = False
 
     def __bool__(self) -> bool:
@@ -246,7 +246,7 @@ class RecorderTable:
         self.thin()
 
     def thin(self) -> None:
-        """Leave out what is beyond the bounds."""
+        """Drop what exceeds the bounds."""
         _keep(self.standings, MAX_STANDINGS)
         _keep(self.pairs, MAX_PAIRS)
         self._thin_arrivals()
@@ -274,7 +274,7 @@ class RecorderTable:
 
 
 def _keep(table: dict[_K, _V], limit: int) -> None:
-    """Leave out the keys with the greatest marks."""
+    """Drop the keys with the greatest values."""
     if len(table) > limit:
         for key in sorted(table, key=lambda one: (zlib.crc32(repr(one).encode("utf-8", "replace")), one))[limit:]:
             del table[key]

@@ -16,7 +16,7 @@ from math import prod
 from nccl_triage.recorder.lines import group_name
 from nccl_triage.recorder.table import Cell, End, GroupKey, RecorderLine, RecorderTable, Way
 
-#: Lines kept of one finding.
+#: The most lines of a finding.
 MAX_LINES = 6
 
 
@@ -37,7 +37,7 @@ class RecorderFinding:
     ranks: tuple[int, ...]
     others: tuple[int, ...]
     lines: tuple[RecorderLine, ...]
-    #: Waited for until a time-out, by the recorder's own mark.
+    #: Whether the recorder itself says that it was waited for until a timeout.
     given_up: bool = False
     #: skipped, inserted or exchanged, with the number of calls.
     order: tuple[str, int] = ("", 0)
@@ -56,7 +56,7 @@ Signature = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str
 
 
 def ranks_of(bits: int) -> list[int]:
-    """Return the ranks that bits stand for."""
+    """Return the ranks of a bit set."""
     found = []
     while bits:
         low = bits & -bits
@@ -66,7 +66,7 @@ def ranks_of(bits: int) -> list[int]:
 
 
 def bits_of(ranks: Iterable[int]) -> int:
-    """Return ranks as bits."""
+    """Return ranks as a bit set."""
     bits = 0
     for rank in ranks:
         bits |= 1 << rank
@@ -92,7 +92,7 @@ def signature(way: Way) -> Signature:
 
 
 def malformed(way: Way, size: int) -> bool:
-    """Tell whether a call cannot be right in a group of this size (0: not known), whatever the others do."""
+    """Tell whether a call is wrong by itself in a group of this size (0 if unknown)."""
     given, taken = sum(elements(way.inputs)), sum(elements(way.outputs))
     if not way.inputs or not way.outputs:
         return False
@@ -117,7 +117,7 @@ class Verdict:
 
 
 def _sides(cell: Cell) -> dict[tuple[Signature, ...], int]:
-    """Return the ranks by all that they did under one number: a batch of operations shares it."""
+    """Return the ranks by everything that they issued under one number, which a batch of operations shares."""
     ways = [(signature(way), callers.ranks) for way, callers in cell.ways.items()]
     overlap = 0
     seen = 0
@@ -149,7 +149,7 @@ def line_of(cell: Cell, rank: int) -> RecorderLine | None:
 
 
 def disagreement(cell: Cell, size: int) -> Verdict | None:
-    """Return who disagrees on a call, or None where all do the same. ``size`` is that of the group, 0 if not known."""
+    """Return the disagreement on a call, None where all agree. ``size`` is that of the group, 0 if unknown."""
     if len({callers.ranks for callers in cell.ways.values()}) < 2:
         return None  # one way, or a batch that all made alike
     sides = _sides(cell)
@@ -208,7 +208,7 @@ def _wrong_by_itself(cell: Cell, size: int) -> int:
 
 
 def unmet_pairs(table: RecorderTable, members: Mapping[GroupKey, tuple[int, ...]]) -> list[RecorderFinding]:
-    """Return what is wrong between pairs of ranks."""
+    """Return the sends and receives that never met."""
     found: list[RecorderFinding] = []
     for key, source, target in sorted({place[:3] for place in table.pairs}):
         send = table.pairs.get((key, source, target, "send"))
@@ -238,7 +238,7 @@ def unmet_pairs(table: RecorderTable, members: Mapping[GroupKey, tuple[int, ...]
 
 
 def _global(members: tuple[int, ...] | None, rank: int) -> int | None:
-    """Return the global rank of a rank of a group; without its members they are taken for the same."""
+    """Return the global rank of a rank in a group; the same number where the members are unknown."""
     if members is None:
         return rank
     return members[rank] if rank < len(members) else None
@@ -252,7 +252,7 @@ def _may_have(waiting: End, other: End | None) -> bool:
 
 
 def _differ(send: End, receive: End) -> str:
-    """Return in what the first open ends of both sides differ."""
+    """Return how the first open ends of both sides differ."""
     given, taken = send.open[0][0], receive.open[0][0]
     if not (send.cut or receive.cut) and send.done != receive.done:
         return ""

@@ -20,14 +20,14 @@ from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.model import HostPlace
-from nccl_triage.verify.plan import Means, Plan, Wishes
+from nccl_triage.verify.plan import Means, Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
 
     launcher: str = "local"
     hosts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Settings:
     force: bool = False
     wait: float = 0.0
     previous: tuple[Path, ...] = ()
-    wishes: Wishes = field(default_factory=Wishes)
+    options: PlanOptions = field(default_factory=PlanOptions)
 
 
 def places_of(settings: Settings) -> tuple[HostPlace, ...]:
@@ -76,18 +76,18 @@ def _torch(settings: Settings) -> str | None:
 
 
 def means_of(settings: Settings) -> Means:
-    """Return what is at hand on this host; GPUs in use count as none, with the reason."""
+    """Return the means of this host; GPUs in use count as none, with the reason."""
     places = places_of(settings)
     torch = _torch(settings)
-    if settings.wishes.backend == "nccl" and (settings.hosts or settings.launcher != "local"):
+    if settings.options.backend == "nccl" and (settings.hosts or settings.launcher != "local"):
         # The agents look at the GPUs of other hosts when they are there.
         return Means(places, settings.ranks_per_host or 1, torch=torch)
-    if settings.wishes.backend == "gloo" or not gpus.likely_present():
+    if settings.options.backend == "gloo" or not gpus.likely_present():
         return Means(places, torch=torch)
     inventory = gpus.visible()
     found = gpus.idle(inventory)
     faults = tuple(refusal.reason_en for refusal in found if refusal.evidence)
-    refusals = [] if settings.wishes.allow_busy else found
+    refusals = [] if settings.options.allow_busy else found
     usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
     if usable:
         free = min((gpu.memory_free or 0) for gpu in usable)
@@ -106,14 +106,14 @@ def means_of(settings: Settings) -> Means:
 
 
 def question_of(document: dict[str, Any]) -> Question:
-    """Return what a document asks, with the variables that an experiment may repeat and no others."""
+    """Return the question of a document, with only those variables that an experiment may repeat."""
     question = ask(document)
     return replace(question, env=session.allowed_env(question.env))
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
-    """Return the plan for a document; touches nothing but the list of GPUs."""
-    return plan.build(question_of(document), rules.causes, means_of(settings), settings.wishes)
+    """Return the plan for a document; only the list of GPUs is read."""
+    return plan.build(question_of(document), rules.causes, means_of(settings), settings.options)
 
 
 __all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]
@@ -127,9 +127,9 @@ def launcher_of(settings: Settings, made: Plan, folder: Path) -> Iterator[Launch
 
         question = made.question
         hosts = len(settings.hosts) or (len(question.hosts) if len(question.hosts) > 1 else None)
-        world = settings.wishes.world or question.world or 1
+        world = settings.options.world or question.world or 1
         each = settings.ranks_per_host or -(-world // (hosts or world))
-        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.wishes.backend == "nccl")
+        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.options.backend == "nccl")
         return
     from nccl_triage.verify.launchers.processes import ProcessLauncher
 
@@ -148,7 +148,7 @@ def verify(
     """Carry out the experiments for a document and return it with their outcomes, and the report.
 
     Raises UsageError when the hosts cannot be reached or another verifier runs here. ``faults`` make ranks misbehave on
-    purpose: the verifier's own proof. ``made`` is the plan where ``plan_of`` was asked already.
+    purpose, to test the verifier. ``made`` is the plan where ``plan_of`` was called already.
     """
     made = made or plan_of(document, rules, settings)
     earlier = previous.read(settings.previous)
@@ -163,7 +163,7 @@ def verify(
     ):
         if settings.launcher == "ray":  # the hosts are known only now
             made = plan.build(
-                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.wishes
+                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.options
             )
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults))
     report.previous = earlier
@@ -176,8 +176,8 @@ class _Nowhere:
     places: Sequence[HostPlace] = ()
 
     def open(self) -> list[Any]:
-        """Reach nobody."""
+        """Open nothing."""
         return []
 
     def close(self) -> None:
-        """End nothing."""
+        """Close nothing."""

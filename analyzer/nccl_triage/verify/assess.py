@@ -107,7 +107,7 @@ def late(view: AssessedRun) -> RunFinding | None:
 
 
 def slow(view: AssessedRun) -> RunFinding | None:
-    """The rank for which the others wait in every iteration: it alone spends no time in the collective."""
+    """The rank for which the others wait in every iteration: it alone does not wait in the collective."""
     medians = {t.rank: t.details["done"]["median"] for t in view.traces if t.done and t.details["done"].get("median")}
     if len(medians) < 2 or not operation(view.result.run.message.op).symmetric:
         return None
@@ -124,7 +124,7 @@ def slow(view: AssessedRun) -> RunFinding | None:
     )
 
 
-#: Kinds of findings about paths that a collective can use, but badly.
+#: Kinds of findings about paths that work badly.
 POOR = frozenset({"path-lossy", "path-delayed"})
 
 Check = Callable[[AssessedRun], "RunFinding | None"]
@@ -167,7 +167,7 @@ _SIGNALS: dict[int, str] = {
 
 
 def _watchdog_abort(view: AssessedRun, trace: RankTrace) -> bool:
-    """Tell whether SIGABRT is only how torch's watchdog ends a rank that waited too long (ProcessGroupNCCL.cpp)."""
+    """Tell whether a SIGABRT came from torch's watchdog, which ends a rank that waited too long (ProcessGroupNCCL.cpp)."""
     if trace.exit_code != -signal.SIGABRT or "entered" not in trace.times:
         return False
     told = any(str(symptom["signature"]).startswith(_WATCHDOG) for symptom in view.result.symptoms)
@@ -195,7 +195,7 @@ def died_of_signal(view: AssessedRun) -> RunFinding | None:
 
 
 def own_root_error(view: AssessedRun) -> RunFinding | None:
-    """What the ranks' own logs establish, where that is no mere consequence of a lost peer."""
+    """The cause that the ranks' own logs establish, unless it only follows from a lost peer."""
     own = view.own
     if own is None or own.status == "possible":
         return None
@@ -227,7 +227,7 @@ def broken_path(view: AssessedRun) -> RunFinding | None:
 
 
 def poor_path(view: AssessedRun) -> RunFinding | None:
-    """A path that can be used, but badly: it counts although the collective passes."""
+    """A path that works badly, which counts although the collective passes."""
     if len(view.result.run.places) < 2:
         return None
     return next((found for found in _paths_used(view) if found.kind in POOR), None)
@@ -248,7 +248,7 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
 
 
 def _nobody(view: AssessedRun, kind: str, en: str, zh: str) -> RunFinding:
-    """Return a failure in which no rank stands out: between hosts it speaks for the network."""
+    """Return a failure in which no rank stands out; between hosts it is evidence for the network."""
     return view.finding(kind, [], en, zh, "between-hosts" if len(view.result.run.places) > 1 else OTHERWISE)
 
 

@@ -12,13 +12,13 @@ from nccl_triage.errors import InputError
 from nccl_triage.verify.decide import OTHERWISE, cause_of
 from nccl_triage.verify.model import RankTrace, RunFinding, RunResult
 
-#: Symptoms kept of a run.
+#: The most symptoms kept of a run.
 _KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class OwnDiagnosis:
-    """The cause that the analyzer names for an experiment's own logs; ``told_by_stages``: its stages tell it better."""
+    """The cause found in the logs of an experiment; ``told_by_stages``: the stages of the ranks show it better."""
 
     cause: str
     status: str
@@ -61,7 +61,7 @@ def _own(best: dict[str, Any], rules: RuleSet) -> OwnDiagnosis:
 
 @dataclass(frozen=True, slots=True)
 class AssessedRun:
-    """A run with what else is known when it is assessed."""
+    """A run with the other facts by which it is assessed."""
 
     result: RunResult
     names: Sequence[str]

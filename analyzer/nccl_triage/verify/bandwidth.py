@@ -39,7 +39,7 @@ State = Literal["in-band", "below", "above", "no-expectation", "message-too-smal
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The expected bus bandwidth: from ``low`` to ``high``, what it rests on, and the causes of a slower one.
+    """The expected bus bandwidth: from ``low`` to ``high``, its source, and the causes of a lower one.
 
     ``id`` is ``previous`` when earlier results of the host are the expectation; ``peak`` is the link's, one direction.
     """
@@ -57,7 +57,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a measured bandwidth says; ``candidates`` are ids of causes, the likeliest first, and only when below.
+    """The judgement of a measured bandwidth; below the band, ``candidates`` are ids of causes, the likeliest first.
 
     ``band`` is the one that was applied: its lower end is smaller for messages between ``SMALLEST`` and ``LARGE``.
     """
@@ -81,7 +81,7 @@ class BandwidthRow:
     example: tuple[str, str, int]
 
     def matches(self, gpu: str, link: str, world: int) -> bool:
-        """Return whether the row speaks of this GPU, link and number of ranks."""
+        """Tell whether the row applies to this GPU, link and number of ranks."""
         if self.worlds is not None and not self.worlds[0] <= world <= self.worlds[1]:
             return False
         return (self.gpu is None or bool(self.gpu.search(gpu))) and bool(self.link.search(link))
@@ -107,7 +107,7 @@ def expectation(
 
 
 def matching(rows: Sequence[BandwidthRow], gpu: str, link: str, world: int) -> list[BandwidthRow]:
-    """Return the rows that take a GPU, link and world: those that name the GPU, else those that name none."""
+    """Return the rows for a GPU, link and world: those that name the GPU, else those that name none."""
     found = [row for row in rows if row.matches(gpu, link.strip().lower(), world)]
     return [row for row in found if row.gpu is not None] or found
 
@@ -296,7 +296,7 @@ _COMPARABLE = {
 _SWITCHED = lazily(
     r"^NCCL_(P2P_\w+|SHM_\w+|NET|NET_PLUGIN|ALGO|PROTO|BUFFSIZE|NTHREADS|M(AX|IN)_(NCHANNELS|CTAS)|HOSTID)$"
 )
-#: Cards that a bridge can join: whether one is there, the name does not tell.
+#: Cards that an NVLink bridge can join; the name does not tell whether there is one.
 _MAYBE_BRIDGED = lazily(r"PCIe|\bNVL\b", re.IGNORECASE)
 
 

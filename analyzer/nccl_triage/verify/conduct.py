@@ -31,7 +31,7 @@ Unit = TypeVar("Unit")
 
 @dataclass(frozen=True, slots=True)
 class Bisection(Generic[Unit]):
-    """The smallest failing group found: one unit, a pair of which neither fails with others, or a group (anything else)."""
+    """The smallest failing group: one unit, a pair whose members pass with others, or a larger group."""
 
     units: tuple[Unit, ...]
     kind: Literal["one", "pair", "group"]
@@ -79,14 +79,14 @@ class _Search(Generic[Unit]):
 
 
 def bisect(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, limit: int = 24) -> Bisection[Unit]:
-    """Return what makes ``units`` fail, which are known to fail together; at most ``limit`` runs are made."""
+    """Bisect ``units``, which are known to fail together, in at most ``limit`` runs."""
     search: _Search[Unit] = _Search(units, fails, limit)
     group = search.smallest(list(units))
     others = [unit for unit in units if unit not in group][:2]
     # What the limit leaves untested counts as passing: nobody may be named, or acquitted, on that.
     if len(group) != 2 or search.tests + 2 * len(others) > limit:
         return Bisection(tuple(group), "group", search.tests)
-    # One bystander might be guilty, too: two say more.
+    # One bystander might fail as well; two are more certain.
     verdicts = {unit: [search.bad([unit, other]) for other in others] for unit in group}
     guilty = [unit for unit in group if verdicts[unit] and all(verdicts[unit])]
     if len(guilty) == 1:
@@ -95,7 +95,7 @@ def bisect(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, 
 
 
 def carry_out(session: Session) -> Report:
-    """Do everything that a session's plan asks for; the result of a part that fails is what it showed."""
+    """Carry out the plan of a session; a part that fails keeps the results it has."""
     started, plan, report = time.monotonic(), session.plan, session.report
     backends = [entry.control.backend for entry in plan.experiments if entry.control is not None]
     if backends:
@@ -118,13 +118,13 @@ def _outcome(session: Session, planned: Planned) -> ExperimentOutcome:
 
 
 class _Test:
-    """One suspect put to the test in a session."""
+    """The test of one suspected cause in a session."""
 
     def __init__(self, session: Session, planned: Planned, control: CollectiveRun) -> None:
         self.session, self.planned, self.control = session, planned, control
 
     def outcome(self) -> ExperimentOutcome:
-        """Run the control, what it takes to explain its failure, and conclude."""
+        """Run the control, the treatments and the bisection of a failure, and conclude."""
         outcome = outcome_without(self.planned, self._controls())
         if state_of(outcome.controls) == "fails":
             self._treat(outcome)

@@ -13,13 +13,13 @@ from nccl_triage.errors import RuleError
 
 State = Literal["passes", "fails", "mixed", "none"]
 Verdict = Literal["confirmed", "refuted", "supported", "inconclusive", "not-testable", "not-run"]
-#: What a verdict adds to the cause's score, in the words of evidence.
+#: The weights that a verdict can add to the cause's score.
 WEIGHT_WORDS = ("none", "weak-against", "moderate", "decisive", "decisive-against")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an experiment came to; the meanings stand at the head of the table."""
+    """The facts of an experiment; the head of the table explains them."""
 
     kind: str
     ran: bool = True

@@ -116,12 +116,12 @@ def _decisive(entry: dict[str, Any]) -> bool:
 
 
 def _resembles_only(entry: dict[str, Any]) -> bool:
-    """Tell whether the classifier's vote is all that speaks for a cause: resemblance alone establishes nothing."""
+    """Tell whether a cause rests on the classifier's vote alone, which establishes nothing."""
     return all(item["id"] == VOTE_ID for item in entry["contributions"] if item["log_odds"] > 0)
 
 
 def _headline(changed: dict[str, Any], document: dict[str, Any], first: str | None) -> None:
-    """Say in the headline what the experiments made of the cause that the log named, or which other they confirmed."""
+    """Say in the headline whether the experiments confirmed the cause named by the log, or which other one."""
     if first is None or changed["verdict"] == "healthy":
         return
     best = changed["diagnoses"][0]

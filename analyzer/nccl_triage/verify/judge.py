@@ -26,7 +26,7 @@ Fact = Literal["shows", "clean", "none"]
 
 @dataclass(slots=True)
 class Trial:
-    """One run with what it shows; it fails when the run did, or when something stands out in it."""
+    """One assessed run; it fails when the run did, or when there is a finding."""
 
     result: RunResult
     finding: RunFinding | None
@@ -45,7 +45,7 @@ def treated(trial: Trial, treatment: Treatment) -> Trial:
 
 @dataclass(slots=True)
 class ExperimentOutcome:
-    """The verdict on one suspect with everything that it rests on."""
+    """The verdict on one suspected cause, with its evidence."""
 
     planned: Planned
     row: DecisionRow
@@ -59,7 +59,7 @@ class ExperimentOutcome:
 
 @dataclass(slots=True)
 class Report:
-    """What a session came to."""
+    """The results of a session."""
 
     plan: Plan
     outcomes: list[ExperimentOutcome] = field(default_factory=list)
@@ -112,7 +112,7 @@ def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
 
 
 def state_of(trials: Sequence[Trial]) -> State:
-    """Return what runs of one setting come to; less runs than a verdict needs prove nothing."""
+    """Return the combined state of the runs of one setting; fewer runs than a verdict needs prove nothing."""
     failed = sum(trial.fails for trial in trials)
     if len(trials) < REPEATS:
         return "none"

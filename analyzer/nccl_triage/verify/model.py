@@ -1,4 +1,4 @@
-"""The verifier's nouns: places, runs, what ranks told, and what follows from it. No torch, no I/O."""
+"""The data model of the verifier: hosts, runs, traces of ranks, and findings. No torch, no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-ru
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """Where ranks can run: a host, the command that reaches it (empty: here), and how many ranks it takes at most."""
+    """A host where ranks can run: the command that reaches it (empty for this host), and the most ranks on it."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class HostPlace:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One rank of the whole job: its number there and the index of its place."""
+    """One rank of the whole job: its number, and the index of its host."""
 
     number: int
     place: int
@@ -125,7 +125,7 @@ class CollectiveRun:
 
 @dataclass(slots=True)
 class RankTrace:
-    """What one rank of a run told, and how it ended."""
+    """The reports of one rank of a run, and how it ended."""
 
     rank: int
     slot: Slot
@@ -150,7 +150,7 @@ class RankTrace:
 
 @dataclass(slots=True)
 class RunResult:
-    """The outcome of a run: how it ended, at which stage, after how long, and what each rank told."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
 
     run: CollectiveRun
     outcome: RunOutcome
@@ -176,7 +176,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """What a run, or the probe, shows to be wrong: the cause it speaks for and who or what stands out."""
+    """A finding of a run or of the probe: the cause that it is evidence for, and the ranks and hosts that stand out."""
 
     cause: str
     kind: str

@@ -42,7 +42,7 @@ def text(found: Any) -> str:
 
 
 class NvmlQueries:
-    """Questions to one GPU (or to the driver, without a handle) that answer None for what is not supported."""
+    """Queries of one GPU, or of the driver without a handle; unsupported ones return None."""
 
     def __init__(self, nvml: Any, handle: Any = None) -> None:
         self._nvml = nvml
@@ -61,7 +61,7 @@ class NvmlQueries:
             return None
 
     def fault(self) -> str | None:
-        """Return what the errors so far say of the GPU itself rather than of the questions."""
+        """Return the fault of the GPU that the errors so far show, as opposed to unsupported queries."""
         codes = set(self.errors.values())
         if LOST in codes:
             return "lost"
@@ -118,7 +118,7 @@ def utilisation() -> dict[int, int | None]:
 
 
 class _GpuQueries(NvmlQueries):
-    """What one GPU is asked here."""
+    """The queries of one GPU, with the errors seen so far."""
 
     def utilisation(self) -> int | None:
         rates = self.ask("nvmlDeviceGetUtilizationRates")

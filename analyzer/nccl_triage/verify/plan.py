@@ -19,7 +19,7 @@ from nccl_triage.verify.worker.ops import DTYPES, operation
 
 @dataclass(frozen=True, slots=True)
 class ExperimentComparison:
-    """The failure as the log has it beside the control; ``wanted`` are the elements of the log's collective."""
+    """The failure beside the control run; ``wanted`` is the number of elements in the log's collective."""
 
     question: Question
     experiment: Experiment
@@ -29,7 +29,7 @@ class ExperimentComparison:
     names: tuple[str, ...]
 
 
-#: A difference, and whether a pass says less because of it.
+#: A difference, and whether a pass is weaker because of it.
 Difference = tuple[Text, bool]
 Check = Callable[[ExperimentComparison], Iterator[Difference]]
 
@@ -71,7 +71,7 @@ def _short(name: str) -> str:
 
 
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
-    """Hosts that were no part of the failure."""
+    """Hosts that were not part of the failure."""
     known = {_short(name) for name in about.question.hosts}
     strange = [name for name in about.names if _short(name) not in known]
     if known and strange:
@@ -91,7 +91,7 @@ def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
 
 
 def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
-    """Gloo in the place of NCCL; the cause's file says where it may stand in."""
+    """Gloo instead of NCCL; the cause's file says where it may be used."""
     wanted, have = about.question.backend, about.run.backend
     if wanted and wanted != have:
         yield _say(f"backend {have} instead of {wanted}", f"后端为 {have}，原作业为 {wanted}", False)
@@ -112,7 +112,7 @@ CHECKS: tuple[Check, ...] = (differing_ranks, differing_hosts, other_hosts, smal
 
 
 def differences(about: ExperimentComparison) -> tuple[tuple[Text, ...], bool]:
-    """Return every difference in words, and whether a pass would be on at least what the failure had."""
+    """Return every difference in words, and whether the experiment is at least as large as the failure."""
     found = [difference for check in CHECKS for difference in check(about)]
     return tuple(text for text, _ in found), not any(matters for _, matters in found)
 
@@ -135,7 +135,7 @@ PROBE_SECONDS = 35.0
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none.
+    """The available means: hosts, GPUs per host with the least free memory of one (bytes), and why there are none.
 
     ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host; ``devices`` is CUDA_VISIBLE_DEVICES
     of the ranks where some of this host's GPUs must be left alone.
@@ -152,25 +152,25 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user asked for; raises UsageError for a time that is none."""
+class PlanOptions:
+    """The options of the user; raises UsageError for a time that is not above 0."""
 
     backend: str = "auto"
     world: int | None = None
-    patience: float = 1.0
+    timeout_factor: float = 1.0
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
 
     def __post_init__(self) -> None:
-        for option, value in (("patience", self.patience), ("budget", self.budget)):
+        for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
             if not value > 0:  # a wait of "nan" seconds would never end
                 raise UsageError("--{option} {value}: a number above 0 is needed", option=option, value=value)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The experiment of one suspect: its control, its treatments, and how it differs from the failure."""
+    """The experiment for one suspected cause: its control, its treatments, and how it differs from the failure."""
 
     suspect: SuspectedCause
     experiment: Experiment
@@ -204,11 +204,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that is going to happen."""
+    """The experiments that will be carried out."""
 
     question: Question
     means: Means
-    wishes: Wishes
+    options: PlanOptions
     experiments: tuple[Planned, ...]
 
     @property
@@ -220,30 +220,30 @@ class Plan:
     def seconds(self) -> float:
         """The most that the plan can take."""
         total = sum(entry.seconds for entry in self.experiments) + (PROBE_SECONDS if self.probes else 0.0)
-        return min(self.wishes.budget, total)
+        return min(self.options.budget, total)
 
 
 def _text(en: str, zh: str) -> Text:
     return {"en": en, "zh": zh}
 
 
-def backend_of(experiment: Experiment, means: Means, wishes: Wishes) -> str | None:
+def backend_of(experiment: Experiment, means: Means, options: PlanOptions) -> str | None:
     """Return the backend of an experiment, or None when it needs GPUs that are not there."""
-    if wishes.backend != "auto":
-        return wishes.backend if wishes.backend == "nccl" or experiment.backend == "any" else None
+    if options.backend != "auto":
+        return options.backend if options.backend == "nccl" or experiment.backend == "any" else None
     if means.gpus:
         return "nccl"
     return "gloo" if experiment.backend == "any" else None
 
 
 def slots_of(
-    question: Question, experiment: Experiment, means: Means, wishes: Wishes, backend: str
+    question: Question, experiment: Experiment, means: Means, options: PlanOptions, backend: str
 ) -> tuple[Slot, ...]:
     """Return where the ranks of the control run: evenly over the places, numbered host by host."""
     places = range(len(means.places))
     if experiment.scope == "host":
         places = range(1)
-    wanted = wishes.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
+    wanted = options.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
     if backend == "nccl":
         # One GPU can be shared by two ranks: enough for everything but the paths between GPUs.
         most = max(2, means.gpus)
@@ -298,10 +298,15 @@ def _why_not(experiment: Experiment, question: Question, means: Means, backend: 
 
 
 def control_run(
-    question: Question, suspect: SuspectedCause, experiment: Experiment, means: Means, wishes: Wishes, backend: str
+    question: Question,
+    suspect: SuspectedCause,
+    experiment: Experiment,
+    means: Means,
+    options: PlanOptions,
+    backend: str,
 ) -> tuple[CollectiveRun, int]:
     """Return the control of an experiment and the elements that the log asked for."""
-    slots = slots_of(question, experiment, means, wishes, backend)
+    slots = slots_of(question, experiment, means, options, backend)
     message, wanted = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
     store, cuda = experiment.kind == "store", backend == "nccl"
@@ -326,24 +331,24 @@ def control_run(
     return run, wanted
 
 
-def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: Means, wishes: Wishes) -> Planned:
+def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: Means, options: PlanOptions) -> Planned:
     """Plan the experiment of one suspect."""
     experiment = cause.experiment
-    backend = backend_of(experiment, means, wishes)
+    backend = backend_of(experiment, means, options)
     why_not = _why_not(experiment, question, means, backend)
-    deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(wishes.patience)
+    deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(options.timeout_factor)
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
-    run, wanted = control_run(question, suspect, experiment, means, wishes, backend)
+    run, wanted = control_run(question, suspect, experiment, means, options, backend)
     names = tuple(means.places[place].name for place in run.places)
     differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, means.gpus, names))
     return Planned(suspect, experiment, run, None, differs, complete, deadlines)
 
 
-def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes: Wishes) -> Plan:
+def build(question: Question, causes: Mapping[str, Cause], means: Means, options: PlanOptions) -> Plan:
     """Return the plan for the first suspects of a question."""
     chosen: Sequence[SuspectedCause] = [entry for entry in question.suspects if entry.cause in causes][
-        : wishes.suspects
+        : options.suspects
     ]
-    planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, wishes) for suspect in chosen)
-    return Plan(question, means, wishes, planned)
+    planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, options) for suspect in chosen)
+    return Plan(question, means, options, planned)

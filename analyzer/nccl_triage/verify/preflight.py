@@ -1,4 +1,4 @@
-"""Before a job starts: whether hosts are alike, reach each other, and run every collective right and fast enough.
+"""Checks before a job starts: whether hosts are alike, reach each other, and run each collective correctly and fast.
 
 The same agents, probes, runs and checks as a verification, without a diagnosis to put to the test.
 """
@@ -33,7 +33,7 @@ ALIKE = ("torch", "nccl", "driver", "python")
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """One thing that was looked at: ok, failed, warning or skipped, with what was seen."""
+    """One check: ok, failed, warning or skipped, with its details."""
 
     id: str
     state: str
@@ -181,8 +181,8 @@ def preflight(
     started = time.monotonic()
     means = api.means_of(settings)
     experiment = Experiment(kind="replay")
-    backend = settings.wishes.backend if settings.wishes.backend != "auto" else ("nccl" if means.gpus else "gloo")
-    made = Plan(Question(()), means, settings.wishes, ())
+    backend = settings.options.backend if settings.options.backend != "auto" else ("nccl" if means.gpus else "gloo")
+    made = Plan(Question(()), means, settings.options, ())
     checks = list(gpu_checks(means, backend))
     earlier = previous.read(settings.previous)
     with (
@@ -217,9 +217,9 @@ def preflight(
 
 
 def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str) -> tuple[CollectiveRun, Trial | None]:
-    slots = slots_of(made.question, experiment, made.means, made.wishes, backend)
+    slots = slots_of(made.question, experiment, made.means, made.options, backend)
     run = replace(collectives(backend, len(slots)), slots=slots, env=session.allowed_env(dict(_own_variables())))
-    limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.wishes.patience)
+    limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.options.timeout_factor)
     planned = Planned(SuspectedCause("", "possible", 0.0), experiment, run, None, deadlines=limits)
     return run, live.trial(run, 0, planned)
 

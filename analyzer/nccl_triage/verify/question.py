@@ -1,4 +1,4 @@
-"""What a report document asks of the verifier: the collective, the world, the hosts, the variables of the job."""
+"""The question that a report document poses to the verifier: collective, world, hosts, and variables of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
 #: Variables of the job that an experiment repeats.
 _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
-#: Of these, what would only make the experiment talk, dump or wait differently.
+#: Of these, the ones that only change logging, dumps and waiting.
 _NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of time-out.
@@ -138,7 +138,7 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
 
 
 def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; every field that it lacks, or that cannot be what it should be, stays empty."""
+    """Read a report document; missing and invalid fields stay empty."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)

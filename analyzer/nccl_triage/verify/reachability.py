@@ -12,7 +12,7 @@ from nccl_triage.verify.cluster import Cluster
 #: Hosts of which every pair is probed; more are probed as a ring with chords, which reaches every host from several.
 ALL_PAIRS = 24
 _CHORDS = (1, 2, 5, 11)
-#: States of a path that no collective can use, and of one that it can use badly.
+#: States of a path that no collective can use, and of one that works badly.
 BROKEN = frozenset({"no-route", "refused", "prohibited", "silent", "reset", "no-data", "large-packets-lost", "failed"})
 DEGRADED = frozenset({"lossy", "delayed"})
 #: What a probe measures of a path, where it gets that far.
@@ -21,7 +21,7 @@ _NUMBERS = ("connect_s", "round_trip_s", "sent_again", "answered", "error")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What happened on the way from one host to an address and port of another."""
+    """The result of a probe from one host to an address and port of another."""
 
     origin: str
     target: str
@@ -93,26 +93,26 @@ def ports_of(count: int) -> int:
     return 20 if count <= 4 else 6 if count <= ALL_PAIRS else 2
 
 
-def measure(cluster: Cluster, *, also: int | None = None, patience: float = 4.0) -> ReachabilityMatrix:
+def measure(cluster: Cluster, *, also: int | None = None, timeout: float = 4.0) -> ReachabilityMatrix:
     """Let every agent listen and probe its peers; ``also`` is a port beside the free ones: that of the job's store."""
     hosts = range(len(cluster.places))
     if len(hosts) < 2:
         return ReachabilityMatrix()
     wish = {"ports": ports_of(len(hosts)), "also": also or 0}
     listening = cluster.ask("listen", hosts, 10.0, dict.fromkeys(hosts, wish))
-    wishes: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
+    targets: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
     for origin, target in pairs(len(hosts)):
         for entry in listening.get(target, {}).get("where", []):
             where = {"host": cluster.name(target), "interface": entry["interface"], "address": entry["address"]}
-            wishes[origin].append({**where, "ports": entry["ports"]})
+            targets[origin].append({**where, "ports": entry["ports"]})
             if entry["also"]:
-                wishes[origin].append({**where, "ports": entry["also"], "kind": "port of the log"})
+                targets[origin].append({**where, "ports": entry["also"], "kind": "port of the log"})
     # The large message alone may wait three times for its answer.
     answers = cluster.ask(
         "probe",
         hosts,
-        15.0 + 4 * patience,
-        {place: {"targets": wishes[place], "patience": patience} for place in hosts},
+        15.0 + 4 * timeout,
+        {place: {"targets": targets[place], "timeout": timeout} for place in hosts},
     )
     cluster.ask("end_listen", hosts, 5.0)
     return ReachabilityMatrix(

@@ -24,7 +24,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "torch": plan.means.torch,
         "probe": plan.probes,
         "seconds_at_most": round(plan.seconds, 1),
-        "budget_s": plan.wishes.budget,
+        "budget_s": plan.options.budget,
         "experiments": [_planned(entry) for entry in plan.experiments],
     }
 
@@ -229,7 +229,7 @@ def _treatment(item: Treatment, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _notices(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is slower than expected in a run: worth a look, and no failure."""
+    """Return what is slower than expected in a run, which is no failure."""
     judged = [part["expected"] for part in (run, *run["parts"]) if part["expected"]]
     return [
         {"kind": "slow", "run": run["run"], **{key: found[key] for key in ("says", "says_zh", "candidates")}}

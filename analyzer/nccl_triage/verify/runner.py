@@ -20,7 +20,7 @@ from nccl_triage.verify.worker.progress import STAGES
 def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict[str, Any]:
     """Return the spec of a run whose store is on ``port`` (0: rank 0 chooses) of ``run.store_address``, else of ``host``.
 
-    Time-outs are in seconds. torch's are half of the parent's, so that a library that keeps its word reports first.
+    Time-outs are in seconds. torch's are half of the parent's, so that the library reports first.
     """
     message = run.message
     return {
@@ -85,7 +85,7 @@ def first_missing(traces: Mapping[int, RankTrace]) -> str:
 
 
 def next_mark(stage: str) -> str:
-    """Return the mark that a rank owes after ``stage``."""
+    """Return the mark that is due after ``stage``."""
     if stage == "started":
         return STAGES[0]
     return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]
@@ -109,7 +109,7 @@ def execute(
     budget: float = math.inf,
     watch: Watch | None = None,
 ) -> RunResult:
-    """Carry out a run and return its result; ``watch`` sees the traces after each news."""
+    """Carry out a run and return its result; ``watch`` receives the traces after each change."""
     return _Execution(cluster, run, folder, deadlines, method, budget, watch).carry_out()
 
 
@@ -138,7 +138,7 @@ class _Execution:
             return self._result("not-run", "the host of rank 0 gave no port")
         self._start(port)
         while self._running():
-            for place, answer in self.cluster.receive(self._patience()):
+            for place, answer in self.cluster.receive(self._timeout()):
                 self._take(place, answer)
             if self.watch is not None:
                 self.watch(self.run, self.traces)
@@ -176,7 +176,7 @@ class _Execution:
     def _running(self) -> bool:
         return any(trace.exited_at is None for trace in self.traces.values())
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         now = time.monotonic()
         ends = [self.end, *(self._limit(trace) for trace in self.traces.values() if trace.exited_at is None)]
         if self.first_failure is not None:
@@ -237,7 +237,7 @@ class _Execution:
             self.cluster.send(place, do="inspect", run=self.run.label)
 
     def _stop(self) -> float:
-        """Ask the ranks what they are in, kill what still runs; returns the seconds from the first kill to the last end."""
+        """Ask the ranks for their last collectives and kill them; returns the seconds from the first kill to the last end."""
         if not self._running():
             return 0.0
         self._inspect()
@@ -251,8 +251,8 @@ class _Execution:
         self._gather(_STOPPING, lambda: not self._running())
         return time.monotonic() - begun
 
-    def _gather(self, patience: float, enough: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + patience
+    def _gather(self, timeout: float, enough: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and not enough():
             for place, answer in self.cluster.receive(deadline - time.monotonic()):
                 self._take(place, answer)

@@ -1,4 +1,4 @@
-"""Turn a treatment's words into a run: the control with exactly one thing changed, from what the session has learnt."""
+"""Turns a treatment into a run: the control with exactly one thing changed, by what the session knows of the hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KnownHosts:
 
 
 def make(treatment: Treatment, control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
-    """Return the runs that a treatment stands for; none when it cannot be made here."""
+    """Return the runs of a treatment; none when it is impossible here."""
     if treatment.variable == "env":
         return [_with_env(control, {**control.env, **treatment.env})]
     maker, _, _ = _TABLE[treatment.variable]

@@ -21,7 +21,7 @@ from nccl_triage.verify.reachability import ReachabilityMatrix
 
 @dataclass(frozen=True, slots=True)
 class SessionHosts:
-    """The hosts of a session: places, what each said of itself, and which ways between them are open."""
+    """The hosts of a session, their facts, and the reachability between them."""
 
     places: Sequence[HostPlace]
     facts: Sequence[Mapping[str, Any]]
@@ -56,7 +56,7 @@ def _interfaces(run: CollectiveRun, ground: SessionHosts) -> dict[int, dict[str,
 
 
 def store_address(run: CollectiveRun, ground: SessionHosts) -> str:
-    """Return the address of rank 0's host that the others reach; the log's trouble may be elsewhere."""
+    """Return an address of rank 0's host that the others reach."""
     if len(run.places) == 1:
         return "127.0.0.1"
     first = run.slots[0].place
@@ -77,7 +77,7 @@ Say = Callable[[Mapping[str, str]], None]
 
 
 class Session:
-    """The open cluster with a plan, the time that is left, and the report of what has been learnt so far."""
+    """The open cluster with a plan, the remaining time, and the report so far."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Session:
         self.cluster, self.plan, self.rules, self.folder, self.say = cluster, plan, rules, folder, say
         self.faults = faults or {}
         self.report = Report(plan)
-        self.end = time.monotonic() + plan.wishes.budget
+        self.end = time.monotonic() + plan.options.budget
         self.method = "fork"
         self._count = 0
         self._cache: dict[str, list[Trial]] = {}
@@ -110,7 +110,7 @@ class Session:
     # what is known before anything runs
 
     def prepare(self, backend: str, probes: bool) -> None:
-        """Ask the hosts who they are, import torch or look at the GPUs, and probe the ways between them."""
+        """Query the hosts' facts, import torch or check the GPUs, and probe the paths between them."""
         self.say({"en": "asking the hosts", "zh": "正在询问各主机"})
         self.cluster.greet(GREETING)
         self.report.hosts = self.cluster.facts
@@ -139,7 +139,7 @@ class Session:
             busy = [str(gpu["index"]) for gpu in gpus if _in_use(gpu)]
             if not gpus:
                 self._problem(f"{name} shows no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
-            elif busy and not self.plan.wishes.allow_busy:
+            elif busy and not self.plan.options.allow_busy:
                 which = ", ".join(busy)
                 self._problem(
                     f"GPU {which} of {name} is in use (--allow-busy uses it all the same)",
@@ -206,6 +206,6 @@ class Session:
 
 
 def _in_use(gpu: Mapping[str, Any]) -> bool:
-    """Tell whether somebody works on a GPU of another host, as its agent sees it, by the limits of this host's."""
+    """Tell whether a GPU of another host is in use according to its agent, by the limits used for this host."""
     most = max(USED_BYTES, USED_SHARE * gpu["total"])
     return bool(gpu["processes"] or gpu["percent"] > BUSY_PERCENT or gpu["used"] > most)

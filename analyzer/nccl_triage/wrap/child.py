@@ -23,18 +23,18 @@ from dataclasses import dataclass
 
 from nccl_triage.wrap.keep import Keeper, write_all
 
-#: Seconds that output is still awaited after the command has ended: a process that it left behind may hold the pipe.
-PATIENCE = 5.0
+#: Seconds to wait for output after the command has ended: a process that it left behind may hold the pipe.
+DRAIN_TIMEOUT = 5.0
 _CHUNK = 1 << 16
 #: Bytes that a pipe holds at most (/proc/sys/fs/pipe-max-size).
 _CAPACITY = 1 << 20
-#: The reader has gone: the command must learn of it, as it would without us.
+#: Whether the reader is gone, of which the command must learn as it would without us.
 _GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET, errno.EBADF)
 
 
 @dataclass(slots=True)
 class Channel:
-    """One way: the command writes to ``entry``, we read from ``exit_`` and write to ``target``."""
+    """One output channel: the command writes to ``entry``, we read from ``exit_`` and write to ``target``."""
 
     entry: int
     exit_: int
@@ -80,7 +80,7 @@ def _open(target: int, pty: bool) -> Channel:
 
 
 class Pumps:
-    """Threads that move the output, one a channel: a reader of one stream that sleeps does not stop the other."""
+    """Threads that move the output, one per channel, so that a slow reader of one stream does not stop the other."""
 
     def __init__(self, channels: tuple[Channel, Channel], keeper: Keeper, failed: Callable[[OSError], None]) -> None:
         """Tell ``failed`` once of an output that cannot be written, such as a file on a full disk."""
@@ -105,7 +105,7 @@ class Pumps:
 
     def finish(self) -> None:
         """Wait until everything that the command wrote has been moved, however slow its reader is."""
-        self._deadline = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + DRAIN_TIMEOUT
         os.close(self._end)
         for thread in self._threads:
             thread.join()
@@ -127,7 +127,7 @@ class Pumps:
         os.close(channel.exit_)
 
     def _chunks(self, source: int) -> Iterator[bytes]:
-        """Yield what can be read until the last writer is gone, or the command is and the patience with the others."""
+        """Yield the output until the last writer is gone, or for ``DRAIN_TIMEOUT`` after the end of the command."""
         waiting = select.poll()
         waiting.register(source, select.POLLIN)
         waiting.register(self._ended, 0)
@@ -262,6 +262,6 @@ class WrappedCommand:
 
 
 def _prepare() -> None:
-    """Run in the child before the command: its own group, and no signal held back."""
+    """Run in the child before the command: create its process group and unblock signals."""
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)

@@ -151,7 +151,7 @@ class Keeper:
             self._tail_size -= len(self._tail.popleft())
 
     def close(self, last_line: str = "") -> None:
-        """Write what is unfinished, and a line of ours behind it; nothing is kept afterwards."""
+        """Write unfinished lines and a final line of ours; nothing is kept afterwards."""
         with self._lock:
             for data in self._unfinished.values():
                 if data:

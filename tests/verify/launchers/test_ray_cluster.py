@@ -30,8 +30,8 @@ pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="tor
 
 @pytest.fixture
 def launcher(cluster: Any, tmp_path: Path) -> Callable[..., RayLauncher]:
-    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, patience: float = 30.0) -> RayLauncher:
-        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, patience=patience)
+    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, timeout: float = 30.0) -> RayLauncher:
+        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, timeout=timeout)
 
     return make
 
@@ -242,7 +242,7 @@ def test_gpus_are_reserved_and_seen_by_the_agents(launcher: Callable[..., RayLau
             assert b"CUDA_VISIBLE_DEVICES=0,1" in Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
         # The GPUs are taken now, as by the actors of a job that hangs.
         with pytest.raises(UsageError) as caught:
-            launcher(hosts=1, ranks=1, gpus=True, patience=0.5).open()
+            launcher(hosts=1, ranks=1, gpus=True, timeout=0.5).open()
         assert caught.value.message == "the Ray cluster did not reserve its nodes within 0.5 s, wanted: 1"
         assert caught.value.cause == "0 of 4 GPUs are free"
         # The other launcher found Ray joined and left it so.

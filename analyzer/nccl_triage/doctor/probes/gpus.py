@@ -19,7 +19,7 @@ _SHUTDOWN, _SLOWDOWN = 0, 1
 _SINGLE_BIT, _DOUBLE_BIT = 0, 1
 _MOST_LINKS = 18
 _LINK_ERRORS = {0: "replay", 1: "recovery", 2: "crc_flit", 3: "crc_data"}
-#: nvmlClocksEventReasons that mean trouble: what slows the GPU down.
+#: nvmlClocksEventReasons that slow the GPU down.
 _BRAKES = {0x08: "hw-slowdown", 0x20: "sw-thermal", 0x40: "hw-thermal", 0x80: "power-brake"}
 _FABRIC = {0: None, 1: "not-started", 2: "in-progress", 3: "completed"}
 _FIELDS = {
@@ -104,7 +104,7 @@ def _fabric(library: Any, gpu: nvml.NvmlQueries) -> str | None:
 
 
 def details_by_tool() -> dict[int, dict[str, Any]]:
-    """Return what nvidia-smi tells of them, by index; a driver that does not know one of the fields tells nothing."""
+    """Return the details by nvidia-smi, by index; empty where a driver does not know one of the fields."""
     rows, _ = gpu_smi.query(f"--query-gpu=index,{','.join(_FIELDS.values())}")
     found = {}
     for row in rows:
@@ -167,7 +167,7 @@ def _status(code: int | None) -> str | None:
 
 
 def pairs_by_tool(count: int) -> list[dict[str, Any]]:
-    """Return the pairs as nvidia-smi tells them; empty where it does not."""
+    """Return the pairs by nvidia-smi; empty where it does not answer."""
     try:
         told = subprocess.run(
             ["nvidia-smi", "topo", "-p2p", "r"],

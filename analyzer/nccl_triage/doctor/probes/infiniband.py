@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, number, text
 
-#: Counters of a port that grow when a cable or a port is ill (Linux, Documentation/ABI/stable/sysfs-class-infiniband).
+#: Counters of a port that grow when a cable or a port is faulty (Linux, Documentation/ABI/stable/sysfs-class-infiniband).
 _COUNTERS = (
     "symbol_error",
     "link_error_recovery",

@@ -70,7 +70,7 @@ _BRIDGE = 0x0604
 _EXTENDED, _ACS, _SIZE = 0x100, 0x000D, 4096
 #: Of the control register: requests, completions or upstream traffic are sent to the root, whoever they are for.
 _REDIRECTS = 0b11100
-#: Of the kernel's command line, what speaks of either.
+#: Kernel options that concern either.
 _WORDS = (
     "iommu",
     "intel_iommu",

@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """The host that is looked at: its files and its variables, ``python`` whose torch is asked, ``paths`` that matter."""
+    """The host to examine: its files and variables, the ``python`` whose torch is queried, and relevant ``paths``."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class ProbeTarget:
 
 @dataclass(slots=True)
 class ProbeResult:
-    """Facts, as plain data, and what could not be seen: ``what`` and ``why`` are words of ``doctor.unseen``."""
+    """Facts, as plain data, and what could not be seen: ``what`` and ``why`` are words of ``doctor.text``."""
 
     facts: Any
     unseen: list[dict[str, str]] = field(default_factory=list)

@@ -9,7 +9,7 @@ from nccl_triage.verify.model import HostPlace
 
 
 class AgentLink(Protocol):
-    """A line to one host's agent."""
+    """A connection to one host's agent."""
 
     def send(self, command: Mapping[str, Any]) -> None:
         """Send one command; a dead agent is noticed by ``receive``."""
@@ -30,7 +30,7 @@ class Launcher(Protocol):
     places: Sequence[HostPlace]
 
     def open(self) -> list[AgentLink]:
-        """Start one agent a place and return the links in the places' order; raises TriageError when it cannot."""
+        """Start one agent per host and return the links in their order; raises TriageError on failure."""
 
     def close(self) -> None:
-        """End all agents, and what the launcher itself reserved."""
+        """End all agents, and release what the launcher reserved."""

@@ -48,7 +48,7 @@ _JOINING = frozenset({"ssh", "rsh", "pdsh"})
 
 
 def boot_command(command: Sequence[str], python: str) -> list[str]:
-    """Return the command that starts an agent behind ``command``, to be fed with ``parcel``."""
+    """Return the command that starts an agent behind ``command``, to be fed with ``boot_payload``."""
     own = [python, "-c", BOOT, "agent", "carry"]
     if PurePath(command[0]).name in _JOINING:
         own = [shlex.quote(word) for word in own]
@@ -67,12 +67,12 @@ class RankLogs:
         self._folders: dict[str, Path] = {}
 
     def note(self, command: Mapping[str, Any]) -> None:
-        """Keep where a run's logs shall lie, if the command starts one."""
+        """Remember the folder of a run's logs, if the command starts one."""
         if command.get("do") == "run":
             self._folders[command["run"]] = Path(command["folder"])
 
     def unpack(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer; a log that came with it is written to where it would lie if the rank had run here."""
+        """Return an answer; a log in it is written to where a rank on this host would have left it."""
         text = answer.pop("log", None)
         folder = self._folders.get(str(answer.get("run")))
         if isinstance(text, str) and folder is not None:

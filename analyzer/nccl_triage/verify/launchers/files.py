@@ -189,7 +189,7 @@ def write(
         try:
             _fill(folder, document, layout)
             python = settings.python or sys.executable
-            text = script_text(layout.runs, folder, python, kind, names, settings.wishes.budget)
+            text = script_text(layout.runs, folder, python, kind, names, settings.options.budget)
             _put(folder / "run.sh", text, 0o700)
         except OSError as error:
             raise OutputError(
@@ -220,7 +220,7 @@ def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
         "plan": name,
         "places": [{"name": place.name, "slots": place.slots} for place in means.places],
         "gpus": means.gpus,
-        "wishes": asdict(layout.plan.wishes),
+        "wishes": static.saved_options(layout.plan.options),
         "runs": [written.label for written in layout.runs],
         "experiments": [_design(design) for design in layout.designs],
     }
@@ -244,7 +244,7 @@ def _put(path: Path, text: str, mode: int = 0o600) -> None:
 def _told(layout: Layout, folder: Path, kind: str, question: Question, names: list[str]) -> str:
     """Return what was written, what to start, and what to do afterwards."""
     seconds = [written.seconds for written in layout.runs]
-    most = min(sum(seconds), layout.plan.wishes.budget + max(seconds))
+    most = min(sum(seconds), layout.plan.options.budget + max(seconds))
     lines = [f"{len(layout.runs)} runs are written to {folder}; together they take {most / 60:.0f} min at most."]
     for design in layout.designs:
         lines += _about(design)

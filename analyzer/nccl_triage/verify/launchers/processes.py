@@ -1,4 +1,4 @@
-"""Agents as child processes: on this host, or on others through a command such as ``ssh NAME``.
+"""Agents as child processes, on this host or on others through a command such as ``ssh NAME``.
 
 A host behind a command gets the worker through the command's standard input (``boot``) and sends the ranks' logs with its
 answers: it need not share a folder with this one. When the line to it is cut, its agent ends its ranks once the command's
@@ -36,7 +36,7 @@ _AFTERWORD = lazily(r"command terminated with exit code \d+")
 
 
 class ProcessLink:
-    """An agent behind the pipes of a child process, to which ``parcel`` is written before any command."""
+    """An agent behind the pipes of a child process, to which the worker is written before any command."""
 
     def __init__(self, command: Sequence[str], folder: Path, parcel: bytes = b"") -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
@@ -125,7 +125,7 @@ class ProcessLink:
 
 
 class ProcessLauncher:
-    """One agent a place, each the child of this process or of the command that reaches its host.
+    """One agent per host, each the child of this process or of the command that reaches the host.
 
     ``python`` is the interpreter that has torch, ``folder`` takes the worker and the ranks' logs; only agents without a
     command use it themselves.

@@ -70,7 +70,7 @@ class RayLink:
         except failures(self._ray) as error:
             self._pending = None
             self._why = f": {reason(error)}"
-            # "Unavailable" may be the network's mood: ask again.
+            # "Unavailable" may be temporary: ask again.
             if type(error).__name__ != "ActorUnavailableError":
                 return self._lost(reason(error))
         self._silent += min(now - self._looked, _LOOK)
@@ -155,7 +155,7 @@ class RayLauncher:
     ``address`` is the cluster's, as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here); ``hosts``
     is the number of nodes (None: all that are alive and take work); with ``gpus`` each node gives ``ranks_per_host`` of
     its GPUs. ``folder`` is for the logs: best one that did not exist before, for nodes that do not see it create it and
-    remove it. ``patience`` (seconds) is for the nodes to be reserved, and again for the actors to start. ``places`` is
+    remove it. ``timeout`` (seconds) is for the nodes to be reserved, and again for the actors to start. ``places`` is
     filled by ``open``, in the order of the nodes' names.
     """
 
@@ -167,7 +167,7 @@ class RayLauncher:
         folder: Path,
         gpus: bool,
         namespace: str = "nccl-triage",
-        patience: float = 30.0,
+        timeout: float = 30.0,
     ) -> None:
         self.places: Sequence[HostPlace] = ()
         self._address = address
@@ -176,7 +176,7 @@ class RayLauncher:
         self._folder = folder
         self._gpus = gpus
         self._namespace = namespace
-        self._patience = patience
+        self._timeout = timeout
         self._access: Access | None = None
         self._ray: Any = None
         self._group: Any = None
@@ -231,21 +231,21 @@ class RayLauncher:
                 alive=len(alive),
                 gpus=least,
             )
-        # Without GPUs no CPU is asked for either: the job's own actors, which may be stuck, may hold them all.
+        # Without GPUs no CPU is asked for either: the actors of a stuck job may hold them all.
         own = [{f"node:{node['NodeManagerAddress']}": _SHARE} for node in able[:count]]
         bundles = [{"GPU": least}] * count if self._gpus else own
         self._group = self._ray.util.placement_group(bundles, strategy="STRICT_SPREAD")
-        if not _granted(self._group, self._patience):
+        if not _granted(self._group, self._timeout):
             died, free = self._missing(able, what)
             raise UsageError(
-                "the Ray cluster did not reserve its nodes within {patience:g} s, wanted: {count}",
+                "the Ray cluster did not reserve its nodes within {timeout:g} s, wanted: {count}",
                 cause="died meanwhile: {died}" if died else "{free:g} of {all:g} {what}s are free",
                 died=", ".join(died),
                 free=free,
                 all=sum(node["Resources"][what] for node in able),
                 what=what,
                 remedy="end the job's actors that hold them, or ask for fewer hosts or fewer ranks a host",
-                patience=self._patience,
+                timeout=self._timeout,
                 count=count,
             )
         where = self._ray.util.placement_group_table(self._group)["bundles_to_node_id"]
@@ -269,23 +269,23 @@ class RayLauncher:
                 options = actor.options(max_concurrency=_CALLS, scheduling_strategy=strategy, **wants)
                 relay = options.remote(worker, str(self._folder.absolute()))
                 self._links.append(RayLink(self._ray, relay, place.name))
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         for link in self._links:
             try:
                 self._ray.get(link.relay.pid.remote(), timeout=max(0.1, deadline - time.monotonic()))
             except failures(self._ray) as error:
                 raise UsageError(
-                    "no actor could be started on {name} within {patience:.0f} s",
+                    "no actor could be started on {name} within {timeout:.0f} s",
                     cause="{why}",
                     why=reason(error),
                     remedy="look at the node's log of the raylet, or ask for fewer hosts",
                     name=link.name,
-                    patience=self._patience,
+                    timeout=self._timeout,
                 ) from None
 
 
 def _places(nodes: Sequence[dict[str, Any]], slots: int) -> list[HostPlace]:
-    """Return a place a node."""
+    """Return one host per node."""
     names = unique_names([node_key(node)[0] for node in nodes])
     return [
         HostPlace(name, slots=slots, address=node["NodeManagerAddress"])
@@ -293,9 +293,9 @@ def _places(nodes: Sequence[dict[str, Any]], slots: int) -> list[HostPlace]:
     ]
 
 
-def _granted(group: Any, patience: float) -> bool:
-    """Wait for a placement group, in short turns: Ctrl-C is not heard inside of one."""
-    deadline = time.monotonic() + patience
+def _granted(group: Any, timeout: float) -> bool:
+    """Wait for a placement group, in short calls, since Ctrl-C is not handled inside of one."""
+    deadline = time.monotonic() + timeout
     while not group.wait(min(1.0, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:
             return False

@@ -76,11 +76,11 @@ class Relay:
             self._news.wait_for(lambda: self._said, timeout)
             return list(self._said), self._expected
 
-    def stop(self, patience: float) -> None:
-        """End the agent's input, which ends its ranks; kill it when it lingers for ``patience`` seconds."""
+    def stop(self, timeout: float) -> None:
+        """End the agent's input, which ends its ranks; kill it when it lingers for ``timeout`` seconds."""
         self._commands.put(None)
         try:
-            self._process.wait(patience)
+            self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -57,7 +57,7 @@ _NEEDED = {"call": "call", "part": "wrong", "done": "wrong"}
 
 @dataclass(slots=True)
 class RankFile:
-    """What one rank left: its host's facts, which plan and start it belongs to, its marks and its end."""
+    """The result file of one rank: its host's facts, its plan and start, its marks and its end."""
 
     plan: str
     attempt: str
@@ -74,7 +74,7 @@ class RankFile:
 
 
 def read_run(folder: Path, run: CollectiveRun, plan_id: str) -> dict[int, RankFile]:
-    """Return the files of a run's ranks, those of its latest start alone; files of another plan or rank say nothing."""
+    """Return the files of a run's ranks from its latest start; files of another plan or rank are ignored."""
     found = {}
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
@@ -212,7 +212,7 @@ def _reason(files: Mapping[int, RankFile]) -> str:
 
 @dataclass(slots=True)
 class Hosts:
-    """The hosts on which ranks have run, in the order in which they are met, with their facts."""
+    """The hosts on which ranks have run, in order of appearance, with their facts."""
 
     names: list[str] = field(default_factory=list)
     facts: list[dict[str, Any]] = field(default_factory=list)
@@ -232,7 +232,7 @@ class Hosts:
 
 
 def hosts_of(files: Mapping[str, Mapping[int, RankFile]]) -> Hosts:
-    """Return the hosts that the results of all runs speak of."""
+    """Return the hosts in the results of all runs."""
     hosts = Hosts()
     for ranks in files.values():
         for _, entry in sorted(ranks.items()):
@@ -323,7 +323,7 @@ def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
             script=folder / "run.sh",
         )
     hosts = hosts_of(files)
-    made = plan.build(question, rules.causes, saved.means, saved.wishes)
+    made = plan.build(question, rules.causes, saved.means, saved.options)
     report = Report(made)
     trials: dict[str, Trial] = {}
     for label, run in saved.runs.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.plan import REPEATS, ExperimentComparison, Means, Plan, Planned, Wishes, differences
+from nccl_triage.verify.plan import REPEATS, ExperimentComparison, Means, Plan, Planned, PlanOptions, differences
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, words
@@ -63,7 +63,7 @@ class Design:
 
 @dataclass(slots=True)
 class Layout:
-    """Everything that is written: the plan, its runs in their order, and the experiments that they serve."""
+    """The written plan: its runs in their order, and the experiments that they belong to."""
 
     plan: Plan
     runs: list[Written] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Layout:
 
 def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]:
     """Return the hosts, the ranks (None: the plan decides) and the most ranks on one host."""
-    each, world = settings.ranks_per_host, settings.wishes.world
+    each, world = settings.ranks_per_host, settings.options.world
     ranks = world or question.world or each or 1
     # A log often shows a part of the job: its hosts, and the ranks on each, are at least those that it names.
     usual = each or max([PER_HOST, *(len(found) for found in question.ranks_of.values())])
@@ -86,11 +86,11 @@ def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]
 def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
-    backend = "gloo" if settings.wishes.backend == "gloo" else "nccl"
+    backend = "gloo" if settings.options.backend == "gloo" else "nccl"
     named = [entry.partition("=")[0] for entry in settings.hosts]
     places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
     means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
-    made = plan.build(question, rules.causes, means, replace(settings.wishes, backend=backend, world=world))
+    made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))
     return replace(made, experiments=tuple(compared(entry, question, means, ()) for entry in made.experiments))
 
 
@@ -157,7 +157,7 @@ def _realised(run: CollectiveRun) -> CollectiveRun:
 
 
 def _patient(limits: Deadlines) -> Deadlines:
-    """Return deadlines for ranks that no agent has warmed up: half of an import may pass between the first and the last."""
+    """Return deadlines for ranks without a preloaded torch: the first may wait half of an import for the last."""
     return replace(limits, store=limits.store + limits.start / 2)
 
 
@@ -203,9 +203,15 @@ def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
     )
 
 
-def wishes_of(saved: Mapping[str, Any]) -> Wishes:
-    """Return the wishes that a plan was made with."""
-    return Wishes(**saved)
+def saved_options(options: PlanOptions) -> dict[str, Any]:
+    """Return the options of a plan as plan.json holds them."""
+    return {"patience" if name == "timeout_factor" else name: value for name, value in asdict(options).items()}
+
+
+def options_of(saved: Mapping[str, Any]) -> PlanOptions:
+    """Return the options that a saved plan was made with."""
+    known = dict(saved)
+    return PlanOptions(timeout_factor=known.pop("patience"), **known)
 
 
 @dataclass(slots=True)
@@ -214,7 +220,7 @@ class Saved:
 
     plan_id: str
     means: Means
-    wishes: Wishes
+    options: PlanOptions
     runs: dict[str, CollectiveRun]
     designs: dict[str, tuple[list[str], list[tuple[Treatment, list[str]]]]]
 
@@ -233,7 +239,7 @@ def read_saved(folder: Path) -> Saved:
         return Saved(
             plan_id=str(told["plan"]),
             means=Means(places, gpus=int(told["gpus"]), torch="unknown"),
-            wishes=wishes_of(told["wishes"]),
+            options=options_of(told["wishes"]),
             runs=runs,
             designs={str(entry["cause"]): _design(entry) for entry in told["experiments"]},
         )

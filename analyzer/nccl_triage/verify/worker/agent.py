@@ -34,7 +34,7 @@ def unnamed_file() -> int:
 
 
 def end_of_log(log: int) -> str:
-    """Return the end of a log, from the start of a line, and give the file up."""
+    """Return the end of a log, from the start of a line, and close the file."""
     size = os.fstat(log).st_size
     text = os.pread(log, LOG, max(0, size - LOG)).decode(errors="replace")
     os.close(log)
@@ -89,7 +89,7 @@ class Agent:
         self.say(answer="gpus", gpus=host.listed_gpus())
 
     def do_preload(self, command: dict[str, Any]) -> None:
-        """Import torch, so that ranks start in no time."""
+        """Import torch, so that ranks start quickly."""
         from . import rank
 
         started = time.monotonic()
@@ -203,7 +203,7 @@ class Agent:
                 self.say(answer="mark", run=child.run, **json.loads(line))
 
     def _bury(self, child: RankProcess) -> None:
-        """Tell how a rank ended; its pipe has closed, so that it ends now if it has not yet."""
+        """Report how a rank ended; its pipe is closed, so it is killed if it has not ended."""
         self.selector.unregister(child.marks)
         os.close(child.marks)
         os.close(child.control)

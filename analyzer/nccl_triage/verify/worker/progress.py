@@ -8,13 +8,13 @@ import threading
 import time
 from typing import Any
 
-#: The stages of a rank in their order; each mark says that the stage of its name is behind it.
+#: The stages of a rank in order; each mark says that the stage of its name is done.
 STAGES = ("start", "imported", "device", "store", "group", "entered", "warm", "done")
 _LINE = 60_000
 
 
 class ProgressMarks:
-    """Writes marks to a file descriptor; a closed pipe ends the process, for nobody listens any more."""
+    """Writes marks to a file descriptor; a closed pipe ends the process, since the reader is gone."""
 
     def __init__(self, descriptor: int, rank: int) -> None:
         self._descriptor = descriptor

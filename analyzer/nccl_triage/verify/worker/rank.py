@@ -80,7 +80,7 @@ def _shape(value: Any) -> list[Any] | None:
 
 
 class Window:
-    """Stands for ``torch.distributed`` and tells ``note`` the name and the message of every call."""
+    """Wraps ``torch.distributed`` and passes the name and message of every call to ``note``."""
 
     def __init__(self, dist: Any, note: Callable[[dict[str, Any]], None]) -> None:
         self._dist = dist
@@ -165,7 +165,7 @@ def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
 
 
 def _all_joined(store: Any, world: int, limit: timedelta) -> None:
-    """Wait until the group stands on all ranks: one that leaves after it must not look like a group that never stood."""
+    """Wait until all ranks have made the group, so that a rank that leaves later does not look like a failed group."""
     if store.add("joined", 1) == world:
         store.set("all-joined", "1")
     store.wait(["all-joined"], limit)
@@ -223,7 +223,7 @@ def _enough(call: Call, elapsed: float) -> bool:
 
 
 def _listen(control: int, marks: ProgressMarks, torch: Any) -> None:
-    """Answer the parent's wish for the flight recorder while the main thread may be stuck in a collective."""
+    """Answer the parent's request for the flight recorder while the main thread may be stuck in a collective."""
 
     def loop() -> None:
         while os.read(control, 1):

@@ -129,7 +129,7 @@ def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
 
 
 class Rank:
-    """The child: its process, its marks as they come, and the deadlines that it has to keep."""
+    """The child process of a rank, its marks as they arrive, and its deadlines."""
 
     def __init__(self, spec: dict[str, Any], rank: int, folder: Path) -> None:
         self.rank, self.spec = rank, spec
@@ -215,9 +215,9 @@ class Rank:
             return f"deadline before {owed!r}: {limit:.0f} s"
         return "the time for this run is over" if now > self.end else None
 
-    def _read(self, marks: int, patience: float) -> bool:
+    def _read(self, marks: int, timeout: float) -> bool:
         """Take what has been told, waiting for the first word; returns False when nothing can come any more."""
-        ready, _, _ = select.select([marks], [], [], patience)
+        ready, _, _ = select.select([marks], [], [], timeout)
         while ready:
             try:
                 data = os.read(marks, 1 << 16)
