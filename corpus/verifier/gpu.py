@@ -25,9 +25,8 @@ from typing import Any
 from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
-from nccl_triage.verify import assessed_run, gpus, runner
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.assessed_run import AssessedRun
+from nccl_triage.verify import gpus, runner
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
@@ -184,7 +183,7 @@ def recordings(bench: Bench, kinds: list[Kind]) -> None:
             continue
         for log in sorted(Path(str(result.folder)).glob("rank-*.log")):
             (folder / log.name).write_bytes(log.read_bytes())
-        finding = assess(AssessedRun(result, ["here"], (), assessed_run.diagnose_own_logs(result, rules)))
+        finding = assess(AssessedRun(result, ["here"], (), diagnose_own_logs(result, rules)))
         label = {
             "id": f"gpu-{kind.name}",
             "injected": kind.does,

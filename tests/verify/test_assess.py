@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine import load
-from nccl_triage.verify.assess import LATE, POOR
-from nccl_triage.verify.assessed_run import OwnDiagnosis
+from nccl_triage.verify.assess import LATE, POOR, OwnDiagnosis
 from nccl_triage.verify.model import RunFinding, Slot
 from tests.verify.told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import gpus, runner
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.assessed_run import AssessedRun
+from nccl_triage.verify.assess import AssessedRun, assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
@@ -76,10 +75,10 @@ def test_every_operation_gives_right_results_on_nccl(cluster, tmp_path, world):
 )
 def test_the_rank_at_fault_is_named_on_nccl(cluster, tmp_path, fault, cause):
     from nccl_triage.engine import load
-    from nccl_triage.verify import assessed_run
+    from nccl_triage.verify.assess import diagnose_own_logs
 
     result = on_nccl(cluster, tmp_path / fault, 3, CollectiveMessage(), faults={"1": {"name": fault, "seconds": 3.0}})
-    found = assess(AssessedRun(result, ["here"], (), assessed_run.diagnose_own_logs(result, load.load(()))))
+    found = assess(AssessedRun(result, ["here"], (), diagnose_own_logs(result, load.load(()))))
     assert found is not None
     assert (found.cause, found.ranks) == (cause, (1,))
     assert result.cleaned_s < 2.0

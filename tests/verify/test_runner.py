@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import assessed_run, runner
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.assessed_run import AssessedRun
+from nccl_triage.verify import runner
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.model import (
     CollectiveMessage,
@@ -75,7 +74,7 @@ def test_a_fault_is_found_with_its_culprit(gloo: Gloo, rules: RuleSet, name: str
     result = gloo.run(world=3, deadlines=LIMITS, faults={str(culprit): fault})
     assert result.outcome in outcomes, result
     assert result.stage == stage
-    found = assess(AssessedRun(result, ["here"], own=assessed_run.diagnose_own_logs(result, rules)))
+    found = assess(AssessedRun(result, ["here"], own=diagnose_own_logs(result, rules)))
     assert found is not None
     assert (found.kind, found.ranks) == (kind, (culprit,))
     assert found.cause == cause or (not cause and found.cause.endswith("out-of-memory"))

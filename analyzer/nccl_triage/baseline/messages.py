@@ -1,4 +1,4 @@
-"""Warnings and errors that the good run never printed, and where the two runs part."""
+"""Compares the messages of two runs: warnings and errors that the good run never printed, and where the runs diverge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that are slower than in the good run, by medians after the warm-up of each."""
+"""Compares the speed of steps, by medians after the warm-up of each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare a bad run with a good one: the producer that ``diagnose(baseline=...)`` adds."""
+"""Compares a bad run with a good one: the producer that ``diagnose(baseline=...)`` adds."""
 
 from __future__ import annotations
 

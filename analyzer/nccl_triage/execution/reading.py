@@ -1,4 +1,4 @@
-"""Read a source, or one part of a long one, and count the bytes read.
+"""Reads a source, or one part of a long one, and counts the bytes read.
 
 A part begins at the start of a line and, as far as can be told from the lines before it, not inside a block of lines
 (a traceback, a report): merged, the parts give what a scan of the whole gives. A reading may be stopped early.

@@ -189,7 +189,7 @@ def hosts_of_job(observations: Observations) -> set[str]:
 
 
 def _failing_gpus(observations: Observations) -> Iterator[str]:
-    """Yield the GPUs that lines of failures name, as ``recurrence.gpu_name`` does."""
+    """Yield the GPUs that lines of failures name, as ``gpu_name`` does."""
     for event in observations.kept():
         host = event.context.host
         if not event.is_failure or not host:

@@ -1,4 +1,4 @@
-"""One record of a dump: what the rank issued, when, and how far it came.
+"""One record of a dump: the call that a rank issued, when, and its state.
 
 The numbers and texts are somebody else's: all of them are cut to what can be told apart and shown.
 """

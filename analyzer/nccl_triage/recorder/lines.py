@@ -1,4 +1,4 @@
-"""A dump as lines: some that say what it is, and one for each record, the same for the same dump.
+"""A dump as lines of text: a few about the dump, and one for each record; the same dump gives the same lines.
 
 What may matter alone (who wrote it, the counters, what never completed) begins with ``flight recorder:``, by which
 signatures find it; the many records of completed operations do not, so that nothing reads them one by one.

@@ -1,4 +1,4 @@
-"""Ranks for which the others wait again and again: chronic stragglers, by the times that the dumps hold.
+"""Finds chronic stragglers, for which the others wait repeatedly, by the times in the dumps.
 
 Two things are looked at. Where NCCL's recorder measured how long each call ran on the GPU, that of a straggler is short
 every time, while the others spin in it: no clock is compared. Otherwise the times at which ranks issued a call are,

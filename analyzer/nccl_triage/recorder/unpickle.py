@@ -1,4 +1,4 @@
-"""A reader of pickles that builds containers, numbers and texts, and nothing else.
+"""Reads pickles of containers, numbers and texts, and of nothing else.
 
 ``pickle.load`` runs what a file tells it to. Here every opcode that could name, call or restore something is refused,
 whatever stands behind it, and so is a file that would take more memory than a dump can need: of a few megabytes a

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nccl_triage import resources
 from nccl_triage.patterns import lazily
 from nccl_triage.verify.model import RunResult
-from nccl_triage.verify.paths import chosen
+from nccl_triage.verify.reachability import chosen
 
 if TYPE_CHECKING:
     from nccl_triage.engine.nodes import Node

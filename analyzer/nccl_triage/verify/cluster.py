@@ -1,4 +1,4 @@
-"""The agents of a session together: ask all of them something, and hand their answers to a run."""
+"""The agents of a session: sends commands to all of them and collects their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back into the diagnosis: the outcomes are weighed like any evidence, and the document shows before and after.
+"""Weighs the outcomes of experiments into the diagnosis like any evidence; the document shows before and after.
 
 The document alone is enough: a report.json that was written elsewhere is verified in the same way as a fresh log. The
 scores in it are the log-odds that the rules and the classifier gave; an outcome adds its weight to them, and status and

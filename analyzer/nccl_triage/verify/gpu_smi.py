@@ -1,4 +1,4 @@
-"""The GPUs as nvidia-smi tells them: for hosts without the package nvidia-ml-py. Questions only.
+"""GPUs as nvidia-smi reports them, for hosts without the package nvidia-ml-py; read-only queries.
 
 A driver refuses a whole query for one field that it does not know, so only fields that all drivers know are asked
 together. What a GPU does not support reads ``[N/A]`` or ``[Not Supported]`` and becomes None.

@@ -1,4 +1,4 @@
-"""Which GPUs are visible to this process, and whether they are idle: everything is read, nothing is changed.
+"""Which GPUs are visible to this process, and whether they are idle; nothing is changed.
 
 The rules of refusal are those of ``idle``; the limits are constants here. No torch and no CUDA: asking must not take
 memory on a GPU that someone else uses.

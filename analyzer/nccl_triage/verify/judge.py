@@ -1,4 +1,4 @@
-"""From trials to a verdict: what runs of one setting come to, and which row of the decision table they select.
+"""From trials to a verdict: combines the runs of each setting and selects a row of the decision table.
 
 Live sessions and results that were collected from files are judged here in the same way. No I/O.
 """
@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify import assessed_run
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.assessed_run import AssessedRun
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
 from nccl_triage.verify.model import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
@@ -73,9 +71,7 @@ class Report:
 
 def trial_of(result: RunResult, names: Sequence[str], paths: Iterable[RunFinding], rules: RuleSet) -> Trial:
     """Return a run with what it shows; ``paths`` are what facts and probe show for its backend and variables."""
-    return Trial(
-        result, assess(AssessedRun(result, names, tuple(paths), assessed_run.diagnose_own_logs(result, rules)))
-    )
+    return Trial(result, assess(AssessedRun(result, names, tuple(paths), diagnose_own_logs(result, rules))))
 
 
 def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> ExperimentOutcome:

@@ -9,8 +9,7 @@ from typing import Any
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.patterns import lazily
 from nccl_triage.verify.model import CollectiveRun, Deadlines, Slot
-from nccl_triage.verify.paths import chosen
-from nccl_triage.verify.reachability import ReachabilityMatrix
+from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
 
 #: Ranks inside one host when the placement changes.
 _INSIDE = 8

@@ -1,4 +1,4 @@
-"""Keep what a command prints, in bounded space: the log that is read when the command has failed.
+"""Keeps the output of a command in bounded space: the log that is diagnosed when the command fails.
 
 Nothing that goes wrong here may harm the command: a disk that is full is said once, and from then on the end of
 the output is kept in memory.

@@ -16,7 +16,7 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import assessed_run, runner
+from nccl_triage.verify import assess, runner
 from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers import bundle, processes
@@ -106,7 +106,7 @@ def test_the_log_of_a_crash_arrives_and_is_read(warm: tuple[Away, Cluster], rule
     result = carry_out(host, cluster, "crash", {"1": {"name": "raise"}})
     text = (host.driver / "crash" / "rank-1.log").read_text()
     assert "ValueError: reward function returned None for sample 1234" in text
-    found = assessed_run.diagnose_own_logs(result, rules)
+    found = assess.diagnose_own_logs(result, rules)
     assert found is not None
     assert (found.cause, found.ranks) == ("application-exception", (1,))
 

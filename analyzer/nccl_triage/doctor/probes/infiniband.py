@@ -1,4 +1,4 @@
-"""Ports of InfiniBand and RoCE devices: state, rate, identifiers, counters; and what GPUDirect RDMA needs."""
+"""Probe of InfiniBand and RoCE ports: state, rate, identifiers and counters, and what GPUDirect RDMA needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel has logged since boot of GPUs' faults (Xid, SXid) and of processes killed for memory, where readable."""
+"""Probe of the kernel log since boot: faults of GPUs (Xid, SXid) and processes killed for memory, where readable."""
 
 from __future__ import annotations
 

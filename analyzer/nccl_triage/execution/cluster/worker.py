@@ -1,4 +1,4 @@
-"""The actor on a node: it makes our code importable there and hands every call to a ``NodeService``.
+"""The actor on a node: makes our code importable there and passes every call to a ``NodeService``.
 
 Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only.
 """

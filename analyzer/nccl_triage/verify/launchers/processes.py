@@ -1,6 +1,6 @@
 """Agents as child processes, on this host or on others through a command such as ``ssh NAME``.
 
-A host behind a command gets the worker through the command's standard input (``boot``) and sends the ranks' logs with its
+A host behind a command gets the worker through the command's standard input (``bundle``) and sends the ranks' logs with its
 answers: it need not share a folder with this one. When the line to it is cut, its agent ends its ranks once the command's
 other side (sshd, the kubelet) closes the input.
 """

@@ -1,4 +1,4 @@
-"""The actor beside one node's agent: it starts the agent and carries lines between it and the driver.
+"""The actor beside the agent of a node: starts the agent and relays lines between it and the driver.
 
 Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only. Calls may
 overtake each other, come twice or get lost, so lines are numbered in both directions and kept until they are confirmed.

@@ -34,9 +34,9 @@ from nccl_triage.verify.judge import (
 from nccl_triage.verify.launchers import static
 from nccl_triage.verify.launchers.static import Saved, read_saved
 from nccl_triage.verify.model import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
-from nccl_triage.verify.paths import chosen, for_gloo, interface_findings
 from nccl_triage.verify.plan import Means, Planned
 from nccl_triage.verify.question import Question
+from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
 from nccl_triage.verify.runner import first_missing, note, outcome_of
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.

@@ -1,4 +1,4 @@
-"""Processes that this program starts: each rank in a session of its own, and none that outlives its parent."""
+"""Child processes: each rank in a session of its own, and none that outlives its parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one table of collectives: OpType of ProcessGroupNCCL -> torch.distributed call, shapes, check, bus bandwidth.
+"""The table of collectives: OpType of ProcessGroupNCCL -> torch.distributed call, shapes, check, bus bandwidth.
 
 ``n`` is NumelIn of the log's line, ``w`` the size of the process group. The arithmetic of sizes and bus bandwidth is
 that of nccl-tests (doc/PERFORMANCE.md); the OpTypes are those of torch/csrc/distributed/c10d/Types.hpp and
