@@ -74,7 +74,7 @@ def test_nothing_is_left_running_when_it_is_interrupted(monkeypatch: pytest.Monk
         started.extend(group.process.pid for group in groups)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(collect, "_listen", interrupted)
+    monkeypatch.setattr(collect, "_read_answers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         collect.collect(ProbeOptions(), ("host", "gpu"))
     assert len(started) == 2

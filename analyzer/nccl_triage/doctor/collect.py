@@ -97,7 +97,7 @@ class _Group:
         self._left = b""
         self._read = 0
 
-    def hear(self) -> bool:
+    def read(self) -> bool:
         """Read what is available; tells whether more may come."""
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
@@ -152,7 +152,7 @@ def collect(wish: ProbeOptions, groups: Sequence[str] = tuple(GROUPS)) -> dict[s
     try:
         for name in groups:
             started.append(_Group(name, wish))
-        _listen(started)
+        _read_answers(started)
         missing = [entry for group in started for entry in group.missing()]
     finally:
         for group in started:
@@ -165,7 +165,7 @@ def collect(wish: ProbeOptions, groups: Sequence[str] = tuple(GROUPS)) -> dict[s
     }
 
 
-def _listen(groups: Sequence[_Group]) -> None:
+def _read_answers(groups: Sequence[_Group]) -> None:
     """Read from all groups until they have ended or timed out."""
     with selectors.DefaultSelector() as selector:
         for group in groups:
@@ -178,7 +178,7 @@ def _listen(groups: Sequence[_Group]) -> None:
                     selector.unregister(key.fileobj)
             waiting = [key.data.deadline - now for key in selector.get_map().values()]
             for key, _ in selector.select(min(waiting)) if waiting else ():
-                if not key.data.hear():
+                if not key.data.read():
                     selector.unregister(key.fileobj)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         key.data.process.wait(1.0)

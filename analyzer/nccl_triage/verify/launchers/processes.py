@@ -38,7 +38,7 @@ _AFTERWORD = lazily(r"command terminated with exit code \d+")
 class ProcessLink:
     """An agent behind the pipes of a child process, to which the worker is written before any command."""
 
-    def __init__(self, command: Sequence[str], folder: Path, parcel: bytes = b"") -> None:
+    def __init__(self, command: Sequence[str], folder: Path, payload: bytes = b"") -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
         self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
@@ -57,7 +57,7 @@ class ProcessLink:
         self._logs = RankLogs()
         # A thread writes: the worker is larger than a pipe, and a host that does not answer does not read either.
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outgoing.put(parcel)
+        self._outgoing.put(payload)
         threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, command: Mapping[str, Any]) -> None:
@@ -140,12 +140,12 @@ class ProcessLauncher:
     def open(self) -> list[AgentLink]:
         """Start the agents."""
         worker = bundle.write(self._folder / "worker.pyz")
-        parcel = bundle.boot_payload(worker.read_bytes())
+        payload = bundle.boot_payload(worker.read_bytes())
         for place in self.places:
             away = bool(place.command)
             command = bundle.boot_command(place.command, self._python) if away else [self._python, str(worker), "agent"]
             try:
-                self._links.append(ProcessLink(command, self._folder, parcel if away else b""))
+                self._links.append(ProcessLink(command, self._folder, payload if away else b""))
             except OSError as error:
                 self.close()
                 raise UsageError(
