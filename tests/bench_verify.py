@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "analyzer"))
 from nccl_triage.api import diagnose
 from nccl_triage.engine import load
 from nccl_triage.verify import api
-from nccl_triage.verify.plan import Wishes
-from nccl_triage.verify.plan_record import plan_record
+from nccl_triage.verify.plan import PlanOptions
+from nccl_triage.verify.record import plan_record
 
 TIMES = 3
 LOG = (
@@ -49,7 +49,7 @@ def median(work: Callable[[], Any]) -> float:
 def main() -> None:
     """Print the ratios."""
     rules = load.load()
-    settings = api.Settings(wishes=Wishes(backend="gloo", world=4, suspects=1))
+    settings = api.Settings(options=PlanOptions(backend="gloo", world=4, suspects=1))
     with tempfile.TemporaryDirectory() as folder:
         # A lock of its own: what else verifies here is seen in the times, and must not be waited for in them.
         os.environ["XDG_RUNTIME_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = folder

@@ -23,8 +23,8 @@ from typing import Any
 from nccl_triage import gc_tuning
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine import load
-from nccl_triage.execution.cluster import parcel
-from nccl_triage.execution.cluster.tree import FAN
+from nccl_triage.execution.cluster import codec
+from nccl_triage.execution.cluster.cluster_scan import FAN
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import Scanner
@@ -105,26 +105,26 @@ def simulate(nodes: int, folder: Path) -> dict[str, object]:
     guilty = blocks * 2 // 3
     sound = [node(number, world, -1, scanner) for number in range(FAN)]
     broken = [node(number, world, FIRST + 5, scanner) for number in range(FAN)]
-    sent = len(parcel.pack(sound[0]))
+    sent = len(codec.pack(sound[0]))
     began = time.perf_counter()
-    merged = [parcel.pack(one) for one in sound]
+    merged = [codec.pack(one) for one in sound]
     total = Observations()
     for part in merged:
-        total.absorb(parcel.unpack(part))
-    part = parcel.pack(total)
+        total.absorb(codec.unpack(part))
+    part = codec.pack(total)
     first = time.perf_counter() - began
     other = Observations()
     for one in broken:
         other.absorb(one)
     size = 0
     for block in range(blocks):
-        data = parcel.pack(moved(other if block == guilty else total, block))
+        data = codec.pack(moved(other if block == guilty else total, block))
         (folder / f"{block:05d}.part").write_bytes(data)
         size += len(data)
     began, largest = time.perf_counter(), Observations()
     for path in sorted(folder.glob("*.part"))[:FAN]:
-        largest.absorb(parcel.unpack(path.read_bytes()))
-    second_size = len(parcel.pack(largest))
+        largest.absorb(codec.unpack(path.read_bytes()))
+    second_size = len(codec.pack(largest))
     return {
         "nodes": nodes,
         "ranks": world,
@@ -150,7 +150,7 @@ def drive(folder: Path) -> dict[str, object]:
     floor = peak()
     began, total = time.perf_counter(), Observations()
     for path in sorted(folder.glob("*.part")):
-        total.absorb(parcel.unpack(path.read_bytes()))
+        total.absorb(codec.unpack(path.read_bytes()))
     merged = time.perf_counter()
     held = peak()
     diagnosis = diagnose_observations(total, rules)

@@ -47,7 +47,7 @@ def diagnose(
     started = time.monotonic()
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
     producers = (*further, *_against(baseline, ruleset, jobs, progress))
-    with engine or engines.Local(jobs, stdin, since) as place:
+    with engine or engines.LocalEngine(jobs, stdin, since) as place:
         scanned = place.scan(_listed(paths), ruleset, progress)
         observations = scanned
         for produce in producers:
@@ -72,4 +72,4 @@ def _against(
     if baseline is not None and (given := _listed(baseline)):
         from nccl_triage.baseline import run
 
-        yield run.against(engines.Local(jobs).scan(given, rules, progress), rules)
+        yield run.against(engines.LocalEngine(jobs).scan(given, rules, progress), rules)

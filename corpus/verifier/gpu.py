@@ -25,13 +25,12 @@ from typing import Any
 from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
-from nccl_triage.verify import gpus, own_logs, runner
-from nccl_triage.verify.assess import assess
+from nccl_triage.verify import gpus, runner
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.record import bandwidth, finding_record, rate
-from nccl_triage.verify.view import View
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 #: Elements a rank of the collectives in ops.json: latency, middle, bandwidth.
@@ -79,10 +78,10 @@ class Bench:
         env = {"NCCL_SOCKET_IFNAME": "lo", **how.pop("env", {})} if self.backend == "nccl" else how.pop("env", {})
         if self.backend == "gloo":
             env = {"GLOO_SOCKET_IFNAME": env.get("NCCL_SOCKET_IFNAME", "lo"), **env}
-        run = Run(
+        run = CollectiveRun(
             label=f"{self.count:03d}-{label}",
             slots=tuple(Slot(rank, 0) for rank in range(world)),
-            message=how.pop("message", Message(numel=1 << 20)),
+            message=how.pop("message", CollectiveMessage(numel=1 << 20)),
             backend=self.backend,
             device="cuda" if self.backend == "nccl" else "cpu",
             env=env,
@@ -125,7 +124,7 @@ def _rate(part: dict[str, Any], world: int) -> dict[str, Any]:
 def every_op(bench: Bench) -> None:
     """Every operation at three sizes in float32 and bfloat16, with 1, 2 and 4 ranks."""
     more = tuple(
-        Message(op, numel, dtype)
+        CollectiveMessage(op, numel, dtype)
         for op in OPERATIONS
         if op != "INIT"
         for numel in SIZES
@@ -184,7 +183,7 @@ def recordings(bench: Bench, kinds: list[Kind]) -> None:
             continue
         for log in sorted(Path(str(result.folder)).glob("rank-*.log")):
             (folder / log.name).write_bytes(log.read_bytes())
-        finding = assess(View(result, ["here"], (), own_logs.read(result, rules)))
+        finding = assess(AssessedRun(result, ["here"], (), diagnose_own_logs(result, rules)))
         label = {
             "id": f"gpu-{kind.name}",
             "injected": kind.does,
@@ -216,7 +215,7 @@ def sessions(bench: Bench, kinds: list[Kind], say: Callable[[str], None]) -> str
 @contextmanager
 def _open(out: Path, backend: str, budget: float) -> Iterator[Bench]:
     (out / "worker").mkdir(parents=True, exist_ok=True)
-    with Cluster(ProcessLauncher([Place("here", slots=8)], out / "worker")) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], out / "worker")) as cluster:
         cluster.greet(30)
         broken = cluster.preload(120)
         if broken:

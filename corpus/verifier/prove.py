@@ -13,7 +13,7 @@ from corpus.verifier.documents import document
 from corpus.verifier.kinds import Kind
 from nccl_triage.engine import load
 from nccl_triage.verify import api
-from nccl_triage.verify.plan import Wishes
+from nccl_triage.verify.plan import PlanOptions
 
 
 @dataclass
@@ -52,8 +52,8 @@ def shoot(kind: Kind, backend: str = "gloo") -> Shot:
     world = kind.make() if kind.make is not None else contextlib.nullcontext(None)
     with world as lab:
         commands = _commands(lab, kind.places) if lab is not None and kind.places > 1 else ()
-        wishes = Wishes(backend=backend, patience=kind.patience, budget=240.0, allow_busy=True)
-        settings = api.Settings(hosts=commands, wishes=wishes, wait=60.0)
+        options = PlanOptions(backend=backend, timeout_factor=kind.patience, budget=240.0, allow_busy=True)
+        settings = api.Settings(hosts=commands, options=options, wait=60.0)
         started = time.monotonic()
         changed, _ = api.verify(asked, rules, settings, faults=kind.faults)
         seconds = time.monotonic() - started

@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, gpus, planning
-from nccl_triage.verify.model import Place
+from nccl_triage.verify import api, gpus
+from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.plan import Means, Plan
 from tests.render.verified import verification
 
@@ -32,8 +32,8 @@ MISMATCH = (
     "OpType=BROADCAST, TensorShape=[4096], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), "
     "device=cpu)). Collectives differ in the following aspects: \t Op type: ALLREDUCEvs BROADCAST\n"
 )
-IDLE = Means((Place("here"),), gpus=2, gpu_free=80 << 30, gpu_name="NVIDIA H200", torch="2.9.1")
-BUSY = Means((Place("here"),), no_gpu={"en": "GPU 0 is 97 % busy", "zh": "GPU 0 利用率 97%"}, torch="2.9.1")
+IDLE = Means((HostPlace("here"),), gpus=2, gpu_free=80 << 30, gpu_name="NVIDIA H200", torch="2.9.1")
+BUSY = Means((HostPlace("here"),), no_gpu={"en": "GPU 0 is 97 % busy", "zh": "GPU 0 利用率 97%"}, torch="2.9.1")
 Document = dict[str, Any]
 
 
@@ -85,7 +85,7 @@ def hardware(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verifier]:
     def make(means: Means = IDLE, answer: Callable[[Document], Document] | None = None) -> Verifier:
         verifier = Verifier(answer or ends("confirmed"))
         monkeypatch.setattr(gpus, "likely_present", lambda: True)
-        monkeypatch.setattr(planning, "means_of", lambda settings: means)
+        monkeypatch.setattr(api, "means_of", lambda settings: means)
         monkeypatch.setattr(api, "verify", verifier)
         return verifier
 
@@ -98,7 +98,7 @@ def test_idle_gpus_verify_the_report_and_every_other_result(hardware: Any, log: 
     assert result.exit_code == 0
     (made,) = verifier.plans
     assert made.means == IDLE
-    assert made.wishes.budget == 120.0
+    assert made.options.budget == 120.0
     document = json.loads(result.stdout)
     assert document["diagnoses"][0]["verification"]["outcome"] == "confirmed"
     assert "confirmed" in page.read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_text_and_html_on_standard_output_show_the_outcome(hardware: Any, log: P
 def test_the_budget_is_passed_on(hardware: Any, log: Path, page: Path) -> None:
     verifier = hardware()
     invoke(log, "--report", page, "--budget", "33")
-    assert verifier.plans[0].wishes.budget == 33.0
+    assert verifier.plans[0].options.budget == 33.0
 
 
 def test_quiet_says_nothing(hardware: Any, log: Path, page: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from nccl_triage import resources
 from nccl_triage.cli import cli
-from nccl_triage.doctor.document import Collected, build
+from nccl_triage.doctor.document import HostAnswer, build
 from nccl_triage.errors import UsageError
 from tests.doctor.hosts import facts
 
@@ -75,7 +75,7 @@ def test_the_exit_code_tells_of_failures_when_asked(
 def test_facts_beside_a_log(tmp_path: Path) -> None:
     log, hosts = tmp_path / "a.log", tmp_path / "hosts.json"
     log.write_text(SHM)
-    document = build([Collected("gpu01", {"facts": facts(limits__shm={"size": 64 << 20, "free": 0})})])
+    document = build([HostAnswer("gpu01", {"facts": facts(limits__shm={"size": 64 << 20, "free": 0})})])
     hosts.write_bytes(json.dumps(document, sort_keys=True).encode())
     result = run(str(log), "--host-facts", str(hosts))
     assert result.exit_code == 0

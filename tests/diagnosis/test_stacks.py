@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.checks import activities
+from nccl_triage.checks import samples
 from nccl_triage.diagnosis import dumped_stacks as dumped
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine import load
@@ -139,7 +139,7 @@ def test_a_users_activity_is_known_and_checked(tmp_path: Path) -> None:
         "    meaning: Reads features.\n    match: ['get (feature_store/client.py:9)']\n    not: ['get (store.py:1)']\n"
     )
     mine = load.load((tmp_path,))
-    assert activities.check_activities(mine) == []
+    assert samples.check_activities(mine) == []
     case = Case(scan_text(waits(11) + dump(13, "get (feature_store/client.py:9)"), mine), mine)
     assert case.value("stacks.elsewhere_doing") == ["feature-store"]
 
@@ -150,7 +150,7 @@ def test_samples_that_do_not_fit_are_found(tmp_path: Path) -> None:
         "activities:\n  - id: mine\n    stands: waiting\n    frame: 'reduce \\('\n    meaning: x\n"
         "    match: ['gather (a.py:1)']\n    not: ['reduce (a.py:1)']\n"
     )
-    found = activities.check_activities(load.load((tmp_path,)))
+    found = samples.check_activities(load.load((tmp_path,)))
     assert [one.rule for one in found] == ["mine", "mine"]
 
 

@@ -26,7 +26,7 @@ CHECK = """checks:
 """
 
 
-def read(text: str) -> tuple[dict[str, checks.Check], dict[str, checks.Difference]]:
+def read(text: str) -> tuple[dict[str, checks.HostCheck], dict[str, checks.DifferenceRule]]:
     return checks.read([nodes.parse(text, "x.yaml")])
 
 

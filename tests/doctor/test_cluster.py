@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.doctor import cluster as nodes
-from nccl_triage.doctor.collect import Wish
+from nccl_triage.doctor.collect import ProbeOptions
 from nccl_triage.doctor.document import build
 from nccl_triage.doctor.text import text
 from tests.raylets import MARKS, NODE
@@ -43,16 +43,16 @@ def test_the_odd_node_is_named_and_one_that_dies_is_told(
     result = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     compare(json.loads(saved.read_bytes()))
-    hired = nodes._hire
+    hired = nodes._start_actors
 
     def hire(*given: Any) -> Any:
         made = hired(*given)
         cluster.remove_node(odd_node, allow_graceful=False)
         return made
 
-    monkeypatch.setattr(nodes, "_hire", hire)
+    monkeypatch.setattr(nodes, "_start_actors", hire)
     told: list[tuple[int, int]] = []
-    collected = nodes.collect(cluster.address, Wish(NO_TORCH), lambda done, total: told.append((done, total)))
+    collected = nodes.collect(cluster.address, ProbeOptions(NO_TORCH), lambda done, total: told.append((done, total)))
     assert [one.problem is None for one in collected].count(False) == 1
     assert told[-1] == (3, 3)
     document = build(collected)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.doctor import bundle, collect
-from nccl_triage.doctor.collect import Wish
+from nccl_triage.doctor import cluster, collect
+from nccl_triage.doctor.collect import ProbeOptions
 from nccl_triage.doctor.probes import GROUPS
 from tests.raylets import alive
 
@@ -22,7 +22,7 @@ NO_TORCH = "/nonexistent/python"
 
 def test_this_machine_answers_from_the_archive_alone(tmp_path: Path) -> None:
     archive = tmp_path / "doctor.zip"
-    archive.write_bytes(bundle.program())
+    archive.write_bytes(cluster.program())
     environment = {**os.environ, "NCCL_DEBUG": "WARN", "PYTHONPATH": "", "SOME_TOKEN": "secret"}
     told = subprocess.run(
         [sys.executable, str(archive), json.dumps({"python": NO_TORCH})],
@@ -50,7 +50,7 @@ def test_a_probe_that_hangs_is_told_and_left_behind(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     os.mkfifo(tmp_path / "etc" / "os-release")
     start = time.monotonic()
-    found = collect.collect(Wish(root=str(tmp_path), patience=0.3), ("host",))
+    found = collect.collect(ProbeOptions(root=str(tmp_path), timeout_factor=0.3), ("host",))
     assert time.monotonic() - start < 60
     hung = {entry["what"] for entry in found["unseen"] if entry["why"] == "hangs"}
     assert hung == {"system"}
@@ -60,7 +60,7 @@ def test_a_probe_that_hangs_is_told_and_left_behind(tmp_path: Path) -> None:
 def test_a_group_that_crashes_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     crashing = "import sys, os\nif sys.argv[2] == 'gpu': os.abort()\n" + collect._START.replace("; ", "\n")
     monkeypatch.setattr(collect, "_START", crashing)
-    found = collect.collect(Wish(), ("host", "gpu"))
+    found = collect.collect(ProbeOptions(), ("host", "gpu"))
     assert [entry for entry in found["unseen"] if entry["why"] == "died"] == [
         {"what": "gpus", "why": "died", "error": "SIGABRT"}
     ]
@@ -74,8 +74,8 @@ def test_nothing_is_left_running_when_it_is_interrupted(monkeypatch: pytest.Monk
         started.extend(group.process.pid for group in groups)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(collect, "_listen", interrupted)
+    monkeypatch.setattr(collect, "_read_answers", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        collect.collect(Wish(), ("host", "gpu"))
+        collect.collect(ProbeOptions(), ("host", "gpu"))
     assert len(started) == 2
     assert not any(alive(pid) for pid in started)

@@ -9,8 +9,7 @@ import jsonschema
 
 from nccl_triage import resources
 from nccl_triage.doctor import checks
-from nccl_triage.doctor.compare import comparable, differences
-from nccl_triage.doctor.document import Collected, build
+from nccl_triage.doctor.document import HostAnswer, build, comparable, differences
 from nccl_triage.doctor.text import text
 from tests.doctor.hosts import LO, facts, gpu, interface, port
 
@@ -18,14 +17,14 @@ SCHEMA = json.loads((resources.reports_dir() / "schema" / "doctor.schema.json").
 DIFFERENCES = checks.shipped()[1]
 
 
-def document(*collected: Collected) -> dict[str, Any]:
+def document(*collected: HostAnswer) -> dict[str, Any]:
     made = build(collected)
     jsonschema.validate(made, SCHEMA)
     return made
 
 
-def host(name: str, **changes: Any) -> Collected:
-    return Collected(name, {"facts": facts(**changes), "unseen": [], "seconds": {}})
+def host(name: str, **changes: Any) -> HostAnswer:
+    return HostAnswer(name, {"facts": facts(**changes), "unseen": [], "seconds": {}})
 
 
 def test_the_minority_is_blamed_and_a_tie_is_not() -> None:
@@ -91,7 +90,7 @@ def test_what_is_wrong_comes_first_and_the_same_is_said_once() -> None:
     seen = document(
         host("gpu01", gpus__gpus=hot, limits__nofile={"soft": 20000, "hard": 20000}),
         host("gpu02", limits__nofile={"soft": 20000, "hard": 20000}),
-        Collected("gpu03", problem="Ray calls this node dead"),
+        HostAnswer("gpu03", problem="Ray calls this node dead"),
     )
     assert seen["verdict"] == "problems"
     lines = text(seen, "en").splitlines()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nccl_triage.doctor import checks
-from nccl_triage.doctor.judge import judge
+from nccl_triage.doctor.checks import judge
 from nccl_triage.doctor.probes import gpus
-from nccl_triage.doctor.probes.seen import Seen, Where
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
 from tests.doctor.fake_gpus import fake_driver
 from tests.verify.fake_nvml import Card
 
@@ -36,7 +36,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found(seen: Seen) -> dict[str, str]:
+def found(seen: ProbeResult) -> dict[str, str]:
     results = judge({"gpus": seen.facts}, checks.shipped()[0])
     return {
         f"{one.check.id} {one.subject}".strip(): one.says["en"] for one in results if one.state in ("failed", "warning")
@@ -49,7 +49,7 @@ def test_ills_of_gpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     sick.p2p = {(1, 0): 1}
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([sick, Card(1, fabric=(3, 0))]))
-    seen = gpus.probe(Where(root))
+    seen = gpus.probe_gpus(ProbeTarget(root))
     first, second = seen.facts["gpus"]
     assert (first["bus"], first["temperature_slowdown"], first["retired_pages"]) == ("00000000:00:00.0", 90, 5)
     assert first["nvlinks"] == [
@@ -74,7 +74,7 @@ def test_ills_of_gpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_gpu_and_an_old_driver(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Card(0, broken={"handle": 15})
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([lost, Card(1, brakes=0x80)], old=True))
-    seen = gpus.probe(Where(root))
+    seen = gpus.probe_gpus(ProbeTarget(root))
     assert [gpu["fault"] for gpu in seen.facts["gpus"]] == ["lost", None]
     assert seen.facts["pairs"] == []
     assert seen.facts["gpus"][1]["fabric"] is None
@@ -88,7 +88,7 @@ def test_without_the_library_the_tool_is_asked(root: Path, monkeypatch: pytest.M
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    seen = gpus.probe(Where(root))
+    seen = gpus.probe_gpus(ProbeTarget(root))
     assert seen.facts["source"] == "nvidia-smi"
     assert seen.facts["driver"]["library"] == "550.54.15"
     assert [(gpu["pcie_width"], gpu["pcie_width_max"], gpu["ecc_aggregate"]) for gpu in seen.facts["gpus"]] == [
@@ -107,6 +107,6 @@ def test_a_driver_that_does_not_answer(root: Path, monkeypatch: pytest.MonkeyPat
 
     module.nvmlInit = refuse
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    seen = gpus.probe(Where(root))
+    seen = gpus.probe_gpus(ProbeTarget(root))
     assert set(found(seen)) == {"driver-not-answering"}
     assert {"gpus"} <= {entry["what"] for entry in seen.unseen}

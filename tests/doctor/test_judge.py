@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.doctor import checks
-from nccl_triage.doctor.judge import Result, judge
+from nccl_triage.doctor.checks import CheckResult, judge
 from tests.doctor.hosts import GIB, LO, facts, gpu, interface, port
 
 CHECKS, _ = checks.shipped()
@@ -22,8 +22,8 @@ SIX = {
 }
 
 
-def results(**changes: Any) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {}
+def results(**changes: Any) -> dict[str, list[CheckResult]]:
+    found: dict[str, list[CheckResult]] = {}
     for result in judge(facts(**changes), CHECKS):
         found.setdefault(result.check.id, []).append(result)
     return found

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.doctor.child import run
+from nccl_triage.doctor.collect import run_probe
 from nccl_triage.doctor.probes import GROUPS
-from nccl_triage.doctor.probes.seen import Seen, Where
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
 
 V2 = "0000:0000:0000:0000:0000:ffff:0a00:0001"
 NONE = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -25,8 +25,8 @@ def tree(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-def look(name: str, root: Path, **where: Any) -> Seen:
-    seen = run(name, Where(root=root, **where))
+def look(name: str, root: Path, **where: Any) -> ProbeResult:
+    seen = run_probe(name, ProbeTarget(root=root, **where))
     assert "broke" not in {entry["why"] for entry in seen.unseen}
     return seen
 
@@ -244,7 +244,7 @@ def test_variables_of_communication_and_no_others(tmp_path: Path) -> None:
 
 def test_file_systems_once_each_and_those_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    seen = look("storage", tmp_path, paths=("/nowhere",), patience=10.0)
+    seen = look("storage", tmp_path, paths=("/nowhere",), timeout_factor=10.0)
     assert [one["path"] for one in seen.facts] == ["/"]
     assert seen.facts[0]["size"] > seen.facts[0]["free"] > 0
     assert seen.unseen == [
@@ -255,18 +255,18 @@ def test_file_systems_once_each_and_those_that_are_missing(tmp_path: Path) -> No
 def test_a_file_system_that_hangs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from nccl_triage.doctor.probes import storage
+    from nccl_triage.doctor.probes import limits
 
     released = threading.Event()
-    ask = storage._ask
+    ask = limits._ask_file_system
 
     def slow(root: Path, path: str, found: Any) -> None:
         if path == "/data":
             released.wait(60)
         ask(root, path, found)
 
-    monkeypatch.setattr(storage, "_ask", slow)
-    seen = look("storage", tmp_path, paths=("/data",), patience=0.1)
+    monkeypatch.setattr(limits, "_ask_file_system", slow)
+    seen = look("storage", tmp_path, paths=("/data",), timeout_factor=0.1)
     released.set()
     assert {"path": "/data", "hangs": True} in seen.facts
 
@@ -304,6 +304,6 @@ def test_nonsense_in_every_file_breaks_no_probe(name: str, tmp_path: Path) -> No
 
 
 def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path: Path) -> None:
-    seen = Seen({})
+    seen = ProbeResult({})
     seen.denied("kernel-log", "/dev/kmsg", PermissionError(1, os.strerror(1)))
     assert seen.unseen[0]["why"] == "denied"

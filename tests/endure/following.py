@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 from corpus.generate.bench import stream
 from nccl_triage.engine import load
-from nccl_triage.execution import follow, followed
-from nccl_triage.execution.follow import Follower
+from nccl_triage.follow import followed_log, follower
+from nccl_triage.follow.follower import Follower
 from tests.endure.memory import resident
 
 #: How files are called when they are rotated: ``train.log.1``, or by their date, packed.
@@ -63,7 +63,7 @@ class Day:
         found = [] if self.read == self.written else [f"of {self.written:,} bytes {self.read:,} were read"]
         if self.growth > GROWTH:
             found.append(f"memory grew by {self.growth:.0f} MB")
-        if max(self.logs) > follow.MAX_FORMER + 4:
+        if max(self.logs) > follower.MAX_FORMER + 4:
             found.append(f"{max(self.logs)} logs were kept")
         return found
 
@@ -102,8 +102,8 @@ def simulate(folder: Path, style: Style, whole_folder: bool, per_minute: int, ho
     day, clock, log = Day(), Clock(), folder / "train.log"
     pieces = _pieces(per_minute)
     day.written += log.write_bytes(next(pieces))
-    with patch.object(follow, "time", clock.module()), patch.object(followed, "time", clock.module()):
-        follower = Follower([str(folder if whole_folder else log)], None, load.load())
+    with patch.object(follower, "time", clock.module()), patch.object(followed_log, "time", clock.module()):
+        jobs = Follower([str(folder if whole_folder else log)], None, load.load())
         for minute in range(60 * hours):
             if minute % EVERY == EVERY - 1:
                 _rotate(log, style, minute)
@@ -111,13 +111,13 @@ def simulate(folder: Path, style: Style, whole_folder: bool, per_minute: int, ho
                 day.written += target.write(next(pieces))
             for seconds in (20, 40):
                 clock.passed += seconds
-                day.read += follower.poll()
-                while follower.behind:
-                    day.read += follower.poll()
+                day.read += jobs.poll()
+                while jobs.behind:
+                    day.read += jobs.poll()
             if minute % 60 == 59:
-                follower.observations()
+                jobs.observations()
                 gc.collect()
                 day.memory.append(resident())
-                day.logs.append(len(follower.sources()))
-        follower.finish()
+                day.logs.append(len(jobs.sources()))
+        jobs.finish()
     return day

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.checks import harmless, signatures
+from nccl_triage.checks import samples
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import load, match
@@ -89,10 +89,10 @@ def test_numbers_that_a_premise_compares_are_looked_at_in_every_line(tmp_path: P
 
 def test_a_premise_needs_a_sample_that_it_refuses(tmp_path: Path) -> None:
     rules = _load(tmp_path)
-    assert signatures.check_samples(rules) == []
+    assert samples.check_samples(rules) == []
     known = rules.signatures["site.sizes_differ"]
     bare = replace(known, not_samples=("layer 3 is well",))
-    (finding,) = signatures.check_samples(replace(rules, signatures={known.id: bare}))
+    (finding,) = samples.check_samples(replace(rules, signatures={known.id: bare}))
     assert "its premise refuses" in finding.message
 
 
@@ -170,7 +170,7 @@ def test_conditions_name_all_wordings_of_a_message(rules: RuleSet) -> None:
 
 
 def test_no_harmless_text_fires_its_row(rules: RuleSet) -> None:
-    assert [finding.show() for finding in harmless.check_harmless(rules)] == []
+    assert [finding.show() for finding in samples.check_harmless(rules)] == []
 
 
 def _equal_values(rules: RuleSet) -> Iterator[tuple[str, str, str]]:
@@ -188,7 +188,7 @@ def _equal_values(rules: RuleSet) -> Iterator[tuple[str, str, str]]:
 
 def _holding(rules: RuleSet, signature: str, text: str) -> set[tuple[str, str]]:
     """Return the strong and decisive rows on a signature that hold for a text."""
-    case = harmless.read(text, rules)
+    case = samples.read(text, rules)
     conditions = Conditions(case)
     return {
         (cause.id, row.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nccl_triage.checks import signatures
+from nccl_triage.checks import samples
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.suite import check_all
@@ -52,10 +52,10 @@ def test_the_trap_is_linted(rules: RuleSet) -> None:
 
     signature = next(iter(rules.signatures.values()))
     trapped = replace(signature, id="x.trap", pattern=Pattern("(?i)ECC.*DBE"))
-    assert signatures.check_traps(RuleSet({"x.trap": trapped}, {}, ""))
+    assert samples.check_traps(RuleSet({"x.trap": trapped}, {}, ""))
     assert Pattern("(?i)ECC.*DBE").compiled.search("comm 0x950feccdbe rank 0")
     slow = replace(signature, id="x.slow", pattern=Pattern(r"abc(x+)+y"))
-    assert signatures.check_traps(RuleSet({"x.slow": slow}, {}, ""))
+    assert samples.check_traps(RuleSet({"x.slow": slow}, {}, ""))
 
 
 def test_hardware_signatures_do_not_match_inside_pointers(rules: RuleSet) -> None:

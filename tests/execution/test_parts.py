@@ -13,7 +13,7 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.execution import local, parts, reading
+from nccl_triage.execution import engines, reading
 from nccl_triage.ingest.sources import Source, find_sources
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import scanner_for
@@ -24,7 +24,7 @@ LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MIN_PART", 40_000)
+    monkeypatch.setattr(reading, "MIN_PART", 40_000)
 
 
 def sources(*paths: Path) -> list[Source]:
@@ -55,7 +55,7 @@ def test_the_parts_together_tell_what_the_whole_tells(seed: int, tmp_path: Path,
     name = incident(path, seed)
     scanner = scanner_for(rules)
     whole = reading.scan_source(sources(path)[0], scanner)
-    cut = parts.cut(sources(path), 4)
+    cut = reading.cut(sources(path), 4)
     assert len(cut) > 2
     found = Observations()
     for part in random.Random(seed).sample(cut, len(cut)):
@@ -83,7 +83,7 @@ def test_a_part_begins_where_a_line_begins_and_no_block_is_open(tmp_path: Path) 
     filler = "".join(f"worker {n} is idle\n" for n in range(4000))
     path.write_text(filler + block * 5 + filler)
     data = path.read_bytes()
-    first, second = parts.cut(sources(path), 2)
+    first, second = reading.cut(sources(path), 2)
     assert (first.start, first.end) == (0, second.start)
     assert data[second.start - 1 : second.start] == b"\n"
     assert second.start > data.rindex(b"ValueError")
@@ -95,27 +95,27 @@ def test_what_cannot_be_cut_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "packed.log.gz").write_bytes(gzip.compress(text.encode(), 0))
     (tmp_path / "wide.log").write_text(text, encoding="utf-16")
     (tmp_path / "line.log").write_text("x" * 300_000)
-    assert {part.source.path: part.end for part in parts.cut(sources(tmp_path), 4)} == {
+    assert {part.source.path: part.end for part in reading.cut(sources(tmp_path), 4)} == {
         str(path): None for path in tmp_path.iterdir()
     }
 
 
 def test_processes_are_started_where_they_pay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parts.os, "sched_getaffinity", lambda _: range(16), raising=False)
-    monkeypatch.setattr(parts, "PAYS", 80_000)
-    for size, wanted in ((1000, 1), (200_000, 2), (5_000_000, parts.MAX_UNASKED)):
+    monkeypatch.setattr(reading.os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(reading, "PAYS", 80_000)
+    for size, wanted in ((1000, 1), (200_000, 2), (5_000_000, reading.MAX_UNASKED)):
         path = tmp_path / "job.log"
         path.write_bytes(b"a line\n" * (size // 7))
-        assert parts.worthwhile(sources(path)) == wanted
+        assert reading.worthwhile(sources(path)) == wanted
 
 
 def test_the_ends_of_many_logs_count_for_more_than_their_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parts.os, "sched_getaffinity", lambda _: range(16), raising=False)
-    monkeypatch.setattr(parts, "PAYS", 80_000)
+    monkeypatch.setattr(reading.os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(reading, "PAYS", 80_000)
     for number in range(3):
         (tmp_path / f"rank{number}.log").write_bytes(b"a line\n" * 500)
-    assert parts.worthwhile(sources(tmp_path / "rank0.log")) == 1
-    assert parts.worthwhile(sources(tmp_path)) == 2
+    assert reading.worthwhile(sources(tmp_path / "rank0.log")) == 1
+    assert reading.worthwhile(sources(tmp_path)) == 2
 
 
 def test_without_processes_everything_is_read_here(
@@ -123,10 +123,10 @@ def test_without_processes_everything_is_read_here(
 ) -> None:
     """A container may forbid semaphores, or kill a process that took too much."""
     incident(tmp_path / "job.log", 5)
-    there = local.scan_sources(sources(tmp_path), rules, jobs=3)
+    there = engines.scan_sources(sources(tmp_path), rules, jobs=3)
     parent, real = os.getpid(), reading.scan_part
 
-    def killed(part: parts.Part, *given: Any) -> Observations:
+    def killed(part: reading.SourcePart, *given: Any) -> Observations:
         if os.getpid() != parent and part.start:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(part, *given)
@@ -136,6 +136,6 @@ def test_without_processes_everything_is_read_here(
 
     with monkeypatch.context() as patch:
         patch.setattr(reading, "scan_part", killed)
-        assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
+        assert failures(engines.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", forbidden)
-    assert failures(local.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
+    assert failures(engines.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, interrupts
-from nccl_triage.execution.engines import Local
+from nccl_triage.execution.engines import LocalEngine
 from nccl_triage.render import FORMATS, render
 from nccl_triage.stopping import ReadingStop, Stop
 
@@ -33,7 +33,7 @@ class After:
 
 def partial(paths: list[Path], after: int) -> dict[str, Any]:
     progress = After(after)
-    with Local(stop=progress.stop) as place:
+    with LocalEngine(stop=progress.stop) as place:
         return diagnose(paths, engine=place, progress=progress).to_dict()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nccl_triage.history.model import Incident, Input, Suspect
+from nccl_triage.history.model import Input, KeptIncident, KeptSuspect
 
 NOW = float(int(time.time()))
 DAY = 86400.0
@@ -23,18 +23,18 @@ def failed(
     hosts: tuple[str, ...] = ("gpu07", "gpu08"),
     inputs: tuple[Input, ...] = (),
     lines: int = 10,
-) -> Incident:
+) -> KeptIncident:
     """Return a failure of one host so many days ago."""
     when = NOW - days * DAY
-    return Incident(
+    return KeptIncident(
         "diagnosed", when, when, dated=True, cause=cause, family="hardware", status=status, confidence=0.9,
         headline="A GPU or its host is broken.", headline_zh="GPU 或其主机硬件故障。", world_size=16, launcher="torchrun",
         hosts=hosts, host_count=len(hosts), software={"nccl": "2.21.5"}, tool="0.1.0", lines=lines,
-        culprits=(Suspect(host=host, rank=rank, gpu=gpu, pci=pci),), inputs=inputs, id=number,
+        culprits=(KeptSuspect(host=host, rank=rank, gpu=gpu, pci=pci),), inputs=inputs, id=number,
     )  # fmt: skip
 
 
-def healthy(days: float, hosts: tuple[str, ...] = ("gpu07", "gpu08"), number: int = 0) -> Incident:
+def healthy(days: float, hosts: tuple[str, ...] = ("gpu07", "gpu08"), number: int = 0) -> KeptIncident:
     """Return a job that ended well so many days ago."""
     when = NOW - days * DAY
-    return Incident("healthy", when, when, dated=True, hosts=hosts, host_count=len(hosts), id=number)
+    return KeptIncident("healthy", when, when, dated=True, hosts=hosts, host_count=len(hosts), id=number)

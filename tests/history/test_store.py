@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.errors import HistoryError
-from nccl_triage.history import memory, store, waiting
+from nccl_triage.history import memory, store
 from nccl_triage.history.model import Input
 
 from .made import NOW, failed, healthy
@@ -84,7 +84,7 @@ def test_two_hundred_processes_write_at_once_and_none_waits_long(quick: Path) ->
             code = 1
             try:
                 one = failed(host=f"gpu{number}", inputs=(log(f"mark-{number}"),))
-                memory.keep(path, replace(one, recorded=NOW + number), patience=0.05)
+                memory.keep(path, replace(one, recorded=NOW + number), timeout=0.05)
                 code = 0
             finally:
                 os._exit(code)
@@ -95,7 +95,7 @@ def test_two_hundred_processes_write_at_once_and_none_waits_long(quick: Path) ->
         history.take_in()
         hosts = [one.culprits[0].host for one in history.incidents()]
     assert sorted(hosts, key=str) == sorted((f"gpu{number}" for number in range(200)), key=str)
-    assert list(waiting.folder(path).glob("*")) == []
+    assert list(store.waiting_folder(path).glob("*")) == []
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -106,15 +106,15 @@ def test_who_finds_it_busy_leaves_a_file_that_the_next_writer_takes_in(tmp_path:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     late = failed(host="late", days=2, pci="3b:00", inputs=(log("m", "n"),))
-    memory.keep(path, late, patience=0.01)
+    memory.keep(path, late, timeout=0.01)
     other.execute("ROLLBACK")
-    (file,) = waiting.folder(path).iterdir()
+    (file,) = store.waiting_folder(path).iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     again = file.read_bytes()
     for junk in (b"[]", b"{", b'{"hosts": 3}', b"null"):
-        (waiting.folder(path) / f"{junk!r}.json".replace("/", "")).write_bytes(junk)
+        (store.waiting_folder(path) / f"{junk!r}.json".replace("/", "")).write_bytes(junk)
     memory.keep(path, failed(host="next", days=3))
-    assert list(waiting.folder(path).iterdir()) == []
+    assert list(store.waiting_folder(path).iterdir()) == []
     file.write_bytes(again)  # as if that writer had been killed before it could remove the file
     memory.keep(path, failed(host="last", days=4))
     with store.readable(path) or pytest.fail("it is there") as history:
@@ -211,7 +211,7 @@ def test_a_writer_that_does_not_finish_is_not_waited_for(tmp_path: Path) -> None
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(HistoryError, match="others write to it"):
-        store.writable(path, patience=0.1).keep(failed())
+        store.writable(path, timeout=0.1).keep(failed())
     other.execute("ROLLBACK")
     with store.writable(path) as history:
         history.keep(failed())

@@ -14,7 +14,7 @@ from nccl_triage import diagnose
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
-from nccl_triage.execution.follow import Follower
+from nccl_triage.follow.follower import Follower
 from nccl_triage.ingest import sniff
 
 LOG = Path(__file__).parents[2] / "corpus" / "recorded" / "logs" / "nccl_device_memory_in_init_w4.log"

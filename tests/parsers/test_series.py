@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.checks.curves import check_series
+from nccl_triage.checks.samples import check_series
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError

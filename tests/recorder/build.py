@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_triage.observations.recorder_table import RecorderTable
 from nccl_triage.observations.store import SourceInfo
-from nccl_triage.recorder.compare import Comparison, compare
+from nccl_triage.recorder.compare import RecorderComparison, compare
 from nccl_triage.tool_reports import flight_recorder
 
 #: op, elements, and (optional) state; ``send 0->1`` and ``recv 1<-0`` are point to point.
@@ -54,7 +54,7 @@ def table(dumps: Mapping[int, dict[str, Any]], folder: str = "fr") -> RecorderTa
     return found
 
 
-def job(*rows: Sequence[Call], world: int | None = None, first: int = 0) -> Comparison:
+def job(*rows: Sequence[Call], world: int | None = None, first: int = 0) -> RecorderComparison:
     """Return the comparison of a job in which rank N made the calls of row N; None: that rank left no dump."""
     size = world or len(rows)
     return compare(table({rank: dump(row, size, first) for rank, row in enumerate(rows) if row is not None}))

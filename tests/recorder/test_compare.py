@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.observations.recorder_table import RecorderTable
-from nccl_triage.recorder.compare import Comparison, compare
+from nccl_triage.recorder.compare import RecorderComparison, compare
 from tests.recorder import build
 from tests.recorder.build import job
 
@@ -13,7 +13,7 @@ GOOD = [("all_reduce", 8)] * 3
 HANGS = ("all_reduce", 8, "scheduled")
 
 
-def blamed(found: Comparison) -> dict[str, tuple[int, ...]]:
+def blamed(found: RecorderComparison) -> dict[str, tuple[int, ...]]:
     return {finding.kind: finding.ranks for finding in found.findings}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.recorder.compare import Comparison, compare
-from nccl_triage.recorder.members import derive
+from nccl_triage.recorder.compare import RecorderComparison, compare
+from nccl_triage.recorder.groups import members_of
 from tests.recorder import build
 
 Calls = list[tuple[str, int, build.Call]]
@@ -27,7 +27,7 @@ def gloo(*rows: Calls) -> dict[int, dict[str, object]]:
     return dumps
 
 
-def found(*rows: Calls) -> Comparison:
+def found(*rows: Calls) -> RecorderComparison:
     return compare(build.table(gloo(*rows)))
 
 
@@ -45,7 +45,7 @@ def waits(name: str, number: int) -> tuple[str, int, build.Call]:
 )
 def test_what_the_numbers_of_groups_tell(number: int, known: set[int], possible: set[int]) -> None:
     table = build.table(gloo([BEGIN, waits("1", 1)], [BEGIN, waits("2", number)], [BEGIN]))
-    members = derive(table, frozenset(range(3)))
+    members = members_of(table, frozenset(range(3)))
     group = next(key for key in members.known if key.name == "1")
     assert members.known[group] == known and members.possible[group] == possible
 

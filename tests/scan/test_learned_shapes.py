@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.execution.local import scan_sources
+from nccl_triage.execution.engines import scan_sources
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import learned_shapes, line_parser, shapes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, tool_reports
-from nccl_triage.doctor.document import Collected, build
+from nccl_triage.doctor.document import HostAnswer, build
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.tool_reports import json_reports
 from tests.doctor.hosts import LO, facts, gpu, interface
@@ -84,7 +84,7 @@ STEPS = "".join(f"step {step}/100 loss 2.5\n" for step in range(50))
 
 
 def saved(path: Path, **hosts: dict[str, Any]) -> str:
-    collected = [Collected(name, {"facts": facts(**changes), "unseen": []}) for name, changes in hosts.items()]
+    collected = [HostAnswer(name, {"facts": facts(**changes), "unseen": []}) for name, changes in hosts.items()]
     path.write_bytes(json.dumps(build(collected), sort_keys=True).encode())
     return str(path)
 

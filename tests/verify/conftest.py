@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.model import HostPlace
 from tests.verify.gloo_cluster import Gloo
 
 
@@ -19,7 +19,7 @@ def gloo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gloo]:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("gloo")
-    with Cluster(ProcessLauncher([Place("here", slots=8)], folder)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], folder)) as cluster:
         cluster.greet(20.0)
         assert cluster.preload(120.0) == {}
         yield Gloo(cluster, folder)

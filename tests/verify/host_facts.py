@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nccl_triage.verify.reachability import Matrix, Path
+from nccl_triage.verify.reachability import Path, ReachabilityMatrix
 
 
 def interface(name: str, address: str, **changes: Any) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def path(origin: str, target: str, address: str, state: str = "reachable", **cha
 
 def matrix(
     hosts: Mapping[str, Sequence[str]], state: Callable[[str, str, str], str] = lambda *_: "reachable"
-) -> Matrix:
+) -> ReachabilityMatrix:
     """Return the ways between all hosts (names to addresses); ``state`` is asked with origin, target and address."""
-    return Matrix(
+    return ReachabilityMatrix(
         [
             path(origin, target, address, state(origin, target, address))
             for origin in hosts

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.verify.launchers import Link
-from nccl_triage.verify.model import Place
-from nccl_triage.verify.worker.marks import STAGES
+from nccl_triage.verify.launchers import AgentLink
+from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.worker.progress import STAGES
 from tests.verify.host_facts import facts, interface
 
 Answer = dict[str, Any]
@@ -199,9 +199,9 @@ class Launcher:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.places: Sequence[Place] = [Place(name) for name in world.names]
+        self.places: Sequence[HostPlace] = [HostPlace(name) for name in world.names]
 
-    def open(self) -> list[Link]:
+    def open(self) -> list[AgentLink]:
         self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]
         return list(self.world.links)
 

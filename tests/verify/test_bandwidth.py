@@ -12,7 +12,7 @@ from nccl_triage import resources
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.verify import bandwidth
-from nccl_triage.verify.bandwidth import Band, Row
+from nccl_triage.verify.bandwidth import Band, BandwidthRow
 
 GIB, MIB = 1 << 30, 1 << 20
 H100 = "NVIDIA H100 80GB HBM3"
@@ -20,14 +20,14 @@ BAND = Band("some-link", "ib", 30.0, 100.0, "measured", peak=50.0, candidates=("
 
 
 @pytest.mark.parametrize("row", bandwidth.table(), ids=lambda row: row.id)
-def test_every_row_takes_its_own_example_alone(row: Row) -> None:
+def test_every_row_takes_its_own_example_alone(row: BandwidthRow) -> None:
     gpu, link, world = row.example
     assert [other.id for other in bandwidth.matching(bandwidth.table(), gpu, link, world)] == [row.id]
     assert bandwidth.expectation(gpu, link, world) == row.band
 
 
 @pytest.mark.parametrize("row", [row for row in bandwidth.table() if row.band], ids=lambda row: row.id)
-def test_every_band_is_possible_and_sourced(row: Row, rules: RuleSet) -> None:
+def test_every_band_is_possible_and_sourced(row: BandwidthRow, rules: RuleSet) -> None:
     band = row.band
     assert band is not None
     assert band.peak is not None

@@ -23,7 +23,7 @@ from nccl_triage import resources
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from tests.verify.whole_report import document
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -130,8 +130,14 @@ def run(cluster: Cluster, place: Scene, label: str, watch: runner.Watch | None =
     answer = cluster.ask("port", [0], 5.0)[0]
     place.ports.add(answer["port"])
     slots = tuple(Slot(rank, 0) for rank in range(3))
-    made = Run(
-        label, slots, Message(numel=64), env={"GLOO_SOCKET_IFNAME": "lo"}, timeout=60.0, port=answer["port"], **changes
+    made = CollectiveRun(
+        label,
+        slots,
+        CollectiveMessage(numel=64),
+        env={"GLOO_SOCKET_IFNAME": "lo"},
+        timeout=60.0,
+        port=answer["port"],
+        **changes,
     )
     return runner.execute(cluster, made, place.folder / label, LIMITS, watch=watch)
 
@@ -143,13 +149,13 @@ def sessions(result: RunResult) -> set[int]:
 
 @contextmanager
 def opened(place: Scene) -> Iterator[Cluster]:
-    with Cluster(ProcessLauncher([Place("here", slots=8)], place.folder)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], place.folder)) as cluster:
         cluster.greet(20.0)
         assert cluster.preload(120.0) == {}
         yield cluster
 
 
-def interrupt(made: Run, traces: Any) -> None:
+def interrupt(made: CollectiveRun, traces: Any) -> None:
     """Go wrong above the runner, when all ranks are in their group."""
     if all("group" in trace.times for trace in traces.values()):
         raise KeyboardInterrupt

@@ -16,16 +16,16 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify import feedback, plan
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import carry_out
-from nccl_triage.verify.judge import Outcome, Report
-from nccl_triage.verify.model import Place
-from nccl_triage.verify.plan import Means, Wishes
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.judge import ExperimentOutcome, Report
+from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
 from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
-WISHES = Wishes(patience=0.05, budget=60.0)
+WISHES = PlanOptions(timeout_factor=0.05, budget=60.0)
 
 
 def question(on: World, *causes: str, **changes: Any) -> Question:
@@ -33,24 +33,30 @@ def question(on: World, *causes: str, **changes: Any) -> Question:
     known: dict[str, Any] = {
         "op": "ALLREDUCE", "numel": 64, "dtype": "float32", "world": len(on.hosts), "hosts": tuple(on.names), "backend": "gloo",
     }  # fmt: skip
-    return Question(tuple(Suspect(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
+    return Question(tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
 
 
 def conduct(
-    on: World, rules: RuleSet, tmp_path: Path, *causes: str, wishes: Wishes = WISHES, gpus: int = 0, **changes: Any
+    on: World,
+    rules: RuleSet,
+    tmp_path: Path,
+    *causes: str,
+    options: PlanOptions = WISHES,
+    gpus: int = 0,
+    **changes: Any,
 ) -> Report:
-    means = Means(tuple(Place(name) for name in on.names), gpus=gpus, torch="2.13.0")
-    made = plan.build(question(on, *causes, **changes), rules.causes, means, wishes)
+    means = Means(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
+    made = plan.build(question(on, *causes, **changes), rules.causes, means, options)
     with Cluster(Launcher(on)) as cluster:
         return carry_out(Session(cluster, made, rules, tmp_path))
 
 
-def only(report: Report) -> Outcome:
+def only(report: Report) -> ExperimentOutcome:
     (outcome,) = report.outcomes
     return outcome
 
 
-def verdict(outcome: Outcome) -> tuple[str, str]:
+def verdict(outcome: ExperimentOutcome) -> tuple[str, str]:
     return outcome.row.outcome, outcome.row.id
 
 
@@ -62,7 +68,7 @@ def unless(broken: bool, started: Started) -> Sequence[Script]:
     return [failing() if broken else healthy() for _ in started.places]
 
 
-def tried(outcome: Outcome) -> list[tuple[str, bool]]:
+def tried(outcome: ExperimentOutcome) -> list[tuple[str, bool]]:
     return [(item.variable, any(trial.fails for trial in trials)) for item, trials in outcome.treatments]
 
 
@@ -187,7 +193,7 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
 def test_a_host_that_does_not_answer_ends_the_session_before_it_begins(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    means = Means(tuple(Place(name) for name in world.names), torch="2.13.0")
+    means = Means(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
     made = plan.build(question(world, "network-link-fault"), rules.causes, means, WISHES)
     with Cluster(Launcher(world)) as cluster:
         world.links[1].die("Permission denied (publickey)")
@@ -207,7 +213,7 @@ def test_a_host_without_torch_is_no_verdict(rules: RuleSet, tmp_path: Path) -> N
 
 def test_a_budget_that_is_too_small_proves_nothing(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", wishes=Wishes(budget=1.0)))
+    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", options=PlanOptions(budget=1.0)))
     assert world.started == []
     assert outcome.row.outcome in ("not-run", "inconclusive")
     assert outcome.row.weight == "none"
@@ -216,7 +222,9 @@ def test_a_budget_that_is_too_small_proves_nothing(rules: RuleSet, tmp_path: Pat
 def test_one_run_proves_nothing(rules: RuleSet, tmp_path: Path) -> None:
     """The budget ends a run, and the session with it: what the parent stopped is no failure that repeats."""
     world = World(hosts(2), lambda started: [reach("group") for _ in started.places])
-    outcome = only(conduct(world, rules, tmp_path, "network-link-fault", wishes=Wishes(patience=1.0, budget=3.5)))
+    outcome = only(
+        conduct(world, rules, tmp_path, "network-link-fault", options=PlanOptions(timeout_factor=1.0, budget=3.5))
+    )
     assert len(world.started) == 1
     assert outcome.row.outcome == "inconclusive" and outcome.row.weight == "none"
 
@@ -285,9 +293,9 @@ def test_a_document_takes_it_all(rules: RuleSet, tmp_path: Path) -> None:
 # on real Gloo
 
 
-def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict[str, Any]) -> Outcome:
+def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict[str, Any]) -> ExperimentOutcome:
     known = Question(
-        (Suspect(cause, "supported", 0.6),),
+        (SuspectedCause(cause, "supported", 0.6),),
         op="ALLREDUCE",
         numel=4096,
         dtype="float32",
@@ -295,8 +303,8 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
         hosts=("here",),
         backend="gloo",
     )
-    means = Means((Place("here", slots=8),), torch="2.13.0")
-    made = plan.build(known, rules.causes, means, Wishes(patience=0.15, budget=60.0))
+    means = Means((HostPlace("here", slots=8),), torch="2.13.0")
+    made = plan.build(known, rules.causes, means, PlanOptions(timeout_factor=0.15, budget=60.0))
     gloo.cluster.gone.clear()
     return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))
 

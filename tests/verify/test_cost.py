@@ -14,7 +14,7 @@ import pytest
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 
 SOURCE = Path(runner.__file__).parents[2]
 HEAVY = {"torch", "numpy", "ray", "sklearn", "scipy", "pandas", "pynvml"}
@@ -52,7 +52,7 @@ def test_a_plan_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "from nccl_triage.api import diagnose\n"
         "from nccl_triage.engine import load\n"
-        "from nccl_triage.verify import api\nfrom nccl_triage.verify.plan_record import plan_record\n"
+        "from nccl_triage.verify import api\nfrom nccl_triage.verify.record import plan_record\n"
         "rules = load.load()\n"
         f"document = diagnose([{str(log)!r}], rules=rules, model=None).to_dict()\n"
         "made = api.plan_of(document, rules, api.Settings())\n"
@@ -120,13 +120,13 @@ def test_four_ranks_share_one_import_of_torch(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "lib" / "sitecustomize.py").write_text(SPY)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
     monkeypatch.setenv("SPY_OUT", str(tmp_path / "seen"))
-    with Cluster(ProcessLauncher([Place("here", slots=4)], tmp_path)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=4)], tmp_path)) as cluster:
         cluster.greet(20.0)
         assert not (tmp_path / "seen").exists(), "facts need no torch"
         importing = cluster.ask("preload", [0], 120.0)[0]["seconds"]
         for number in range(3):
             slots = tuple(Slot(rank, 0) for rank in range(4))
-            run = Run(f"run-{number}", slots, Message(numel=64), env={"GLOO_SOCKET_IFNAME": "lo"})
+            run = CollectiveRun(f"run-{number}", slots, CollectiveMessage(numel=64), env={"GLOO_SOCKET_IFNAME": "lo"})
             result = runner.execute(cluster, run, tmp_path / run.label, Deadlines())
             assert result.passed
             for trace in result.ranks.values():

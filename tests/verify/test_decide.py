@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,12 +12,14 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+import nccl_triage
 from nccl_triage import resources
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.verify import decide as module
-from nccl_triage.verify.decide import Facts, Row, State, Verdict, decide, table
+from nccl_triage.verify.decide import DecisionRow, Facts, State, Verdict, decide, table
 from nccl_triage.verify.feedback import log_odds
+from nccl_triage.verify.reachability import BROKEN, DEGRADED
 
 KINDS = ("none", "memory", "replay", "reach", "pairs", "single", "store", "versions", "environment")
 PASSING = ("refutes", "supports", "nothing")
@@ -32,7 +36,7 @@ def everything() -> Iterator[Facts]:
 
 
 @pytest.fixture(scope="module")
-def decided() -> list[tuple[Facts, Row]]:
+def decided() -> list[tuple[Facts, DecisionRow]]:
     """Every combination with the row that it selects."""
     return [(facts, decide(facts)) for facts in everything()]
 
@@ -65,7 +69,7 @@ def test_kinds_and_what_passing_says_are_those_of_the_rules(rules: RuleSet) -> N
     assert {cause.experiment.passing for cause in rules.causes.values()} <= set(PASSING)
 
 
-def test_every_row_is_reached_and_every_combination_decided(decided: list[tuple[Facts, Row]]) -> None:
+def test_every_row_is_reached_and_every_combination_decided(decided: list[tuple[Facts, DecisionRow]]) -> None:
     assert {row.id for _, row in decided} == set(ROWS)
 
 
@@ -76,7 +80,9 @@ def test_the_last_row_always_holds() -> None:
     assert all(last.holds(facts) for facts in everything())
 
 
-def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(decided: list[tuple[Facts, Row]]) -> None:
+def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(
+    decided: list[tuple[Facts, DecisionRow]],
+) -> None:
     for facts, row in decided:
         if row.outcome == "confirmed":
             treated = facts.control == "fails" and facts.diagnosed and facts.treatment == "passes"
@@ -85,13 +91,13 @@ def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(deci
             assert facts.kind not in ("none", "memory")
 
 
-def test_nothing_is_confirmed_from_what_passed_or_changed(decided: list[tuple[Facts, Row]]) -> None:
+def test_nothing_is_confirmed_from_what_passed_or_changed(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         if facts.control in ("passes", "mixed"):
             assert row.outcome != "confirmed", (row.id, facts)
 
 
-def test_refuted_takes_the_whole_size_and_nothing_against_it(decided: list[tuple[Facts, Row]]) -> None:
+def test_refuted_takes_the_whole_size_and_nothing_against_it(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         if row.outcome == "refuted":
             assert facts.ran and facts.complete, (row.id, facts)
@@ -101,7 +107,7 @@ def test_refuted_takes_the_whole_size_and_nothing_against_it(decided: list[tuple
             assert facts.passing == "refutes", (row.id, facts)
 
 
-def test_less_than_the_failure_never_refutes_and_never_becomes_surer(decided: list[tuple[Facts, Row]]) -> None:
+def test_less_than_the_failure_never_refutes_and_never_becomes_surer(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         if facts.complete:
             smaller = decide(replace(facts, complete=False))
@@ -109,7 +115,7 @@ def test_less_than_the_failure_never_refutes_and_never_becomes_surer(decided: li
                 assert smaller.outcome == "inconclusive", (row.id, smaller.id, facts)
 
 
-def test_not_run_and_not_testable_say_exactly_that(decided: list[tuple[Facts, Row]]) -> None:
+def test_not_run_and_not_testable_say_exactly_that(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         assert (row.outcome == "not-testable") == (facts.kind in ("none", "memory"))
         if row.outcome != "not-testable":
@@ -125,7 +131,7 @@ def test_a_weight_points_where_the_outcome_does() -> None:
         assert (log_odds(row.weight) > 0) - (log_odds(row.weight) < 0) == sign, row.id
 
 
-def test_flaky_controls_decide_nothing(decided: list[tuple[Facts, Row]]) -> None:
+def test_flaky_controls_decide_nothing(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         if facts.control == "mixed" and facts.ran and facts.kind not in ("none", "memory"):
             assert row.id == "flaky", facts
@@ -147,3 +153,57 @@ def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch:
     with pytest.raises(RuleError) as caught:
         module.table.__wrapped__()
     assert "decisions.yaml" in str(caught.value.where)
+
+
+VERIFY = Path(nccl_triage.__file__).parent / "verify"
+MAKERS = ("assess.py", "reachability.py")
+KIND = re.compile(r"[a-z]+(?:-[a-z]+)*")
+
+
+def _made() -> set[str]:
+    """Return the kinds that the checks of the verifier make."""
+    texts = {
+        node.value
+        for name in MAKERS
+        for node in ast.walk(ast.parse((VERIFY / name).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and KIND.fullmatch(node.value)
+    }
+    return texts & set(module.cause_table()) | {f"path-{state}" for state in BROKEN | DEGRADED}
+
+
+def test_every_kind_is_made_by_a_check_and_every_path_state_has_a_cause() -> None:
+    assert _made() == set(module.cause_table())
+
+
+def test_the_causes_exist(rules: RuleSet) -> None:
+    causes = {cause for situations in module.cause_table().values() for cause in situations.values()} - {""}
+    assert causes <= set(rules.causes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "situation", "cause"),
+    [
+        ("late", module.OTHERWISE, "straggler"),
+        ("terminated", module.OTHERWISE, "job-preempted"),
+        ("terminated", "by-hangup", "terminal-hangup"),
+        ("collective-failed", module.OTHERWISE, ""),
+        ("collective-failed", "between-hosts", "network-link-fault"),
+        ("path-silent", "one-network", "network-firewall-port"),
+        ("path-no-route", "one-network", "network-unreachable-subnet"),
+        ("path-no-route", "filtered", "network-firewall-port"),
+    ],
+)
+def test_the_situation_decides(kind: str, situation: str, cause: str) -> None:
+    assert module.cause_of(kind, situation) == cause
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(RuleError, match="no-such-kind"):
+        module.cause_of("no-such-kind")
+
+
+def test_a_table_without_a_rest_says_where() -> None:
+    with pytest.raises(RuleError) as caught:
+        module.read_causes("late: straggler\nleft:\n  by-hangup: straggler\n", "rules/x.yaml")
+    assert "'otherwise' is missing" in str(caught.value)
+    assert caught.value.where == "rules/x.yaml:3"

@@ -17,11 +17,11 @@ from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.render import render
 from nccl_triage.verify import feedback
-from nccl_triage.verify.decide import Facts, Row, table
-from nccl_triage.verify.judge import Outcome, Report
-from nccl_triage.verify.model import Place
-from nccl_triage.verify.plan import Means, Plan, Planned, Wishes
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.decide import DecisionRow, Facts, table
+from nccl_triage.verify.judge import ExperimentOutcome, Report
+from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.plan import Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.question import Question, SuspectedCause
 
 ROWS = {row.id: row for row in table()}
 CONFIRMED = ROWS["fails-and-treatment-passes"]
@@ -45,14 +45,16 @@ def document(
     return {"verdict": verdict, "headline": headline, "headline_zh": "很可能：坏事。", "diagnoses": list(entries)}
 
 
-def report(rules: RuleSet, **rows: Row) -> Report:
+def report(rules: RuleSet, **rows: DecisionRow) -> Report:
     """Return a session's outcomes: a row of the table for each cause (``_`` for ``-``)."""
     outcomes = []
     for name, row in rows.items():
         cause = name.replace("_", "-")
-        planned = Planned(Suspect(cause, "supported", 0.5), rules.causes[cause].experiment, None, None)
-        outcomes.append(Outcome(planned, row, Facts(**row.example)))
-    plan = Plan(Question(()), Means((Place("here"),)), Wishes(), tuple(outcome.planned for outcome in outcomes))
+        planned = Planned(SuspectedCause(cause, "supported", 0.5), rules.causes[cause].experiment, None, None)
+        outcomes.append(ExperimentOutcome(planned, row, Facts(**row.example)))
+    plan = Plan(
+        Question(()), Means((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
+    )
     return Report(plan, outcomes)
 
 

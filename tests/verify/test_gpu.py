@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import gpus, runner
-from nccl_triage.verify.assess import assess
+from nccl_triage.verify.assess import AssessedRun, assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
-from nccl_triage.verify.view import View
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 pytestmark = [
@@ -23,13 +22,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(ProcessLauncher([Place("here", slots=4)], tmp_path_factory.mktemp("worker"))) as made:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=4)], tmp_path_factory.mktemp("worker"))) as made:
         made.greet(30)
         yield made
 
 
-def on_nccl(cluster: Cluster, folder: Path, world: int, message: Message, **more) -> runner.RunResult:
-    run = Run(
+def on_nccl(cluster: Cluster, folder: Path, world: int, message: CollectiveMessage, **more) -> runner.RunResult:
+    run = CollectiveRun(
         label=folder.name,
         slots=tuple(Slot(rank, 0) for rank in range(world)),
         message=message,
@@ -45,12 +44,12 @@ def on_nccl(cluster: Cluster, folder: Path, world: int, message: Message, **more
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_every_operation_gives_right_results_on_nccl(cluster, tmp_path, world):
     more = tuple(
-        Message(name, 1 << 12, dtype)
+        CollectiveMessage(name, 1 << 12, dtype)
         for name in OPERATIONS
         if name != "INIT" and (world > 1 or not operation(name).pair)
         for dtype in ("float32", "bfloat16")
     )
-    result = on_nccl(cluster, tmp_path / f"all-{world}", world, Message(), more=more)
+    result = on_nccl(cluster, tmp_path / f"all-{world}", world, CollectiveMessage(), more=more)
     assert result.passed, [trace.error for trace in result.ranks.values()]
     assert all(len(trace.parts) == len(more) for trace in result.ranks.values())
     assert not any(part["wrong"] for trace in result.ranks.values() for part in trace.parts)
@@ -76,17 +75,17 @@ def test_every_operation_gives_right_results_on_nccl(cluster, tmp_path, world):
 )
 def test_the_rank_at_fault_is_named_on_nccl(cluster, tmp_path, fault, cause):
     from nccl_triage.engine import load
-    from nccl_triage.verify import own_logs
+    from nccl_triage.verify.assess import diagnose_own_logs
 
-    result = on_nccl(cluster, tmp_path / fault, 3, Message(), faults={"1": {"name": fault, "seconds": 3.0}})
-    found = assess(View(result, ["here"], (), own_logs.read(result, load.load(()))))
+    result = on_nccl(cluster, tmp_path / fault, 3, CollectiveMessage(), faults={"1": {"name": fault, "seconds": 3.0}})
+    found = assess(AssessedRun(result, ["here"], (), diagnose_own_logs(result, load.load(()))))
     assert found is not None
     assert (found.cause, found.ranks) == (cause, (1,))
     assert result.cleaned_s < 2.0
 
 
 def test_ranks_of_one_host_on_one_gpu_are_refused_by_nccl(cluster, tmp_path):
-    run = Run("same", (Slot(0, 0), Slot(1, 0)), Message(), backend="nccl", device="cuda")
+    run = CollectiveRun("same", (Slot(0, 0), Slot(1, 0)), CollectiveMessage(), backend="nccl", device="cuda")
     result = runner.execute(cluster, run, tmp_path / "same", Deadlines(), method="spawn")
     if len(gpus.visible().gpus) > 1:
         pytest.skip("each rank has a GPU of its own here")
@@ -94,6 +93,6 @@ def test_ranks_of_one_host_on_one_gpu_are_refused_by_nccl(cluster, tmp_path):
 
 
 def test_an_interface_that_does_not_exist_fails_in_set_up(cluster, tmp_path):
-    result = on_nccl(cluster, tmp_path / "nosuch", 2, Message(), env={"NCCL_SOCKET_IFNAME": "nosuch0"})
+    result = on_nccl(cluster, tmp_path / "nosuch", 2, CollectiveMessage(), env={"NCCL_SOCKET_IFNAME": "nosuch0"})
     assert not result.passed
     assert result.stage in ("group", "warm")

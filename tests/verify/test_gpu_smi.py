@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import gpu_smi, gpus
-from nccl_triage.verify.gpu import Process
+from nccl_triage.verify.gpu import GpuProcess
 
 SMI = """#!/bin/sh
 case "$1" in
@@ -46,7 +46,7 @@ def test_without_the_library_the_tool_is_asked(tool: Callable[[str], None]) -> N
     assert (first.memory_total, first.memory_used) == (46068 << 20, 1 << 20)
     assert (first.utilisation, second.utilisation) == (0, None)
     assert (first.mig, first.ecc_uncorrected, second.ecc_uncorrected) == (None, 0, None)
-    assert second.processes == (Process(4242, 8990 << 20), Process(4343))
+    assert second.processes == (GpuProcess(4242, 8990 << 20), GpuProcess(4343))
     refused = {(refusal.gpu.index, refusal.rule) for refusal in gpus.idle(found, sleep=lambda _: None)}
     assert refused == {
         (0, "utilisation"),  # the second and third sample are the tool's
@@ -70,7 +70,7 @@ def test_without_the_library_the_tool_is_asked(tool: Callable[[str], None]) -> N
 def test_a_tool_that_does_not_work(
     tool: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
-    monkeypatch.setattr(gpu_smi, "PATIENCE", 0.3 if "sleep" in script else 20.0)
+    monkeypatch.setattr(gpu_smi, "TOOL_TIMEOUT", 0.3 if "sleep" in script else 20.0)
     tool(script)
     found = gpus.visible({})
     assert found.gpus == ()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import gpus
-from nccl_triage.verify.gpu import Gpu, Inventory, Process
+from nccl_triage.verify.gpu import Gpu, GpuProcess, Inventory
 from tests.verify.fake_nvml import GIB
 
 
@@ -70,7 +70,7 @@ def reasons(gpu: Gpu, own: set[int] | None = None) -> dict[str, bool]:
     ("changed", "expected"),
     [
         ({}, {}),
-        ({"processes": (Process(5, GIB),)}, {"processes": False}),
+        ({"processes": (GpuProcess(5, GIB),)}, {"processes": False}),
         ({"memory_used": int(2.39 * GIB)}, {}),  # 3 % of 80 GiB is 2.4 GiB
         ({"memory_used": int(2.41 * GIB)}, {"memory": False}),
         ({"memory_total": 24 * GIB, "memory_used": GIB}, {}),  # 3 % is less than 1 GiB
@@ -95,7 +95,7 @@ def test_the_rules_of_refusal(changed: dict[str, Any], expected: dict[str, bool]
 
 
 def test_own_processes_are_no_reason() -> None:
-    working = replace(REST, memory_used=21 * GIB, processes=(Process(5, 20 * GIB),))
+    working = replace(REST, memory_used=21 * GIB, processes=(GpuProcess(5, 20 * GIB),))
     assert reasons(working, {5}) == {}
     assert reasons(working, {6}) == {"processes": False, "memory": False}
     assert reasons(replace(working, memory_used=25 * GIB), {5}) == {"memory": False}

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run
-from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, Wishes
-from nccl_triage.verify.plan_record import plan_record
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
+from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
 
-HERE = Means((Place("here"),), torch="2.13.0")
-TWO = Means((Place("a"), Place("b")), torch="2.13.0")
-NOTHING, USUAL = Question(()), Wishes()
+HERE = Means((HostPlace("here"),), torch="2.13.0")
+TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
+NOTHING, USUAL = Question(()), PlanOptions()
 GPUS = replace(HERE, gpus=8, gpu_free=80 << 30, gpu_name="H100")
 
 questions = st.builds(
@@ -42,36 +42,36 @@ questions = st.builds(
 )
 means = st.builds(
     Means,
-    places=st.integers(1, 4).map(lambda count: tuple(Place("abcd"[i]) for i in range(count))),
+    places=st.integers(1, 4).map(lambda count: tuple(HostPlace("abcd"[i]) for i in range(count))),
     gpus=st.sampled_from([0, 1, 2, 8]),
     gpu_free=st.sampled_from([0, 1 << 20, 16 << 30, 141 << 30]),
     torch=st.sampled_from([None, "2.13.0"]),
 )
-wishes = st.builds(
-    Wishes,
+options = st.builds(
+    PlanOptions,
     backend=st.sampled_from(["auto", "nccl", "gloo"]),
     world=st.none() | st.integers(1, 64),
-    patience=st.floats(0.05, 10),
+    timeout_factor=st.floats(0.05, 10),
     budget=st.floats(1, 1e4),
 )
 
 
 def planned(
-    cause: str, rules: RuleSet, question: Question = NOTHING, about: Means = HERE, wish: Wishes = USUAL
+    cause: str, rules: RuleSet, question: Question = NOTHING, about: Means = HERE, wish: PlanOptions = USUAL
 ) -> Planned:
     """Plan the experiment of one cause of the rules."""
-    return plan.plan_one(question, Suspect(cause, "established", 0.9), rules.causes[cause], about, wish)
+    return plan.plan_one(question, SuspectedCause(cause, "established", 0.9), rules.causes[cause], about, wish)
 
 
-def control(cause: str, rules: RuleSet, *given: Any) -> Run:
+def control(cause: str, rules: RuleSet, *given: Any) -> CollectiveRun:
     found = planned(cause, rules, *given)
     assert found.control is not None, found.why_not
     return found.control
 
 
-@given(questions, means, wishes)
+@given(questions, means, options)
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_asked(rules: RuleSet, question: Question, about: Means, wish: Wishes) -> None:
+def test_whatever_is_asked(rules: RuleSet, question: Question, about: Means, wish: PlanOptions) -> None:
     for cause in rules.causes:
         found = planned(cause, rules, question, about, wish)
         assert (found.control is None) == (found.why_not is not None)
@@ -140,12 +140,12 @@ def check_completeness(found: Planned, question: Question) -> None:
 @given(
     questions,
     means,
-    wishes,
+    options,
     st.lists(st.sampled_from(["rendezvous-failed", "straggler", "gpu-p2p-broken", "no-such-cause", "storage-fault"])),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_whole_plan(rules: RuleSet, question: Question, about: Means, wish: Wishes, causes: list[str]) -> None:
-    asked = replace(question, suspects=tuple(Suspect(cause, "possible", 0.1) for cause in causes))
+def test_a_whole_plan(rules: RuleSet, question: Question, about: Means, wish: PlanOptions, causes: list[str]) -> None:
+    asked = replace(question, suspects=tuple(SuspectedCause(cause, "possible", 0.1) for cause in causes))
     made = plan.build(asked, rules.causes, about, wish)
     known = [cause for cause in causes if cause in rules.causes]
     assert [entry.suspect.cause for entry in made.experiments] == known[: wish.suspects], "best first"
@@ -191,7 +191,7 @@ def test_the_whole_failure_is_repeated_where_it_fits(rules: RuleSet) -> None:
     )
     found = planned("rank-divergence", rules, question)
     assert found.control is not None
-    assert found.control.message == Message("_ALLGATHER_BASE", 1000, "bfloat16")
+    assert found.control.message == CollectiveMessage("_ALLGATHER_BASE", 1000, "bfloat16")
     assert (found.control.world, found.complete, found.differs) == (4, True, ())
 
 
@@ -239,7 +239,7 @@ def test_ranks_that_share_a_gpu_on_one_host_of_two(rules: RuleSet) -> None:
     [1, 2, 3],
 )
 def test_a_host_takes_no_more_ranks_than_it_is_said_to(rules: RuleSet, slots: int) -> None:
-    about = Means((Place("a", slots=slots), Place("b", slots=slots)), torch="2.13")
+    about = Means((HostPlace("a", slots=slots), HostPlace("b", slots=slots)), torch="2.13")
     run = control("rendezvous-failed", rules, Question((), world=16), about)
     assert Counter(slot.place for slot in run.slots) == {0: slots, 1: slots}
 
@@ -256,19 +256,19 @@ def test_the_store_of_the_log_is_tried_only_between_hosts(rules: RuleSet) -> Non
 def test_several_hosts_get_more_time_and_patience_multiplies_it(rules: RuleSet) -> None:
     assert planned("rendezvous-failed", rules).deadlines == Deadlines()
     assert planned("rendezvous-failed", rules, Question(()), TWO).deadlines == SEVERAL_HOSTS
-    slow = planned("rendezvous-failed", rules, Question(()), HERE, Wishes(patience=3.0)).deadlines
+    slow = planned("rendezvous-failed", rules, Question(()), HERE, PlanOptions(timeout_factor=3.0)).deadlines
     assert slow.first == 3 * Deadlines().first and slow.start == Deadlines().start
 
 
-@pytest.mark.parametrize("option", ["budget", "patience"])
+@pytest.mark.parametrize(("option", "field"), [("budget", "budget"), ("patience", "timeout_factor")])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
-def test_a_time_that_is_none_is_refused(option: str, value: float) -> None:
+def test_a_time_that_is_none_is_refused(option: str, field: str, value: float) -> None:
     """The range of the command line's option lets "nan" pass."""
     with pytest.raises(UsageError, match=f"--{option} {value}: a number above 0 is needed"):
-        Wishes(**{option: value})
-    assert Wishes(**{option: math.inf})
+        PlanOptions(**{field: value})
+    assert PlanOptions(**{field: math.inf})
 
 
 def test_an_empty_plan_takes_no_time() -> None:
-    made = Plan(Question(()), HERE, Wishes(), ())
+    made = Plan(Question(()), HERE, PlanOptions(), ())
     assert (made.seconds, made.probes) == (0, False)

@@ -7,7 +7,7 @@ import pytest
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import api, preflight
-from nccl_triage.verify.plan import Means, Wishes
+from nccl_triage.verify.plan import Means, PlanOptions
 
 
 def facts(**changes):
@@ -59,7 +59,9 @@ def test_no_gpu_fails_only_where_nccl_is_asked_for():
 
 
 def settings(**more):
-    return api.Settings(wishes=Wishes(backend="gloo", patience=0.3, budget=100.0, world=2), wait=120.0, **more)
+    return api.Settings(
+        options=PlanOptions(backend="gloo", timeout_factor=0.3, budget=100.0, world=2), wait=120.0, **more
+    )
 
 
 @pytest.mark.xdist_group("verify-live")

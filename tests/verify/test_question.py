@@ -15,10 +15,10 @@ from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
-from nccl_triage.verify.model import Place
-from nccl_triage.verify.plan import Means, Wishes
-from nccl_triage.verify.plan_record import plan_record
+from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
+from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
 WATCHDOG = (
@@ -185,8 +185,11 @@ def read(document: dict[str, Any]) -> list[tuple[Any, ...]]:
 def planned(document: dict[str, Any], rules: RuleSet) -> None:
     """Ask and plan as the command does: neither may fail, nor plan anything beyond bounds."""
     question = question_of(document)
-    for means in (Means((Place("here"),), torch="2.13"), Means((Place("a"), Place("b")), 8, 80 << 30, torch="2.13")):
-        made = plan.build(question, rules.causes, means, Wishes())
+    for means in (
+        Means((HostPlace("here"),), torch="2.13"),
+        Means((HostPlace("a"), HostPlace("b")), 8, 80 << 30, torch="2.13"),
+    ):
+        made = plan.build(question, rules.causes, means, PlanOptions())
         json.dumps(plan_record(made))
         for entry in made.experiments:
             assert entry.control is None or 1 <= entry.control.world <= 16

@@ -9,14 +9,24 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import own_logs, runner
-from nccl_triage.verify.assess import assess
+from nccl_triage.verify import runner
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.model import Deadlines, Finding, Message, Run, RunResult, Slot
-from nccl_triage.verify.view import View
+from nccl_triage.verify.model import (
+    CollectiveMessage,
+    CollectiveRun,
+    Deadlines,
+    RankTrace,
+    RunFinding,
+    RunOutcome,
+    RunResult,
+    Slot,
+)
+from nccl_triage.verify.runner import first_missing, next_mark, note, outcome_of
 from nccl_triage.verify.worker.faults import MEANINGS
 from tests.verify.gloo_cluster import QUICK, Gloo
 from tests.verify.simulated import Launcher, Started, World, always, failing, healthy, hosts, leave, mark, reach
+from tests.verify.told_runs import KILLED, WAITS, rank
 
 #: Seconds after a deadline within which it is noticed and everything is gone, on a busy machine.
 TOLERANCE = 2.0
@@ -64,7 +74,7 @@ def test_a_fault_is_found_with_its_culprit(gloo: Gloo, rules: RuleSet, name: str
     result = gloo.run(world=3, deadlines=LIMITS, faults={str(culprit): fault})
     assert result.outcome in outcomes, result
     assert result.stage == stage
-    found = assess(View(result, ["here"], own=own_logs.read(result, rules)))
+    found = assess(AssessedRun(result, ["here"], own=diagnose_own_logs(result, rules)))
     assert found is not None
     assert (found.kind, found.ranks) == (kind, (culprit,))
     assert found.cause == cause or (not cause and found.cause.endswith("out-of-memory"))
@@ -75,7 +85,7 @@ def test_a_healthy_run(gloo: Gloo) -> None:
     result = gloo.run(world=4)
     assert (result.outcome, result.stage, result.reason) == ("passed", "end", "")
     assert all(trace.exit_code == 0 and trace.details["done"]["wrong"] == 0 for trace in result.ranks.values())
-    assert assess(View(result, ["here"])) is None
+    assert assess(AssessedRun(result, ["here"])) is None
     assert_clean(result)
     assert sorted(path.name for path in gloo.folder.joinpath(result.run.label).iterdir()) == [
         f"rank-{rank}.log" for rank in range(4)
@@ -107,7 +117,9 @@ def test_a_stopped_rank_is_seen_to_be_stopped_and_killed(gloo: Gloo) -> None:
 
 def test_a_short_budget_ends_a_run(gloo: Gloo) -> None:
     label = "budget"
-    run = Run(label, (Slot(0, 0), Slot(1, 0)), Message(numel=64), faults={"1": {"name": "absent"}}, timeout=60.0)
+    run = CollectiveRun(
+        label, (Slot(0, 0), Slot(1, 0)), CollectiveMessage(numel=64), faults={"1": {"name": "absent"}}, timeout=60.0
+    )
     started = time.monotonic()
     result = runner.execute(gloo.cluster, run, gloo.folder / label, QUICK, budget=0.5)
     assert time.monotonic() - started < 0.5 + TOLERANCE
@@ -118,7 +130,7 @@ def test_a_short_budget_ends_a_run(gloo: Gloo) -> None:
 def test_a_rank_keeps_its_fault_when_others_are_left_out(gloo: Gloo) -> None:
     """Faults belong to places in the whole job, not to ranks of one run."""
     label = "subset"
-    run = Run(label, (Slot(0, 0), Slot(2, 0)), Message(numel=64), faults={"1": {"name": "absent"}})
+    run = CollectiveRun(label, (Slot(0, 0), Slot(2, 0)), CollectiveMessage(numel=64), faults={"1": {"name": "absent"}})
     assert runner.execute(gloo.cluster, run, gloo.folder / label, QUICK).passed
 
 
@@ -141,7 +153,7 @@ def simulate(world: World, *, lose: int | None = None, count: int = 2) -> RunRes
             world.links[lose].die()
             cluster.ask("port", [lose], 1.0)
         slots = tuple(Slot(rank, rank % len(world.hosts)) for rank in range(count))
-        return runner.execute(cluster, Run("r", slots, Message(numel=64)), Path("nowhere"), FAST)
+        return runner.execute(cluster, CollectiveRun("r", slots, CollectiveMessage(numel=64)), Path("nowhere"), FAST)
 
 
 def test_marks_of_all_hosts_come_together() -> None:
@@ -250,5 +262,42 @@ def test_wrong_data_is_no_pass() -> None:
     wrong = [*reach("warm"), mark("done", wrong=5, median=0.1), leave(0)]
     result = simulate(World(hosts(2), lambda started: [healthy(), wrong]))
     assert (result.outcome, result.stage) == ("wrong-data", "end")
-    found: Finding | None = assess(View(result, ["n0", "n1"]))
+    found: RunFinding | None = assess(AssessedRun(result, ["n0", "n1"]))
     assert found is not None and (found.kind, found.ranks, found.hosts) == ("wrong-data", (1,), ("n1",))
+
+
+def test_marks_become_a_trace() -> None:
+    trace = RankTrace(0, Slot(0, 0))
+    assert not note(trace, {"stage": "start", "pid": 1}, 10.5, 10.0)
+    assert (trace.stage, trace.times, trace.since) == ("start", {"start": 0.5}, 10.5)
+    assert not note(trace, {"stage": "call", "call": "barrier", "message": None}, 11.0, 10.0)
+    assert not note(trace, {"stage": "iteration", "done": 20}, 12.0, 10.0)
+    assert (trace.stage, trace.since, len(trace.calls)) == ("start", 12.0, 1), "an iteration is a sign of life"
+    assert note(trace, {"stage": "error", "type": "X", "text": "y"}, 13.0, 10.0)
+    assert (trace.error, trace.done) == ({"stage": "error", "type": "X", "text": "y"}, False)
+    assert not note(trace, {"stage": "from-a-later-release"}, 14.0, 10.0)
+    assert not note(trace, {"stage": "flight"}, 14.0, 10.0)
+    assert trace.flight == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "outcome"),
+    [
+        ([rank(0), rank(1)], "passed"),
+        ([rank(0), rank(1, details={"done": {"wrong": 3}})], "wrong-data"),
+        ([rank(0, "entered", **WAITS), rank(1, "group", exit_code=-11)], "crashed"),
+        ([rank(0, "entered", **WAITS), rank(1, "group", **KILLED)], "error"),
+        ([rank(0, "entered", **KILLED), rank(1, "group", **KILLED)], "hung"),
+        ([rank(0, "group", exit_code=0), rank(1, "group", exit_code=0)], "crashed"),
+        ([rank(0), rank(1, killed=True)], "passed"),
+    ],
+)
+def test_how_a_run_ended(ranks: list[RankTrace], outcome: RunOutcome) -> None:
+    assert outcome_of({trace.rank: trace for trace in ranks}) == outcome
+
+
+def test_the_stage_of_a_failure_is_the_first_mark_that_is_missing() -> None:
+    assert first_missing({0: rank(0, "entered"), 1: rank(1, "store")}) == "group"
+    assert first_missing({0: rank(0)}) == "end"
+    assert first_missing({0: RankTrace(0, Slot(0, 0))}) == "start"
+    assert [next_mark(stage) for stage in ("started", "start", "warm", "done")] == ["start", "imported", "done", "done"]

@@ -11,9 +11,9 @@ import pytest
 
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
-from nccl_triage.verify import gpus, planning
-from nccl_triage.verify.plan import Wishes
-from nccl_triage.verify.plan_record import plan_record
+from nccl_triage.verify import api, gpus
+from nccl_triage.verify.plan import PlanOptions
+from nccl_triage.verify.record import plan_record
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
 
 
@@ -30,9 +30,9 @@ def driver(monkeypatch):
     return install
 
 
-def planned(cause="gpu-p2p-broken", **wishes):
-    settings = planning.Settings(python="/job/python", wishes=Wishes(**wishes))
-    made = planning.plan_of(document(cause, world=2, backend="nccl"), load.load(()), settings)
+def planned(cause="gpu-p2p-broken", **options):
+    settings = api.Settings(python="/job/python", options=PlanOptions(**options))
+    made = api.plan_of(document(cause, world=2, backend="nccl"), load.load(()), settings)
     return made, made.experiments[0]
 
 
@@ -82,7 +82,7 @@ def test_faults_that_the_driver_reports_are_kept(driver):
 def test_memory_is_a_bounded_share_of_what_is_free(driver):
     driver(Card(0, total=8 * GIB), Card(1, total=8 * GIB))
     asked = document("gpu-p2p-broken", world=2, backend="nccl", numel=1 << 40)
-    made = planning.plan_of(asked, load.load(()), planning.Settings(python="/job/python"))
+    made = api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))
     experiment = made.experiments[0]
     assert 0 < experiment.memory < 8 * GIB
     assert not experiment.complete
@@ -103,7 +103,7 @@ def test_secrets_of_the_job_are_in_no_plan():
         "NCCL_PROXY": "http://user:hunter2@proxy",
     }
     asked = document("rank-divergence", world=2, env={**secrets, "NCCL_IB_HCA": "mlx5_0"})
-    made = planning.plan_of(asked, load.load(()), planning.Settings(python="/job/python"))
+    made = api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))
     shown = json.dumps(plan_record(made))
     assert "mlx5_0" in shown
     assert not [value for value in secrets.values() if value in shown]
@@ -116,7 +116,10 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
     monkeypatch.setenv("NCCL_AUTH_TOKEN", "verysecret")
     settings = replace(
-        planning.Settings(), wait=120.0, wishes=Wishes(backend="gloo", patience=0.3, world=2), workdir=tmp_path / "work"
+        api.Settings(),
+        wait=120.0,
+        options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2),
+        workdir=tmp_path / "work",
     )
     changed, _ = api.verify(document("rank-divergence", world=2), load.load(()), settings)
     shown = json.dumps(changed)

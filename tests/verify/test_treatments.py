@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify.model import Deadlines, Message, Run, Slot
-from nccl_triage.verify.reachability import Matrix
-from nccl_triage.verify.treatments import Known, make, without, words
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.reachability import ReachabilityMatrix
+from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from tests.verify.host_facts import facts, interface, matrix
 
 FACTS = [
@@ -23,20 +23,25 @@ ADDRESSES = {"a": ["10.0.0.1", "10.1.0.1"], "b": ["10.9.0.2", "10.1.0.2"]}
 SECOND = matrix(ADDRESSES, lambda _, __, address: "reachable" if address.startswith("10.1") else "no-route")
 
 
-def run(places: Sequence[int] = (0, 0, 1, 1), **changes: Any) -> Run:
-    return Run("control", tuple(Slot(rank, place) for rank, place in enumerate(places)), Message(numel=4096), **changes)
+def run(places: Sequence[int] = (0, 0, 1, 1), **changes: Any) -> CollectiveRun:
+    return CollectiveRun(
+        "control",
+        tuple(Slot(rank, place) for rank, place in enumerate(places)),
+        CollectiveMessage(numel=4096),
+        **changes,
+    )
 
 
-def known(ways: Matrix = SECOND, **changes: Any) -> Known:
-    return Known(["a", "b"], FACTS, ways, Deadlines(), **changes)
+def known(ways: ReachabilityMatrix = SECOND, **changes: Any) -> KnownHosts:
+    return KnownHosts(["a", "b"], FACTS, ways, Deadlines(), **changes)
 
 
-def made(variable: str, control: Run, about: Known | None = None) -> list[Run]:
+def made(variable: str, control: CollectiveRun, about: KnownHosts | None = None) -> list[CollectiveRun]:
     return make(Treatment(variable), control, about or known())
 
 
-def changed(control: Run, treated: Run) -> set[str]:
-    return {name for name in Run.__dataclass_fields__ if getattr(control, name) != getattr(treated, name)}
+def changed(control: CollectiveRun, treated: CollectiveRun) -> set[str]:
+    return {name for name in CollectiveRun.__dataclass_fields__ if getattr(control, name) != getattr(treated, name)}
 
 
 def test_every_treatment_of_the_rules_can_be_made(rules: RuleSet) -> None:
@@ -88,7 +93,7 @@ def test_a_loopback_is_never_chosen_between_hosts() -> None:
 
 def test_an_interface_on_one_host_needs_no_probe() -> None:
     control = run((0, 0), backend="gloo", per_rank_env={rank: {"GLOO_SOCKET_IFNAME": "bond7"} for rank in range(2)})
-    (treated,) = made("interface", control, known(Matrix()))
+    (treated,) = made("interface", control, known(ReachabilityMatrix()))
     assert treated.per_rank_env[0] == {"GLOO_SOCKET_IFNAME": "eth0"}, "that of the default route first"
 
 
@@ -138,7 +143,7 @@ def test_nobody_to_leave_out_or_nobody_left(about: dict[str, Any]) -> None:
 
 
 def test_a_small_message() -> None:
-    control = run(more=(Message(numel=4096, dtype="bfloat16"), Message(numel=3)))
+    control = run(more=(CollectiveMessage(numel=4096, dtype="bfloat16"), CollectiveMessage(numel=3)))
     (treated,) = made("size", control)
     assert [part.numel for part in (treated.message, *treated.more)] == [16, 16, 3]
     assert changed(control, treated) == {"message", "more"}

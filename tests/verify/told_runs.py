@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.model import Finding, Message, Outcome, RankTrace, Run, RunResult, Slot
-from nccl_triage.verify.own_logs import OwnDiagnosis
-from nccl_triage.verify.traces import first_missing, outcome_of
-from nccl_triage.verify.view import View
-from nccl_triage.verify.worker.marks import STAGES
+from nccl_triage.verify.assess import AssessedRun, OwnDiagnosis, assess
+from nccl_triage.verify.model import (
+    CollectiveMessage,
+    CollectiveRun,
+    RankTrace,
+    RunFinding,
+    RunOutcome,
+    RunResult,
+    Slot,
+)
+from nccl_triage.verify.runner import first_missing, outcome_of
+from nccl_triage.verify.worker.progress import STAGES
 
 NAMES = ("node-a", "node-b")
 #: Seconds at which each stage is reached by a rank that does what it should.
@@ -36,20 +42,20 @@ def rank(
     return trace
 
 
-def run(*ranks: RankTrace, op: str = "ALLREDUCE", outcome: Outcome | None = None) -> RunResult:
+def run(*ranks: RankTrace, op: str = "ALLREDUCE", outcome: RunOutcome | None = None) -> RunResult:
     """Return the result that a runner would make of these ranks."""
     traces = {trace.rank: trace for trace in ranks}
-    settled = Run("r", tuple(trace.slot for trace in ranks), Message(op, 64))
+    settled = CollectiveRun("r", tuple(trace.slot for trace in ranks), CollectiveMessage(op, 64))
     return RunResult(settled, outcome or outcome_of(traces), first_missing(traces), 1.0, traces)
 
 
 def seen(
-    *ranks: RankTrace, paths: Sequence[Finding] = (), own: OwnDiagnosis | None = None, op: str = "ALLREDUCE"
-) -> Finding | None:
-    return assess(View(run(*ranks, op=op), NAMES, tuple(paths), own))
+    *ranks: RankTrace, paths: Sequence[RunFinding] = (), own: OwnDiagnosis | None = None, op: str = "ALLREDUCE"
+) -> RunFinding | None:
+    return assess(AssessedRun(run(*ranks, op=op), NAMES, tuple(paths), own))
 
 
-def told(found: Finding | None) -> tuple[str, str, tuple[int, ...]]:
+def told(found: RunFinding | None) -> tuple[str, str, tuple[int, ...]]:
     assert found is not None
     assert found.says["en"] and found.says["zh"] and "{ranks}" not in found.says["en"] + found.says["zh"]
     return found.cause, found.kind, found.ranks

@@ -1,10 +1,10 @@
-"""Warnings and errors that the good run never printed, and where the two runs part."""
+"""Compares the messages of two runs: warnings and errors that the good run never printed, and where the runs diverge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.baseline.model import Difference, place
+from nccl_triage.baseline.model import RunDifference, place
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
@@ -15,7 +15,7 @@ MAX_BEFORE, MAX_FAILURES = 6, 4
 #: Shapes of host names that are folded in messages.
 MAX_HOSTS = 64
 _ALARMING = ("W", "WARN", "WARNING", "E", "ERROR", "F", "FATAL", "CRITICAL")
-#: First lines of blocks, which say nothing by themselves.
+#: First lines of blocks, which mean nothing by themselves.
 _HEADS = ("Traceback (most recent call last)", "frame #", "=====")
 #: Stages of a job by the kinds of lines that open them, the last first.
 _STAGES = (
@@ -32,8 +32,8 @@ _MILESTONES = (
 )  # fmt: skip
 
 
-class Vocabulary:
-    """What a run says: signatures, and templates of lines that no signature knows."""
+class MessageVocabulary:
+    """The messages of a run: signatures, and templates of lines without a signature."""
 
     def __init__(self, case: Case) -> None:
         self._hosts = sorted({templates.template(host) for host in case.identity.hosts})[:MAX_HOSTS]
@@ -48,9 +48,9 @@ class Vocabulary:
         return text
 
 
-def compare(good: Case, bad: Case) -> Iterator[Difference]:
+def compare(good: Case, bad: Case) -> Iterator[RunDifference]:
     """Yield where the runs part, then the messages that only the bad run has: those before its first failure first."""
-    known, own = Vocabulary(good), Vocabulary(bad)
+    known, own = MessageVocabulary(good), MessageVocabulary(bad)
     fresh = [event for event in bad.events if _is_new(event, known, own) and not event.text.startswith(_HEADS)]
     first = next((bad.position(event) for event in bad.events if event.is_failure), len(bad.events))
     yield from _divergence(good, bad, fresh)
@@ -68,10 +68,10 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
         else:
             continue
         further = {"when": "before" if bad.position(event) < first else "after"}
-        yield Difference("message", event.signature, None, event.text, event, None, further, event.text)
+        yield RunDifference("message", event.signature, None, event.text, event, None, further, event.text)
 
 
-def _is_new(event: Event, known: Vocabulary, own: Vocabulary) -> bool:
+def _is_new(event: Event, known: MessageVocabulary, own: MessageVocabulary) -> bool:
     if event.signature == SALIENT:
         return own.template(event) not in known.templates
     return event.signature not in known.signatures
@@ -82,7 +82,7 @@ def _alarming(event: Event) -> bool:
     return event.is_failure or event.signature == SALIENT or level in _ALARMING
 
 
-def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[Difference]:
+def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[RunDifference]:
     """Yield the first line without counterpart, with its stage and what the good run did that never came."""
     mine = set(bad.observations.signatures())
     missing = next((e for e in good.events if e.signature not in mine and _is_milestone(e)), None)
@@ -91,7 +91,7 @@ def _divergence(good: Case, bad: Case, fresh: list[Event]) -> Iterator[Differenc
         at = bad.events[-1]  # it says nothing new, it just ends
     if at is not None:
         instead = None if missing is None else missing.text
-        yield Difference("divergence", _stage(bad, at), instead, at.text, at, place(missing), {}, at.text)
+        yield RunDifference("divergence", _stage(bad, at), instead, at.text, at, place(missing), {}, at.text)
 
 
 def _is_milestone(event: Event) -> bool:

@@ -34,8 +34,8 @@ NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What is different: a value of the good run (None: there was none), one of the bad run, and where both stand.
+class RunDifference:
+    """A difference: the value of the good run (None for none), that of the bad run, and the lines of both.
 
     ``at`` is the line of the bad run; where something is missing there, the nearest line of its kind.
     """
@@ -76,5 +76,5 @@ class Difference:
 
 
 def place(event: Event | None) -> tuple[str, int] | None:
-    """Return where an event stands."""
+    """Return the source and line of an event."""
     return None if event is None else (event.source, event.line)

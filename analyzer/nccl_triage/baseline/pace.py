@@ -1,10 +1,10 @@
-"""Steps that are slower than in the good run, by medians after the warm-up of each."""
+"""Compares the speed of steps, by medians after the warm-up of each run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.baseline.model import Difference, place
+from nccl_triage.baseline.model import RunDifference, place
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.observations.curves import CurveRow
 from nccl_triage.observations.event import Event
@@ -18,7 +18,7 @@ _RATES = ("tokens_per_second", "samples_per_second", "tflops")
 _SLOWER, _SIGMA = 1.3, 4.0
 
 
-def compare(good: Case, bad: Case) -> Iterator[Difference]:
+def compare(good: Case, bad: Case) -> Iterator[RunDifference]:
     """Yield the metrics of speed that are worse than in the good run, beyond what varies there."""
     theirs, ours = JobMetrics(good.observations), JobMetrics(bad.observations)
     for metric in (*_DURATIONS, *_RATES):
@@ -29,7 +29,7 @@ def compare(good: Case, bad: Case) -> Iterator[Difference]:
             yield from _compare(metric, before, after)
 
 
-def _compare(metric: str, before: tuple[Usual, CurveRow], after: tuple[Usual, CurveRow]) -> Iterator[Difference]:
+def _compare(metric: str, before: tuple[Usual, CurveRow], after: tuple[Usual, CurveRow]) -> Iterator[RunDifference]:
     old, new = before[0], after[0]
     if min(old.middle, new.middle) <= 0:
         return
@@ -40,7 +40,7 @@ def _compare(metric: str, before: tuple[Usual, CurveRow], after: tuple[Usual, Cu
     at = Event("", row.source, row.line, "", context_of(row.process, row.time))
     shown = [f"{side.middle:.3g}" for side in (old, new)]
     good_row = Event("", before[1].source, before[1].line, "", at.context)
-    yield Difference("pace", metric, shown[0], shown[1], at, place(good_row), {"ratio": f"{ratio:.3g}"})
+    yield RunDifference("pace", metric, shown[0], shown[1], at, place(good_row), {"ratio": f"{ratio:.3g}"})
 
 
 def _typical(tracks: list[MetricSeries]) -> tuple[Usual, CurveRow] | None:

@@ -1,13 +1,13 @@
-"""Compare a bad run with a good one: the producer that ``diagnose(baseline=...)`` adds."""
+"""Compares a bad run with a good one: the producer that ``diagnose(baseline=...)`` adds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from nccl_triage.baseline import messages, networks, pace, shape, transports, variables, versions
-from nccl_triage.baseline.model import Difference
-from nccl_triage.baseline.values import first_event
+from nccl_triage.baseline import messages, pace, setup
+from nccl_triage.baseline.model import RunDifference
+from nccl_triage.baseline.setup import first_event
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
@@ -15,9 +15,9 @@ from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.parsers.unknown_errors import SALIENT
 
-#: One comparison a subject, in the order in which differences are told.
-COMPARISONS: tuple[Callable[[Case, Case], Iterator[Difference]], ...] = (
-    messages.compare, variables.compare, versions.compare, networks.compare, transports.compare, shape.compare,
+#: One comparison per subject, in the order of the differences.
+COMPARISONS: tuple[Callable[[Case, Case], Iterator[RunDifference]], ...] = (
+    messages.compare, setup.compare_variables, setup.compare_versions, setup.compare_networks, setup.compare_transports, setup.compare_shape,
     pace.compare,
 )  # fmt: skip
 #: Kinds of lines that the bad run must show before it can be another program than the good one.
@@ -29,7 +29,7 @@ MAX_NAMED = 4
 
 
 def against(good: Observations, rules: RuleSet) -> Callable[[Observations], Observations]:
-    """Return what makes observations of the differences between a run and a good one."""
+    """Return a producer of observations of the differences between a run and a good one."""
     found = diagnose_observations(good, rules)
 
     def produce(bad: Observations) -> Observations:

@@ -1,1 +1,1 @@
-"""Rules and knowledge tested by the samples that they carry, and linted: ``nccl-triage rules test``."""
+"""Tests and lints rules and knowledge by the samples that they carry: ``nccl-triage rules test``."""

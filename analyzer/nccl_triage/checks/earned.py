@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nccl_triage import resources
-from nccl_triage.checks.finding import Finding
+from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import nodes
 from nccl_triage.engine.schema import Evidence, RuleSet
 from nccl_triage.engine.supports import MESSAGES
@@ -62,13 +62,15 @@ def unearned(known: Iterable[Piece], earned: Mapping[str, Mapping[str, object]])
     return [piece for piece in known if piece.id not in earned[piece.kind]]
 
 
-def check(rules: RuleSet, known: Iterable[Piece], groups: Mapping[str, str], folders: Iterable[str]) -> list[Finding]:
+def check(
+    rules: RuleSet, known: Iterable[Piece], groups: Mapping[str, str], folders: Iterable[str]
+) -> list[RuleProblem]:
     """Return the claims of the shipped rules that do not hold.
 
     ``groups`` has the incident of each labelled case (``FOLDER/ID``) of the folders at hand; claims on others stand.
     """
     earned, at_hand = claims(), tuple(f"{name}/" for name in folders)
-    findings: list[Finding] = []
+    findings: list[RuleProblem] = []
     present: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for piece in known:
         if piece.where.partition(":")[0] in rules.foreign:
@@ -80,15 +82,15 @@ def check(rules: RuleSet, known: Iterable[Piece], groups: Mapping[str, str], fol
             wrong = (
                 "is earned and says 'experimental'" if claimed else f"is in no {FILE} and does not say 'experimental'"
             )
-            findings.append(Finding("error", piece.where, piece.id, wrong))
+            findings.append(RuleProblem("error", piece.where, piece.id, wrong))
     for kind, ids in earned.items():
         for name, shown in ids.items():
             place = f"rules/{FILE}"
             if name not in present[kind]:
-                findings.append(Finding("error", place, name, f"there is nothing of this id in {kind}"))
+                findings.append(RuleProblem("error", place, name, f"there is nothing of this id in {kind}"))
             lost = [one for one in shown if one.startswith(at_hand) and one not in groups]
-            findings += [Finding("error", place, name, f"there is no labelled case {one}") for one in lost]
+            findings += [RuleProblem("error", place, name, f"there is no labelled case {one}") for one in lost]
             of_tests = all(one.startswith(TEST) for one in shown)
             if not of_tests and len({groups.get(one, one) for one in shown}) < ENOUGH:
-                findings.append(Finding("error", place, name, f"fewer than {ENOUGH} incidents that are no sisters"))
+                findings.append(RuleProblem("error", place, name, f"fewer than {ENOUGH} incidents that are no sisters"))
     return findings

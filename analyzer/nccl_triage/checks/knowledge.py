@@ -1,10 +1,10 @@
-"""Test the knowledge by the samples that it carries, and check that what it names exists: part of ``rules test``."""
+"""Tests the knowledge by its samples, and checks that what it names exists: part of ``rules test``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nccl_triage.checks.finding import Finding
+from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.knowledge import catalogue, stages
@@ -17,17 +17,17 @@ from nccl_triage.parsers.wrappers import peel
 _ANYTHING = ("text", "path")
 
 
-def _error(where: str, name: str, message: str) -> Finding:
-    return Finding("error", where, name, message)
+def _error(where: str, name: str, message: str) -> RuleProblem:
+    return RuleProblem("error", where, name, message)
 
 
 def _is_chinese(text: str) -> bool:
     return any("\u4e00" <= char <= "\u9fff" for char in text)
 
 
-def languages(where: str, name: str, texts: Iterable[Text | None]) -> list[Finding]:
+def languages(where: str, name: str, texts: Iterable[Text | None]) -> list[RuleProblem]:
     """Check that the English text is English and the Chinese one Chinese."""
-    found: list[Finding] = []
+    found: list[RuleProblem] = []
     for text in texts:
         if text is not None and (_is_chinese(text["en"]) or not text["en"].strip()):
             found.append(_error(where, name, f"the English text is none: {text['en'][:60]!r}"))
@@ -37,7 +37,7 @@ def languages(where: str, name: str, texts: Iterable[Text | None]) -> list[Findi
     return found
 
 
-def variable(item: Variable) -> list[Finding]:
+def variable(item: Variable) -> list[RuleProblem]:
     """Run the samples of a variable; one whose values can be odd has some."""
     judged = item.grammar.kind not in _ANYTHING or item.traps or item.default
     found = [_error(item.where, item.id, "has no sample")] if judged and not item.samples and item.kind == "env" else []
@@ -51,7 +51,7 @@ def variable(item: Variable) -> list[Finding]:
     return found + languages(item.where, item.id, texts)
 
 
-def symptom(item: Symptom, rules: RuleSet) -> list[Finding]:
+def symptom(item: Symptom, rules: RuleSet) -> list[RuleProblem]:
     """Check that the line of a symptom matches one of its signatures."""
     found = [
         _error(item.where, item.id, f"speaks of the unknown signature {name!r}")
@@ -64,15 +64,15 @@ def symptom(item: Symptom, rules: RuleSet) -> list[Finding]:
     return found + languages(item.where, item.id, (item.means, item.look))
 
 
-def _unknown(where: str, name: str, what: str, names: Iterable[str], known: Iterable[str]) -> list[Finding]:
+def _unknown(where: str, name: str, what: str, names: Iterable[str], known: Iterable[str]) -> list[RuleProblem]:
     have = set(known)
     return [_error(where, name, f"names the unknown {what} {other!r}") for other in names if other not in have]
 
 
-def check(rules: RuleSet, variables: Variables | None = None) -> list[Finding]:
-    """Return what is wrong with the knowledge, given the rules that it speaks of."""
+def check(rules: RuleSet, variables: Variables | None = None) -> list[RuleProblem]:
+    """Return what is wrong with the knowledge, given the rules that it refers to."""
     known = variables or shipped()
-    found: list[Finding] = []
+    found: list[RuleProblem] = []
     for entry in known.all():
         found += variable(entry) + _unknown(entry.where, entry.id, "cause", entry.causes, rules.causes)
     for advice in catalogue.advice().values():

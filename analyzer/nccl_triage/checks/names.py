@@ -1,4 +1,4 @@
-"""Every signature, kind, fact, term, culprit method and rival that a rule speaks of exists; each term is spoken of."""
+"""Checks that every signature, kind, fact, term, culprit method and rival that a rule names exists, and that each term is used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from nccl_triage.checks.finding import Finding
+from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet, Signature
@@ -19,8 +19,8 @@ _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads",
 _FUNCTIONS_ON_FIELDS = ("values", "numbers", "value", "number")
 
 
-class Known(NamedTuple):
-    """What there is to speak of: the kind of every signature, and the names of everything else."""
+class KnownNames(NamedTuple):
+    """All names that rules may use: signatures with their kinds, and everything else."""
 
     kinds: Mapping[str, str]
     fields: Mapping[str, set[str]]
@@ -42,9 +42,11 @@ def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]
     return {**rules.kinds, **{name: made.kind for name, made in produced.items()}}
 
 
-def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> Known:
+def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> KnownNames:
     fields = {name: _fields(signature) for name, signature in rules.signatures.items()}
-    return Known(kinds_of(rules, produced), fields, frozenset(facts), frozenset(rules.premises), frozenset(rules.words))
+    return KnownNames(
+        kinds_of(rules, produced), fields, frozenset(facts), frozenset(rules.premises), frozenset(rules.words)
+    )
 
 
 def _fields(signature: Signature) -> set[str]:
@@ -53,8 +55,8 @@ def _fields(signature: Signature) -> set[str]:
     return {*groups, *(name.removesuffix("_old").rstrip("23") for name in groups), *signature.sets}
 
 
-def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> Finding:
-    return Finding("error", where, rule, f"speaks of the unknown {what} {name!r}{_nearest(name, names)}")
+def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> RuleProblem:
+    return RuleProblem("error", where, rule, f"speaks of the unknown {what} {name!r}{_nearest(name, names)}")
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
@@ -62,13 +64,13 @@ def _nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _in_signatures(where: str, rule: str, names: Iterable[str], known: Known) -> Iterator[Finding]:
+def _in_signatures(where: str, rule: str, names: Iterable[str], known: KnownNames) -> Iterator[RuleProblem]:
     for name in names:
         if not expand(name, known.kinds):
             yield _unknown(where, rule, "signature", name, [*known.kinds, *KINDS])
 
 
-def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[Finding]:
+def _in_condition(rule: str, expression: Expression, known: KnownNames) -> Iterator[RuleProblem]:
     yield from _in_signatures(expression.where, rule, _signatures(expression), known)
     for function in _FUNCTIONS_ON_FIELDS:
         texts = expression.literals(function)
@@ -78,7 +80,7 @@ def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[F
             # What parsers make has fields that nobody declares.
             if have and field not in have and all(one in known.fields for one in ids):
                 hint = _nearest(field, have) or f"; it has {', '.join(sorted(have))}"
-                yield Finding(
+                yield RuleProblem(
                     "error", expression.where, rule, f"asks {name} for the field {field!r} that it never has{hint}"
                 )
     for function, what, names in (
@@ -93,10 +95,10 @@ def _in_condition(rule: str, expression: Expression, known: Known) -> Iterator[F
 
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
-) -> list[Finding]:
-    """Check that causes speak of what exists; parsers make the signatures ``produced``."""
+) -> list[RuleProblem]:
+    """Check that causes name only what exists; parsers make the signatures ``produced``."""
     known, methods = _known(rules, facts, produced), set(culprits)
-    findings: list[Finding] = []
+    findings: list[RuleProblem] = []
     for cause in rules.causes.values():
         for item in (*cause.evidence, *cause.against):
             findings += _in_signatures(item.where_signatures or item.where_defined, cause.id, item.signatures, known)
@@ -112,21 +114,21 @@ def check_causes(
     return findings
 
 
-def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
-    """Check that witnesses speak of what exists."""
+def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
+    """Check that witnesses name only what exists."""
     known = _known(rules, facts, produced)
     return [finding for item in rules.witnesses.values() for finding in _in_condition(item.id, item.when, known)]
 
 
-def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[Finding]:
-    """Check that premises speak of what exists, and that some condition asks for each term."""
+def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
+    """Check that premises name only what exists, and that each term is used by a condition."""
     known = _known(rules, facts, produced)
     findings = [finding for item in rules.premises.values() for finding in _in_condition(item.id, item.when, known)]
     conditions = list(rules.conditions())
     for function, terms in (("premise", rules.premises), ("words", rules.words)):
         used = {name for expression in conditions for name in expression.literals(function)}
         findings += [
-            Finding("error", item.where, item.id, "no condition asks for it")
+            RuleProblem("error", item.where, item.id, "no condition asks for it")
             for item in terms.values()
             if item.id not in used
         ]

@@ -15,8 +15,8 @@ from nccl_triage.cli import language, on_verdict, output
 from nccl_triage.cli.on_verdict import Hook
 from nccl_triage.cli.output import Document, Wanted
 from nccl_triage.cli.progress import StatusLine
-from nccl_triage.diagnosis.silence_record import stamp
-from nccl_triage.diagnosis.standing import Reason
+from nccl_triage.follow.hang import stamp
+from nccl_triage.follow.watch import VerdictReason
 
 #: Formats of which one can be written behind the other.
 _STREAMS = ("text", "json", "ndjson")
@@ -32,7 +32,7 @@ class Announcer:
         self._number = 0
 
     def say(
-        self, found: Document, reason: Reason, hang: dict[str, Any] | None, silent: float | None = None
+        self, found: Document, reason: VerdictReason, hang: dict[str, Any] | None, silent: float | None = None
     ) -> Document:
         """Deliver a verdict and return its document; ``silent``: for so many seconds a hang was suspected, wrongly."""
         self._number += 1
@@ -54,7 +54,7 @@ class Announcer:
         self._wish = replace(self._wish, force=True)
         return document
 
-    def _document(self, found: Document, reason: Reason, hang: dict[str, Any] | None) -> Document:
+    def _document(self, found: Document, reason: VerdictReason, hang: dict[str, Any] | None) -> Document:
         from nccl_triage.redaction.secrets import mask_secrets
 
         follow = {"reason": reason, "number": self._number, "time": stamp(time.time()), "hang": hang}
@@ -67,7 +67,7 @@ class Announcer:
             document["notes_zh"] = [*found["notes_zh"], note["zh"]]
         return mask_secrets(document)
 
-    def _deliver(self, document: Document, shown: Document, reason: Reason, silent: float | None) -> None:
+    def _deliver(self, document: Document, shown: Document, reason: VerdictReason, silent: float | None) -> None:
         wish = self._wish if reason == "end" else replace(self._wish, quiet=True)
         # A step's summary only grows: it gets the last verdict alone.
         rewritten = wish.output is not None and wish.kind != "github"
@@ -88,7 +88,7 @@ class Announcer:
         else:
             self._print(self._short(shown, reason, silent))
 
-    def _short(self, shown: Document, reason: Reason, silent: float | None) -> list[str]:
+    def _short(self, shown: Document, reason: VerdictReason, silent: float | None) -> list[str]:
         """Return what has changed, in a few lines."""
         from nccl_triage.render import brief, incident
         from nccl_triage.render import hang as hangs
@@ -110,7 +110,7 @@ class Announcer:
             told = language.text("the verdict has changed: {text}", text=known)
         return [self._headline(told), *(f"  {line}" for line in details)]
 
-    def _tell_in_brief(self, shown: Document, reason: Reason, silent: float | None) -> None:
+    def _tell_in_brief(self, shown: Document, reason: VerdictReason, silent: float | None) -> None:
         """Say on stderr what stands in the file, or will stand on stdout at the end."""
         for text in self._short(shown, reason, silent):
             text = text.removeprefix("nccl-triage: ")

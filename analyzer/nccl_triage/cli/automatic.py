@@ -83,16 +83,15 @@ def _verified(
     document: dict[str, Any], rules_dirs: tuple[Path, ...], mode: str, budget: float, say: Say
 ) -> dict[str, Any]:
     from nccl_triage.engine import load
-    from nccl_triage.verify import planning
-    from nccl_triage.verify.plan import Wishes
+    from nccl_triage.verify import api
+    from nccl_triage.verify.plan import PlanOptions
 
     rules = load.load(rules_dirs)
-    settings = planning.Settings(wishes=Wishes(budget=budget))
-    made = planning.plan_of(document, rules, settings)
+    settings = api.Settings(options=PlanOptions(budget=budget))
+    made = api.plan_of(document, rules, settings)
     if mode == "auto" and not made.means.gpus:
         reason = made.means.no_gpu
         return _not_verified(document, reason, say)
-    from nccl_triage.verify import api
 
     changed, _ = api.verify(document, rules, settings, say=say, made=made)
     return changed

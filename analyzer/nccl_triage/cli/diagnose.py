@@ -133,14 +133,14 @@ def command(
     follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
     from nccl_triage.cli.progress import Progress
-    from nccl_triage.execution.engines import Local
+    from nccl_triage.execution.engines import LocalEngine
 
     with Progress(wish.quiet) as progress:
         diagnosis = diagnose(
             paths,
             rules_dirs=folders,
             jobs=jobs,
-            engine=engine or Local(jobs, _stdin(paths), stop=stop, links=links),
+            engine=engine or LocalEngine(jobs, _stdin(paths), stop=stop, links=links),
             baseline=baseline,
             progress=progress.bytes,
             model=options.chosen_model(model_name),

@@ -80,18 +80,18 @@ def command(ctx: click.Context, /, chosen: str, output: Path | None, force: bool
 
 
 def _document(given: dict[str, Any], say: Say) -> dict[str, Any]:
-    from nccl_triage.doctor.collect import Wish
+    from nccl_triage.doctor.collect import ProbeOptions
     from nccl_triage.doctor.collect import collect as here
-    from nccl_triage.doctor.document import Collected, build
+    from nccl_triage.doctor.document import HostAnswer, build
 
-    wish = Wish(given["python"], tuple(given["paths"]), given["patience"])
+    wish = ProbeOptions(given["python"], tuple(given["paths"]), given["patience"])
     if given["on_ray"] or given["ray_address"]:
         from nccl_triage.doctor import cluster
 
         return build(cluster.collect(given["ray_address"], wish, _progress(say)))
     told = here(wish)
     name = (told["facts"].get("system") or {}).get("name")
-    return build([Collected(name or "localhost", told)])
+    return build([HostAnswer(name or "localhost", told)])
 
 
 def _progress(say: Say) -> Callable[[int, int], None]:

@@ -52,7 +52,7 @@ def chosen(
     ``stop`` may end the reading early; ``links`` are followed out of folders.
     """
     engine, session = given.pop("engine"), given.pop("ray_session")
-    address, patience = given.pop("ray_address"), given.pop("node_timeout")
+    address, timeout = given.pop("ray_address"), given.pop("node_timeout")
     if engine == "local" and not session:
         _refuse_nodes(paths)
         return paths, None
@@ -66,7 +66,7 @@ def chosen(
             "there is nothing to read on the cluster",
             remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
         )
-    return paths, RayEngine(address, jobs or 1, patience, stop=stop, links=links)
+    return paths, RayEngine(address, jobs or 1, timeout, stop=stop, links=links)
 
 
 def refuse_while_following(engine: Engine | None) -> None:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import options
+from nccl_triage.cli import language, options
 from nccl_triage.cli.output import Document, Wanted
 from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
-    from nccl_triage.cli.live import Live
     from nccl_triage.cli.on_verdict import Hook
     from nccl_triage.cli.progress import StatusLine
-    from nccl_triage.execution.follow import Follower
+    from nccl_triage.follow.follower import Follower
+    from nccl_triage.follow.watch import JobWatch
     from nccl_triage.history.memory import Memory
 
 #: How many usual steps without progress are suspicious.
@@ -110,10 +110,10 @@ def run(
     from nccl_triage.classifier import model as models
     from nccl_triage.cli import on_verdict
     from nccl_triage.cli.announce import Announcer
-    from nccl_triage.cli.live import Live
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.engine import load
-    from nccl_triage.execution.follow import Follower
+    from nccl_triage.follow.follower import Follower
+    from nccl_triage.follow.watch import JobWatch
 
     hook = on_verdict.Hook(on_verdict.command_words(command), wish.tell) if command is not None else None
     stop = _Stop()
@@ -122,7 +122,7 @@ def run(
         try:
             follower = Follower(paths, stdin, rules, links=links)
             announcer = Announcer(wish, hook, line)
-            live = Live(
+            watch = JobWatch(
                 follower,
                 rules,
                 models.shipped() if model == "shipped" else model,
@@ -131,8 +131,8 @@ def run(
                 memory.recall,
             )
             _begin(follower, wish)
-            _loop(follower, live, hook, line, stop, wish)
-            document = live.finish()
+            _loop(follower, watch, hook, line, stop, wish)
+            document = watch.finish()
             if hook is not None:
                 hook.finish()
             return document
@@ -152,7 +152,7 @@ def _begin(follower: Follower, wish: Wanted) -> None:
             wish.say({"en": text, "zh": text})
 
 
-def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop, wish: Wanted) -> None:
+def _loop(follower: Follower, watch: JobWatch, hook: Hook | None, line: StatusLine, stop: _Stop, wish: Wanted) -> None:
     pause, deadline, shown = SOON, float("inf"), 0.0
     while not follower.over:
         came = follower.poll()
@@ -167,14 +167,38 @@ def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, s
             if time.monotonic() >= deadline:
                 return
         if not follower.over:  # or the end says it
-            live.step()
+            watch.step()
         if hook is not None:
             hook.poll()
         if line.visible and time.monotonic() - shown >= 1.0:
-            line.show(live.status())
+            line.show(_status(follower, watch))
             shown = time.monotonic()
         pause = SOON if came else min(LATE, pause * 1.2)
         if stop.asked:
             time.sleep(SOON)
         elif not (follower.behind or came > _BUSY):
             stop.wait(min(pause, SOON) if follower.piped else pause)
+
+
+def _status(follower: Follower, watch: JobWatch) -> str:
+    """Return the state of the job in one line."""
+    from nccl_triage.render.incident import duration
+
+    heartbeats = follower.heartbeats
+    ranks = {process.last.context.rank for process in heartbeats.processes.values()} - {None}
+    parts = [language.text("following, logs: {count}", count=len(follower.logs))]
+    if ranks:
+        parts.append(language.text("ranks: {count}", count=len(ranks)))
+    steps = [
+        step
+        for process in heartbeats.processes.values()
+        if process.step is not None and (step := process.step.number("step")) is not None
+    ]
+    if steps:
+        parts.append(language.text("step {step}", step=int(max(steps))))
+    if heartbeats.advanced is not None:
+        age = duration(max(0.0, time.time() - heartbeats.advanced), language.current())
+        parts.append(language.text("progress {age} ago", age=age))
+    if watch.hang_suspected:
+        parts.append(language.text("hang suspected"))
+    return ", ".join(parts)

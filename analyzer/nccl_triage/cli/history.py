@@ -47,10 +47,10 @@ def list_(
     shown = [one for one in found if not causes or one.cause in causes]
     if host is not None:
         shown = [one for one in shown if host in one.hosts or any(host == who.host for who in one.culprits)]
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
     from nccl_triage.render import history_text
 
-    data = [listing.incident(one) for one in shown[:limit]]
+    data = [export.incident_record(one) for one in shown[:limit]]
     if chosen == "json":
         _json(path, incidents=data, total=len(shown))
         return
@@ -67,7 +67,7 @@ def list_(
 @remembering.file_option
 def show(number: int, chosen: str, history: str | None) -> None:
     """Show all that is kept of one incident."""
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
     from nccl_triage.render import history_text
 
     path, opened = remembering.opened(history)
@@ -75,7 +75,7 @@ def show(number: int, chosen: str, history: str | None) -> None:
         found = kept.incident(number) if kept is not None else None
     if found is None:
         raise UsageError("there is no incident {number} in {path}", number=number, path=path, remedy=_LIST)
-    data = listing.incident(found)
+    data = export.incident_record(found)
     if chosen == "json":
         _json(path, incidents=[data])
         return
@@ -92,11 +92,11 @@ def hosts(since: float | None, causes: tuple[str, ...], chosen: str, history: st
 
     What a host is named for is counted; a diagnosis that is merely possible is not.
     """
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
     from nccl_triage.render import history_text
 
     path, found = told(history, since)
-    data = listing.hosts(found, span(since), causes or None)
+    data = export.host_records(found, span(since), causes or None)
     if chosen == "json":
         _json(path, hosts=data)
         return
@@ -121,11 +121,11 @@ def recurrence(since: float | None, min_failures: int, chosen: str, history: str
 
     A rank that fails on many hosts points at the program, a host that fails under many ranks at the host.
     """
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
     from nccl_triage.render import history_text
 
     path, found = told(history, since)
-    data = listing.repeated(found, span(since), min_failures)
+    data = export.repeated(found, span(since), min_failures)
     if chosen == "json":
         _json(path, recurrences=data)
         return
@@ -154,7 +154,7 @@ def forget(numbers: tuple[int, ...], before: float | None, history: str | None) 
     if gone:
         from nccl_triage.history import store
 
-        with store.writable(path, remembering.PATIENCE) as kept:
+        with store.writable(path, remembering.LOCK_TIMEOUT) as kept:
             count = kept.forget(sorted(gone))
     click.echo(language.text("incidents forgotten: {count}", count=count))
 
@@ -173,7 +173,7 @@ def _json(path: Any, **content: Any) -> None:
     """Print a document of the history."""
     import orjson
 
-    from nccl_triage.history.listing import SCHEMA_VERSION
+    from nccl_triage.history.export import SCHEMA_VERSION
     from nccl_triage.render import json_output
 
     document = {"schema_version": SCHEMA_VERSION, "history": str(path), **content}

@@ -13,7 +13,7 @@ from nccl_triage.cli.output import write
 from nccl_triage.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from nccl_triage.history.model import Incident
+    from nccl_triage.history.model import KeptIncident
     from nccl_triage.history.recurrence import Recurrence
 
 #: Bytes of a hostfile at most.
@@ -86,7 +86,7 @@ def exclude(
     _write(_excluded(chosen, bad, text, span(since), path), output, force)
 
 
-def bad_hosts(incidents: list[Incident], causes: tuple[str, ...], at_least: int) -> list[Recurrence]:
+def bad_hosts(incidents: list[KeptIncident], causes: tuple[str, ...], at_least: int) -> list[Recurrence]:
     """Return the hosts that failed at least so often, of causes that a host can be to blame for where none are named."""
     from nccl_triage.history.recurrence import recurrences
 
@@ -100,20 +100,20 @@ def bad_hosts(incidents: list[Incident], causes: tuple[str, ...], at_least: int)
 
 
 def _excluded(chosen: str, bad: list[Recurrence], text: str, days: float | None, path: Path) -> str:
-    from nccl_triage.history import exclude as lists
+    from nccl_triage.history import export as lists
 
     names = [one.name for one in bad]
     fit, unfit = lists.plain(names)
     result = ""
     if chosen == "slurm":
-        nodes, unfit = lists.slurm(names)
+        nodes, unfit = lists.slurm_list(names)
         result = f"--exclude={nodes}\n" if nodes else ""
     elif chosen == "plain":
         result = "".join(f"{name}\n" for name in fit)
     elif chosen == "hostfile":
         result, gone = lists.hostfile(text, names)
         language.say("lines left out: {count}", count=gone)
-        if gone and not lists.names(result):
+        if gone and not lists.names_in_hostfile(result):
             language.say("no host is left in the hostfile")
     else:
         result = _as_json(bad, days, path)
@@ -125,12 +125,12 @@ def _excluded(chosen: str, bad: list[Recurrence], text: str, days: float | None,
 def _as_json(bad: list[Recurrence], days: float | None, path: Path) -> str:
     import orjson
 
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
 
     document = {
-        "schema_version": listing.SCHEMA_VERSION,
+        "schema_version": export.SCHEMA_VERSION,
         "history": str(path),
-        "hosts": [listing.recurrence(one, days) for one in bad],
+        "hosts": [export.recurrence_record(one, days) for one in bad],
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
@@ -160,22 +160,22 @@ def _write(text: str, path: Path | None, force: bool) -> None:
 def report(since: float | None, output: Path | None, force: bool, lang: str, history: str | None) -> None:
     """Write the history as one HTML page: incidents over time, by host and by cause, and the hosts to leave out."""
     options.refuse_existing((output,), force)
-    from nccl_triage.history import exclude as lists
-    from nccl_triage.history import listing
+    from nccl_triage.history import export
+    from nccl_triage.history import export as lists
     from nccl_triage.history.recurrence import DAYS
     from nccl_triage.render import history_page
 
     path, found = told(history, since)
-    lately = [one for one in found if one.happened >= listing.recent()]
+    lately = [one for one in found if one.happened >= export.recent()]
     bad = bad_hosts(lately, (), 2)
     page = history_page.render(
         {
             "history": str(path),
-            "incidents": [listing.incident(one) for one in found],
-            "hosts": listing.hosts(found, span(since), None),
-            "causes": listing.repeated(found, span(since), 1, ("cause",)),
-            "recurrences": listing.repeated(lately, DAYS, 2),
-            "exclude": lists.slurm(one.name for one in bad)[0],
+            "incidents": [export.incident_record(one) for one in found],
+            "hosts": export.host_records(found, span(since), None),
+            "causes": export.repeated(found, span(since), 1, ("cause",)),
+            "recurrences": export.repeated(lately, DAYS, 2),
+            "exclude": lists.slurm_list(one.name for one in bad)[0],
         },
         options.language(lang),
     )

@@ -13,7 +13,7 @@ import click
 from nccl_triage.cli import candidates, language, remembering
 
 if TYPE_CHECKING:
-    from nccl_triage.history.model import Incident
+    from nccl_triage.history.model import KeptIncident
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _AGO = re.compile(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[mhdw])")
@@ -58,7 +58,7 @@ def cause_option(function: Any) -> Any:
     )(function)  # fmt: skip
 
 
-def told(history: str | None, since: float | None) -> tuple[Path, list[Incident]]:
+def told(history: str | None, since: float | None) -> tuple[Path, list[KeptIncident]]:
     """Return where the history lies, and its incidents from a time on."""
     path, opened = remembering.opened(history)
     with opened as kept:

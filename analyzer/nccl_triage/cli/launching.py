@@ -93,8 +93,8 @@ def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any],
 
 def settings(given: dict[str, Any], force: bool) -> Any:
     """Return the verifier's Settings from the values of ``launcher_options``."""
-    from nccl_triage.verify.plan import Wishes
-    from nccl_triage.verify.planning import Settings
+    from nccl_triage.verify.api import Settings
+    from nccl_triage.verify.plan import PlanOptions
 
     return Settings(
         launcher=given["launcher"],
@@ -106,10 +106,10 @@ def settings(given: dict[str, Any], force: bool) -> Any:
         force=force,
         wait=given["wait"],
         previous=given["previous"],
-        wishes=Wishes(
+        options=PlanOptions(
             backend=given["backend"],
             world=given["world"],
-            patience=given["patience"],
+            timeout_factor=given["patience"],
             budget=given["budget"],
             suspects=given.get("suspects", 1),
             allow_busy=given["allow_busy"],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nccl_triage.history.store import Store
 
 #: Seconds that a command of the history waits for others that write.
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 
 
 class HistoryFile(click.Path):
@@ -77,11 +77,11 @@ def located(history: str | None) -> Path:
 
 def opened(history: str | None) -> tuple[Path, AbstractContextManager[Store | None]]:
     """Return where the history lies and the open history, None where nothing was kept yet; raises HistoryError."""
-    from nccl_triage.history import store, waiting
+    from nccl_triage.history import store
 
     path = located(history)
-    if waiting.collect(path):
-        with suppress(HistoryError), store.writable(path, PATIENCE) as busy:
+    if store.collect_waiting(path):
+        with suppress(HistoryError), store.writable(path, LOCK_TIMEOUT) as busy:
             busy.take_in()
-    found = store.readable(path, PATIENCE)
+    found = store.readable(path, LOCK_TIMEOUT)
     return path, nullcontext() if found is None else found

@@ -116,7 +116,7 @@ def test(
 
     FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
     """
-    from nccl_triage.checks.harmless import check_harmless
+    from nccl_triage.checks.samples import check_harmless
     from nccl_triage.engine import load
     from nccl_triage.evaluation.suite import check_all
 

@@ -141,23 +141,22 @@ def _keeper(log: Path | None, quiet: bool) -> Keeper:
 
 def _run(words: tuple[str, ...], keeper: Keeper, pty: bool) -> tuple[int, bool]:
     """Return the exit code of the command, and whether the reader of its output left before its end."""
-    from nccl_triage.wrap import channels
-    from nccl_triage.wrap.child import Child
+    from nccl_triage.wrap.child import Pumps, WrappedCommand, open_channels, resize
 
     def lost(error: OSError) -> None:
         language.say("some output of the command is lost ({reason}); the command goes on", reason=error.strerror)
 
-    both = channels.open_channels(pty)
-    pumps = channels.Pumps(both, keeper, lost)
+    both = open_channels(pty)
+    pumps = Pumps(both, keeper, lost)
     try:
-        child = Child(words, both[0].entry, both[1].entry, functools.partial(channels.resize, both))
+        command = WrappedCommand(words, both[0].entry, both[1].entry, functools.partial(resize, both))
     except OSError as error:
         raise _cannot_run(words[0], error) from None
     finally:
         for entry in {way.entry for way in both}:
             os.close(entry)
     pumps.start()
-    code = child.wait()
+    code = command.wait()
     pumps.finish()
     # The exit code is evidence: a process that was killed prints nothing of it.
     keeper.close(f"nccl-triage run: {Path(words[0]).name} exited with code {code}" if code else "")

@@ -74,7 +74,7 @@ def command(
     if dry_run and wish.kind not in ("text", "json"):
         raise errors.UsageError("a plan is shown as text or json, not as {format}", format=wish.kind)
     from nccl_triage.engine import load
-    from nccl_triage.verify import planning
+    from nccl_triage.verify import api
 
     rules = load.load(options.all_rules(rules_dirs))
     document = read_document(paths or _written(given["collect"]), rules, model_name, wish.quiet)
@@ -82,7 +82,7 @@ def command(
         wish.tell("the report is redacted: no host can be reached by its pseudonym")
     settings = launching.settings(given, wish.force)
     if dry_run:
-        _show_plan(planning.plan_of(document, rules, settings), wish)
+        _show_plan(api.plan_of(document, rules, settings), wish)
         return
     if given["launcher"] in ("slurm", "print") and given["collect"] is None:
         _write_commands(document, rules, settings, given)
@@ -92,8 +92,6 @@ def command(
 
         changed, _ = files.judge(document, rules, given["collect"])
     else:
-        from nccl_triage.verify import api
-
         changed, _ = api.verify(document, rules, settings, say=wish.say)
     output.deliver(changed, wish)
     from nccl_triage.verify.feedback import contradicted
@@ -118,7 +116,7 @@ def _written(collect: Path | None) -> tuple[str, ...]:
 
 def _show_plan(made: Any, wish: output.Wanted) -> None:
     from nccl_triage.render import verification
-    from nccl_triage.verify.plan_record import plan_record
+    from nccl_triage.verify.record import plan_record
 
     if wish.kind == "json":
         import orjson

@@ -8,16 +8,15 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.observations.event import Context, Event, Role
 from nccl_triage.observations.recorder_table import GroupProgress, RecorderLine, Way
-from nccl_triage.recorder.compare import Comparison
-from nccl_triage.recorder.finding import Finding
+from nccl_triage.recorder.compare import RecorderComparison
 from nccl_triage.recorder.lines import RECORD, spans
-from nccl_triage.recorder.vote import elements
+from nccl_triage.recorder.vote import RecorderFinding, elements
 
 
-def comparison(case: Case) -> Comparison:
+def comparison(case: Case) -> RecorderComparison:
     """Return what the dumps show together; empty without any."""
     found = case.value("recorder.comparison")
-    return found if isinstance(found, Comparison) else Comparison()
+    return found if isinstance(found, RecorderComparison) else RecorderComparison()
 
 
 def event(line: RecorderLine, role: Role = "context") -> Event:
@@ -27,12 +26,12 @@ def event(line: RecorderLine, role: Role = "context") -> Event:
     return Event(RECORD, line.source, line.line, message, Context(rank=line.rank, time=time), role)
 
 
-def events(findings: Iterable[Finding], role: Role = "context") -> list[Event]:
+def events(findings: Iterable[RecorderFinding], role: Role = "context") -> list[Event]:
     """Return the lines of findings as events, those of the ranks in the wrong first."""
     return [event(line, role) for line in _lines(findings)]
 
 
-def _lines(findings: Iterable[Finding]) -> Iterator[RecorderLine]:
+def _lines(findings: Iterable[RecorderFinding]) -> Iterator[RecorderLine]:
     for finding in findings:
         yield from sorted(finding.lines, key=lambda line: line.rank not in finding.ranks)
 

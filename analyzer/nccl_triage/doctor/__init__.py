@@ -1,1 +1,1 @@
-"""What a host is like that matters to NCCL, seen without root: facts, what is wrong with them, what differs between hosts."""
+"""Examines a host for what matters to NCCL, without root: its facts, what is wrong with them, and what differs between hosts."""

@@ -1,24 +1,27 @@
-"""The checks of a host and of the differences between hosts: reading ``rules/doctor``."""
+"""The checks of a host: reads ``rules/doctor`` and judges the facts of a host by them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from nccl_triage.doctor import wording
+from nccl_triage.doctor.rows import rows
 from nccl_triage.engine import expression
-from nccl_triage.engine.expression import Expression
+from nccl_triage.engine.expression import Evaluator, Expression
 from nccl_triage.engine.nodes import Node
-from nccl_triage.knowledge import fields, files
+from nccl_triage.knowledge import fields, files, versions
 from nccl_triage.knowledge.model import Text
 
-#: What a check may come to besides ok, the worst first.
+#: The states of a check besides ok, the worst first.
 BAD = ("failed", "warning", "note")
-#: What a condition may call (``doctor.judge`` gives them their meaning).
+#: The functions that a condition may call.
 FUNCTIONS = frozenset({"older", "major", "length", "starts", "contains"})
 
 
-class Check(NamedTuple):
-    """One check: the table whose rows it looks at, the fields that must be known, and what it says.
+class HostCheck(NamedTuple):
+    """One check: the table whose rows it examines, the fields that must be known, and its texts.
 
     ``limits`` are numbers, ``versions`` texts; both stand beside the fields of a row in conditions and texts. ``states``
     are (state, condition), of which the first that holds counts.
@@ -38,7 +41,7 @@ class Check(NamedTuple):
     causes: tuple[str, ...] = ()
 
 
-class Difference(NamedTuple):
+class DifferenceRule(NamedTuple):
     """A value that should be the same on all hosts; ``value`` is the name of a comparable fact, ``NAME:*`` a family."""
 
     value: str
@@ -49,7 +52,7 @@ class Difference(NamedTuple):
     causes: tuple[str, ...] = ()
 
 
-def _check(node: Node) -> Check:
+def _check(node: Node) -> HostCheck:
     part = node.keys(
         ("id", "of", "says", "do"),
         (*BAD, "known", "applies", "fine", "limits", "versions", "causes"),
@@ -62,7 +65,7 @@ def _check(node: Node) -> Check:
     limits = {}
     for name, value in part["limits"].mapping().items() if "limits" in part else ():
         limits[name] = fields.number({name: value}, name) or 0.0
-    return Check(
+    return HostCheck(
         id=part["id"].text(),
         table=part["of"].choice(TABLES),
         known=fields.texts(part, "known"),
@@ -82,9 +85,9 @@ def _condition(node: Node) -> Expression:
     return expression.parse(node.text(), node.where, set(FUNCTIONS))
 
 
-def _difference(node: Node) -> Difference:
+def _difference(node: Node) -> DifferenceRule:
     part = node.keys(("value", "state", "title", "means"), ("causes",))
-    return Difference(
+    return DifferenceRule(
         value=part["value"].text(),
         state=part["state"].choice(BAD),
         title=fields.bilingual(part["title"]),
@@ -94,10 +97,10 @@ def _difference(node: Node) -> Difference:
     )
 
 
-def read(roots: list[Node]) -> tuple[dict[str, Check], dict[str, Difference]]:
+def read(roots: list[Node]) -> tuple[dict[str, HostCheck], dict[str, DifferenceRule]]:
     """Return the checks and the differences of parsed files; raises RuleError for what is wrong in them."""
-    checks: dict[str, Check] = {}
-    differences: dict[str, Difference] = {}
+    checks: dict[str, HostCheck] = {}
+    differences: dict[str, DifferenceRule] = {}
     for root in roots:
         part = root.keys((), ("checks", "differences"))
         for node in part["checks"].items() if "checks" in part else ():
@@ -114,6 +117,98 @@ def read(roots: list[Node]) -> tuple[dict[str, Check], dict[str, Difference]]:
 
 
 @cache
-def shipped() -> tuple[dict[str, Check], dict[str, Difference]]:
+def shipped() -> tuple[dict[str, HostCheck], dict[str, DifferenceRule]]:
     """Return the checks and differences that the tool ships."""
     return read(files.roots("doctor"))
+
+
+#: All states, the worst first.
+STATES = (*BAD, "ok")
+
+
+class CheckResult(NamedTuple):
+    """The result of a check for one row; ``subject`` is the GPU, port or variable that it is about, if any.
+
+    ``values`` are the numbers and texts that decided.
+    """
+
+    check: HostCheck
+    state: str
+    subject: str
+    says: Text
+    do: Text
+    values: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as the document has it."""
+        return {
+            "id": self.check.id,
+            "state": self.state,
+            "subject": self.subject,
+            "says": self.says["en"],
+            "says_zh": self.says["zh"],
+            "do": self.do["en"],
+            "do_zh": self.do["zh"],
+            "causes": list(self.check.causes),
+            "values": self.values,
+        }
+
+
+def _older(one: Any, two: Any) -> bool:
+    return versions.key(str(one)) < versions.key(str(two))
+
+
+def _major(version: Any) -> int:
+    return versions.key(str(version))[0]
+
+
+def _starts(text: Any, *prefixes: str) -> bool:
+    return str(text).startswith(prefixes)
+
+
+def _contains(text: Any, *parts: str) -> bool:
+    return any(part in text for part in parts)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "older": _older,
+    "major": _major,
+    "length": len,
+    "starts": _starts,
+    "contains": _contains,
+}
+_NOTHING: Text = {"en": "", "zh": ""}
+
+
+def judge(facts: Mapping[str, Any], checks: Mapping[str, HostCheck]) -> list[CheckResult]:
+    """Return the results of all checks that could be made, the worst first, otherwise in the order of the rules."""
+    tables = rows(facts)
+    evaluator = Evaluator(_FUNCTIONS)
+    found = [
+        result
+        for check in checks.values()
+        for row in tables[check.table]
+        if (result := _result(check, row, evaluator)) is not None
+    ]
+    return sorted(found, key=lambda result: STATES.index(result.state))
+
+
+def _result(check: HostCheck, row: dict[str, Any], evaluator: Evaluator) -> CheckResult | None:
+    values = {**row, **check.limits, **check.versions}
+    if any(values.get(name) is None for name in check.known):
+        return None
+    if check.applies is not None and not evaluator.truth(check.applies, values):
+        return None
+    state = next((state for state, condition in check.states if evaluator.truth(condition, values)), "ok")
+    text = check.says if state != "ok" else check.fine
+    if text is None:
+        return None
+    wanted = sorted((wording.names(text) | {*check.known, *check.limits, *check.versions}) & values.keys())
+    return CheckResult(
+        check,
+        state,
+        str(row.get("subject") or ""),
+        wording.fill(text, values),
+        wording.fill(check.do, values) if state != "ok" else _NOTHING,
+        {name: values[name] for name in wanted},
+    )

@@ -1,14 +1,16 @@
-"""All probes of this host: a process for every group, deadlines for all; what hangs or dies is told, and left behind."""
+"""Runs all probes of this host: one process per group, one thread per probe, with deadlines; what hangs or dies is reported and left behind."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +18,52 @@ from pathlib import Path
 from typing import Any
 
 import nccl_triage
-from nccl_triage.doctor.probes import GROUPS
+from nccl_triage.doctor.probes import GROUPS, MODULES
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
 
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from nccl_triage.doctor.child import main; main(*sys.argv[2:])"
+
+def run_group(group: str, wish: str) -> None:
+    """Run the probes of a group and end the process, even if a probe hangs."""
+    asked = json.loads(wish)
+    where = ProbeTarget(
+        Path(asked["root"]), dict(os.environ), asked["python"], tuple(asked["paths"]), float(asked["timeout_factor"])
+    )
+    lock = threading.Lock()
+    threads = [threading.Thread(target=_print_answer, args=(name, where, lock), daemon=True) for name in GROUPS[group]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os._exit(0)
+
+
+def run_probe(name: str, where: ProbeTarget) -> ProbeResult:
+    """Return the result of one probe; an exception in it is reported as something that could not be seen."""
+    try:
+        module = importlib.import_module(f"nccl_triage.doctor.probes.{MODULES.get(name, name)}")
+        seen: ProbeResult = getattr(module, f"probe_{name}")(where)
+    except Exception as error:
+        seen = ProbeResult(None)
+        seen.miss(name, "broke", error=f"{type(error).__name__}: {error}")
+    return seen
+
+
+def _print_answer(name: str, where: ProbeTarget, lock: threading.Lock) -> None:
+    start = time.monotonic()
+    seen = run_probe(name, where)
+    told: dict[str, Any] = {
+        "probe": name,
+        "facts": seen.facts,
+        "unseen": seen.unseen,
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    data = json.dumps(told).encode()
+    with lock:
+        sys.stdout.buffer.write(data + b"\n")
+        sys.stdout.buffer.flush()
+
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from nccl_triage.doctor.collect import run_group; run_group(*sys.argv[2:])"
 #: Seconds that a process may take to start on a busy machine, on top of what its probes may take.
 _STARTING = 10.0
 #: Bytes of a group's answers at most.
@@ -26,21 +71,21 @@ _MOST = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is asked: ``python`` whose torch is told (default: this one's), further ``paths``, a factor on all deadlines."""
+class ProbeOptions:
+    """Options of the probes: the ``python`` whose torch is examined (default: this one), further ``paths``, a deadline factor."""
 
     python: str = ""
     paths: tuple[str, ...] = ()
-    patience: float = 1.0
+    timeout_factor: float = 1.0
     root: str = "/"
 
 
 class _Group:
-    """The process of a group, and what it has said so far."""
+    """The process of a group, and its answers so far."""
 
-    def __init__(self, name: str, wish: Wish) -> None:
+    def __init__(self, name: str, wish: ProbeOptions) -> None:
         self._start = time.monotonic()
-        self._limits = {probe: (limit + _STARTING) * wish.patience for probe, limit in GROUPS[name].items()}
+        self._limits = {probe: (limit + _STARTING) * wish.timeout_factor for probe, limit in GROUPS[name].items()}
         self.answers: dict[str, dict[str, Any]] = {}
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START, _home(), name, json.dumps(asdict(wish))],
@@ -52,8 +97,8 @@ class _Group:
         self._left = b""
         self._read = 0
 
-    def hear(self) -> bool:
-        """Take what there is to read; tells whether more may come."""
+    def read(self) -> bool:
+        """Read what is available; tells whether more may come."""
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
         self._read += len(data)
@@ -66,7 +111,7 @@ class _Group:
 
     @property
     def deadline(self) -> float:
-        """The time until which it is worth to wait for a probe that has not answered."""
+        """The latest deadline of the probes that have not answered."""
         left = [limit for probe, limit in self._limits.items() if probe not in self.answers]
         return self._start + max(left, default=0.0)
 
@@ -101,13 +146,13 @@ def _home() -> str:
     return str(Path(nccl_triage.__path__[0]).parent)
 
 
-def collect(wish: Wish, groups: Sequence[str] = tuple(GROUPS)) -> dict[str, Any]:
+def collect(wish: ProbeOptions, groups: Sequence[str] = tuple(GROUPS)) -> dict[str, Any]:
     """Return ``facts`` by probe, ``unseen`` and the ``seconds`` that each probe took."""
     started: list[_Group] = []
     try:
         for name in groups:
             started.append(_Group(name, wish))
-        _listen(started)
+        _read_answers(started)
         missing = [entry for group in started for entry in group.missing()]
     finally:
         for group in started:
@@ -120,8 +165,8 @@ def collect(wish: Wish, groups: Sequence[str] = tuple(GROUPS)) -> dict[str, Any]
     }
 
 
-def _listen(groups: Sequence[_Group]) -> None:
-    """Hear all groups until they have ended or their time is over."""
+def _read_answers(groups: Sequence[_Group]) -> None:
+    """Read from all groups until they have ended or timed out."""
     with selectors.DefaultSelector() as selector:
         for group in groups:
             assert group.process.stdout is not None
@@ -133,14 +178,14 @@ def _listen(groups: Sequence[_Group]) -> None:
                     selector.unregister(key.fileobj)
             waiting = [key.data.deadline - now for key in selector.get_map().values()]
             for key, _ in selector.select(min(waiting)) if waiting else ():
-                if not key.data.hear():
+                if not key.data.read():
                     selector.unregister(key.fileobj)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         key.data.process.wait(1.0)
 
 
 def main() -> int:
-    """Print what this host shows as JSON; the wish comes as the first argument."""
+    """Print the facts of this host as JSON; the options are the first argument."""
     asked = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    print(json.dumps(collect(Wish(**{**asked, "paths": tuple(asked.get("paths", ()))}))))
+    print(json.dumps(collect(ProbeOptions(**{**asked, "paths": tuple(asked.get("paths", ()))}))))
     return 0

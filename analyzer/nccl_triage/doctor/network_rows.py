@@ -1,4 +1,4 @@
-"""Rows of the network: ports, interfaces, which of them NCCL and Gloo would choose and by which rule, names."""
+"""Rows of the network: ports, interfaces, host names, and which interfaces NCCL and Gloo would choose by which rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.diagnosis.facts.network import is_virtual
-from nccl_triage.verify import interfaces
+from nccl_triage.verify import reachability
 
 Facts = Mapping[str, Any]
 Row = dict[str, Any]
@@ -71,9 +71,9 @@ def choice(facts: Facts) -> Iterator[Row]:
         return
     env = variables(facts)
     wish = env.get("NCCL_SOCKET_IFNAME")
-    found, rule = interfaces.nccl_pick(known, wish, _root(env.get("NCCL_COMM_ID", "")))
+    found, rule = reachability.nccl_pick(known, wish, _root(env.get("NCCL_COMM_ID", "")))
     addresses = _part(facts, "names").get("addresses") or []
-    gloo = interfaces.gloo_choice(known, env.get("GLOO_SOCKET_IFNAME"), addresses)
+    gloo = reachability.gloo_choice(known, env.get("GLOO_SOCKET_IFNAME"), addresses)
     ports = _part(facts, "infiniband").get("ports") or []
     yield {
         "interfaces": [f"{entry['name']} ({entry['address']})" for entry in found],

@@ -23,11 +23,11 @@ class Prober:
         self._program = program
 
     def clock(self) -> float:
-        """Return what this node's clock says."""
+        """Return the time of this node's clock."""
         return time.time()
 
-    def look(self, wish: str, patience: float) -> str:
-        """Return what the probes print; raises RuntimeError where they do not end well."""
+    def look(self, wish: str, timeout: float) -> str:
+        """Return the output of the probes; raises RuntimeError when they fail."""
         environment = {name: value for name, value in os.environ.items() if name not in _RAYS}
         with tempfile.TemporaryDirectory(prefix="nccl-triage-") as folder:
             archive = Path(folder, "doctor.zip")
@@ -37,12 +37,12 @@ class Prober:
                     [sys.executable, str(archive), wish],
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
-                    timeout=patience,
+                    timeout=timeout,
                     env=environment,
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                raise RuntimeError(f"no answer within {patience:.0f} s") from None
+                raise RuntimeError(f"no answer within {timeout:.0f} s") from None
         if told.returncode != 0:
             lines = told.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
             raise RuntimeError(f"the probes ended with {told.returncode}: {lines[-1][:300]}")

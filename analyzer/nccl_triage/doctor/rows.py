@@ -1,4 +1,4 @@
-"""The facts of a host as rows of plain fields: what the checks of ``rules/doctor`` speak of, a table a subject."""
+"""The facts of a host as rows of plain fields, one table per subject: what the checks of ``rules/doctor`` refer to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,37 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nccl_triage.doctor import network_rows, variable_rows
+from nccl_triage.doctor import network_rows
+from nccl_triage.knowledge.judge import cut, judge
+
+#: Remarks that are not shown: an explicit default.
+_QUIET = frozenset({"default"})
+
+
+def variable_rows(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every variable with what is unusual about it; ``level`` is none, note or warn."""
+    found = network_rows.variables(facts)
+    known = _versions(facts)
+    for name, value in sorted(found.items()):
+        remarks = [remark for remark in judge(name, value, known, found) if remark.kind not in _QUIET]
+        levels = [remark.level for remark in remarks]
+        yield {
+            "subject": name,
+            "value": cut(value),
+            "level": "warn" if "warn" in levels else "note" if levels else "none",
+            "kinds": [remark.kind for remark in remarks],
+            "remark": {
+                "en": " ".join(remark.says["en"].strip() for remark in remarks),
+                "zh": "".join(remark.says["zh"].strip() for remark in remarks),
+            },
+        }
+
+
+def _versions(facts: Mapping[str, Any]) -> dict[str, str]:
+    software = facts.get("software")
+    told = software if isinstance(software, dict) else {}
+    return {name: str(told[name]) for name in ("nccl", "torch", "cuda") if told.get(name)}
+
 
 Facts = Mapping[str, Any]
 Row = dict[str, Any]
@@ -215,7 +245,7 @@ TABLES: dict[str, Callable[[Facts], Iterator[Row]]] = {
     "interface": network_rows.interface,
     "names": network_rows.names,
     "families": network_rows.families,
-    "variable": variable_rows.rows,
+    "variable": variable_rows,
     "limits": _limits,
     "disk": _disk,
     "clock": _plain("clock"),

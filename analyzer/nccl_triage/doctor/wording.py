@@ -1,4 +1,4 @@
-"""Texts with values in place: bytes and lists as people write them, and texts that come in both languages."""
+"""Fills values into texts of both languages, with bytes and lists in readable form."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from nccl_triage.api import diagnose
-from nccl_triage.checks import activities, curves, earned, knowledge, names, signatures
-from nccl_triage.checks.finding import Finding
+from nccl_triage.checks import earned, knowledge, names, samples
+from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
 from nccl_triage.engine.schema import RuleSet, Signature
@@ -17,14 +17,14 @@ from nccl_triage.evaluation.run import outcome_of
 from nccl_triage.producers import produced_signatures
 
 
-def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[Finding]:
+def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[RuleProblem]:
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
-    findings = [*signatures.check_samples(rules), *signatures.check_traps(rules)]
+    findings = [*samples.check_samples(rules), *samples.check_traps(rules)]
     findings += names.check_causes(rules, fact_names(), ways(), produced_signatures())
     findings += names.check_witnesses(rules, fact_names(), produced_signatures())
     findings += names.check_terms(rules, fact_names(), produced_signatures())
-    findings += activities.check_activities(rules)
-    findings += curves.check_series(rules)
+    findings += samples.check_activities(rules)
+    findings += samples.check_series(rules)
     findings += knowledge.check(rules)
     findings += check_earned(rules, corpora)
     for log in healthy:
@@ -39,13 +39,13 @@ def pieces(rules: RuleSet) -> list[earned.Piece]:
     return list(earned.pieces(rules, fact_names(), METHODS))
 
 
-def check_earned(rules: RuleSet, corpora: Sequence[Path]) -> list[Finding]:
+def check_earned(rules: RuleSet, corpora: Sequence[Path]) -> list[RuleProblem]:
     """Return the claims of what earned the shipped knowledge that do not hold."""
     groups = {f"{folder.name}/{case.id}": case.group for folder in corpora for case in cases.read(folder)}
     return earned.check(rules, pieces(rules), groups, [folder.name for folder in corpora])
 
 
-def check_corpus(rules: RuleSet, folder: Path) -> list[Finding]:
+def check_corpus(rules: RuleSet, folder: Path) -> list[RuleProblem]:
     """Return what the rules alone (no classifier) get wrong of the labelled cases of a folder.
 
     A healthy log that is not called so is an error. A determinable failure that is not named is a warning: rules are
@@ -59,12 +59,12 @@ def check_corpus(rules: RuleSet, folder: Path) -> list[Finding]:
         if not said.right():
             severity: Literal["error", "warning"] = "error" if case.cause == "healthy" else "warning"
             findings.append(
-                Finding(severity, str(case.log), case.id, f"labelled {case.cause}, the rules say {said.answer}")
+                RuleProblem(severity, str(case.log), case.id, f"labelled {case.cause}, the rules say {said.answer}")
             )
     return findings
 
 
-def check_healthy(rules: RuleSet, log: Path) -> list[Finding]:
+def check_healthy(rules: RuleSet, log: Path) -> list[RuleProblem]:
     """Return a finding for a healthy log that is not called so, and for every signature of role root in it."""
     diagnosis = diagnose(log, rules=rules, model=None)
     findings = []
@@ -73,10 +73,10 @@ def check_healthy(rules: RuleSet, log: Path) -> list[Finding]:
         if known is not None and known.role == "root":
             event = diagnosis.case.of(signature)[0]
             findings.append(
-                Finding(
+                RuleProblem(
                     "error", known.where, signature, f"matches the healthy log {log}:{event.line}", event.text[:200]
                 )
             )
     if diagnosis.verdict != "healthy":
-        findings.append(Finding("error", str(log), "verdict", f"a healthy log is called {diagnosis.verdict}"))
+        findings.append(RuleProblem("error", str(log), "verdict", f"a healthy log is called {diagnosis.verdict}"))
     return findings

@@ -1,1 +1,1 @@
-"""Where scan and merge run: this process, several local ones; a Ray cluster plugs in here."""
+"""Runs scans on this machine, in one process or several, or on a Ray cluster."""

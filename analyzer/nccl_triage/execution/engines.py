@@ -1,26 +1,69 @@
-"""Where logs are found, scanned and read again: on this machine, or on the nodes of a cluster."""
+"""Engines that find, scan and reread logs: the local one, in one process or several, and the protocol that others implement."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.execution import local
-from nccl_triage.execution.reading import Progress
+from nccl_triage.execution.reading import Progress, ReadingProgress, SourcePart, cut, scan_part, worthwhile
 from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import Source, check_read, find_sources
-from nccl_triage.observations.store import Observations
+from nccl_triage.observations.store import Foresight, Observations
+from nccl_triage.scan.scanner import scanner_for
 from nccl_triage.stopping import ReadingStop
 
 
+def scan_sources(
+    sources: Sequence[Source],
+    rules: RuleSet,
+    *,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+    stop: ReadingStop | None = None,
+) -> Observations:
+    """Scan every source and merge; without ``jobs`` in as many processes as pay. ``progress`` receives the bytes read.
+
+    Once ``stop`` is asked for, what was read until then is the result.
+    """
+    jobs = worthwhile(sources) if jobs is None else jobs
+    sizes = [source.size for source in sources]
+    reading = ReadingProgress(None if None in sizes else sum(size or 0 for size in sizes), progress, stop)
+    if jobs > 1 and all(source.path != "<stdin>" for source in sources):
+        parts = cut(sources, jobs)
+        if len(parts) > 1:
+            return reading.result(_parallel(parts, rules, jobs, reading))
+    scanner, total, foresight = scanner_for(rules), Observations(), Foresight()
+    scanner.forget()
+    for source in sources:
+        tell = reading.further if reading.watched else None
+        total.absorb(scan_part(SourcePart(source), scanner, tell, stop, foresight))
+    return reading.result(total)
+
+
+def _parallel(parts: Sequence[SourcePart], rules: RuleSet, jobs: int, reading: ReadingProgress) -> Observations:
+    """Scan in several processes; what they leave is scanned here: a container may forbid them, or kill one."""
+    from concurrent.futures import BrokenExecutor
+
+    found: dict[int, Observations] = {}
+    with contextlib.suppress(OSError, ImportError, BrokenExecutor):
+        from nccl_triage.execution import processes
+
+        processes.scan(parts, rules, min(jobs, len(parts)), reading, found)
+    scanner, total = scanner_for(rules), Observations()
+    for number, part in enumerate(parts):  # in order: the result does not depend on who was first
+        total.absorb(found[number] if number in found else scan_part(part, scanner, None, reading.stop))
+    return total
+
+
 class Engine(Protocol):
-    """A place where logs are read; what it started ends with the ``with`` block."""
+    """An engine that reads logs; everything it started ends with the ``with`` block."""
 
     def __enter__(self) -> Engine:
-        """Make ready; raises UsageError when that is not possible."""
+        """Prepare the engine; raises UsageError when that is impossible."""
         ...
 
     def __exit__(
@@ -38,8 +81,8 @@ class Engine(Protocol):
         ...
 
 
-class Local:
-    """This machine, with one process or several. ``stop`` takes the signals while logs are read, and ends that."""
+class LocalEngine:
+    """The engine of this machine, with one process or several. ``stop`` handles signals while logs are read."""
 
     def __init__(
         self,
@@ -53,7 +96,7 @@ class Local:
         self._jobs, self._stdin, self._since, self._stop, self._links = jobs, stdin, since, stop, links
         self._sources: list[Source] = []
 
-    def __enter__(self) -> Local:
+    def __enter__(self) -> LocalEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +107,7 @@ class Local:
         sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links)
         self._sources = sources
         with self._stop.listening() if self._stop is not None else nullcontext():
-            found = local.scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
+            found = scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
         check_read(arguments, found.sources.values())
         found.notes.extend(note for note in notes if note not in found.notes)
         return found

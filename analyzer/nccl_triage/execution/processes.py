@@ -1,4 +1,4 @@
-"""Scan in several processes of this machine."""
+"""Scans in several processes of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution import reading
-from nccl_triage.execution.parts import Part
+from nccl_triage.execution.reading import SourcePart
 from nccl_triage.observations.store import Foresight, Observations
 from nccl_triage.scan.scanner import Scanner, scanner_for
 from nccl_triage.stopping import ReadingStop
@@ -18,7 +18,7 @@ from nccl_triage.stopping import ReadingStop
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
-#: Seconds between two looks at how far the processes are, and whether they are to end.
+#: Seconds between two checks of the progress, and of a stop request.
 _GLANCE = 0.2
 
 _scanner: Scanner | None = None
@@ -29,7 +29,11 @@ _counter: Synchronized[int] | None = None
 
 
 def scan(
-    parts: Sequence[Part], rules: RuleSet, workers: int, whole: reading.Reading, found: dict[int, Observations]
+    parts: Sequence[SourcePart],
+    rules: RuleSet,
+    workers: int,
+    whole: reading.ReadingProgress,
+    found: dict[int, Observations],
 ) -> None:
     """Put what each part holds into ``found``; raises OSError or BrokenExecutor where processes cannot be had."""
     counter = multiprocessing.Value("q", 0) if whole.watched else None
@@ -67,7 +71,7 @@ def _count(size: int) -> None:
             _counter.value += size
 
 
-def _work(part: Part) -> Observations:
+def _work(part: SourcePart) -> Observations:
     if _scanner is None:
         raise RuntimeError("the worker was not started")
     return reading.scan_part(part, _scanner, _count if _counter is not None else None, _stop, _foresight)

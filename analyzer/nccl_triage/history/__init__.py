@@ -1,17 +1,12 @@
-"""What was diagnosed before: kept in a local SQLite database, asked before the next diagnosis, never in its way.
+"""Keeps earlier diagnoses in a local SQLite database, which is consulted before the next diagnosis and never blocks it.
 
-``model``       an incident as it is kept
-``place``       where the database lies
-``schema``      its tables, and how older ones become those of today
-``rows``        incidents as rows of its tables, and back
-``store``       opening, reading and writing it
-``waiting``     incidents that found it busy
-``record``      from a report document to an incident
-``marks``       by what a log is known again
-``recurrence``  who failed how often, from incidents alone
-``recall``      what earlier failures say of the hosts of this job, as observations
-``signatures``  what such observations are called
-``exclude``     the hosts that failed, as Slurm, a hostfile or a person want them
-``patience``    how long anybody waits for it
-``memory``      all of it for one run: asked before the diagnosis, told after it
+``model``       an incident as it is kept, and the digests by which a log is recognised
+``place``       the path of the database
+``schema``      its tables, their migrations, and incidents as rows
+``store``       opens, reads and writes it; incidents that find it locked wait in files
+``record``      makes an incident from a report document
+``recurrence``  how often hosts, GPUs, ranks and causes failed, as observations for the next diagnosis
+``signatures``  the names of these observations
+``export``      incidents as JSON, and lists of failed hosts for schedulers
+``memory``      the history of one run: read before the diagnosis, written after it
 """

@@ -1,76 +1,107 @@
-"""The history of one run: asked before the diagnosis, told after it; whatever is wrong with it is said and costs no more.
+"""The history of one run: consulted before the diagnosis, written after it; its errors are reported and cost no more.
 
-``diagnose(paths, further=[memory.recall])`` weighs what is known of the hosts; ``memory.keep(document)`` keeps what was
-found. It is asked only about jobs that failed, and told after the verdict was printed.
+``diagnose(paths, further=[memory.recall])`` weighs what is known of the hosts; ``memory.keep(document)`` keeps the result.
+It is consulted only for jobs that failed, and written after the verdict was printed.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, TriageError
-from nccl_triage.history import marks
-from nccl_triage.history.model import Incident, Input
-from nccl_triage.history.patience import TooSlow, within
+from nccl_triage.history import model
+from nccl_triage.history.model import Input, KeptIncident
 from nccl_triage.observations.store import Observations
 
-#: Seconds that a run gives to the history: before the verdict to ask, after it to tell.
+Result = TypeVar("Result")
+
+
+class TimedOutError(Exception):
+    """The work did not finish in time; it goes on in a daemon thread and ends with the program."""
+
+
+def run_within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Return what the work returns, or raise what it raises; raises TimedOutError when it takes longer.
+
+    A thread that waits for a dead file server cannot be interrupted, but the others can go on.
+    """
+    results: list[Result] = []
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=run, name="history", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimedOutError
+    if problems:
+        raise problems[0]
+    return results[0]
+
+
+#: The most seconds for reading the history before the verdict, and for writing it afterwards.
 ASK, KEEP = 1.0, 10.0
-#: Seconds of these that it waits for others that write.
+#: Seconds of these to wait for the lock of the database.
 _ASKING, _KEEPING = 0.3, 0.9
-#: Is told a template of ``messages`` and its values.
+#: Receives a template of ``messages`` and its values.
 Tell = Callable[..., None]
 
 
 def _nobody(template: str, **values: object) -> None:
-    """Tell nobody."""
+    """Discard a message."""
 
 
 class Memory:
-    """The history as one run uses it; ``writes`` false only asks."""
+    """The history as one run uses it; without ``writes`` it is only read."""
 
     def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True) -> None:
         self._path, self._tell, self._writes = path, tell, writes
         self._marks: dict[str, tuple[str, ...]] = {}
-        self._answers: dict[object, list[Incident]] = {}
+        self._answers: dict[object, list[KeptIncident]] = {}
         self._unanswered: Exception | None = None
 
     def recall(self, observations: Observations) -> Observations:
-        """Return what earlier failures say of the hosts that were observed."""
+        """Return the earlier failures of the observed hosts, as observations."""
         path = self._path
         if path is None:
             return Observations()
-        self._marks = marks.of(observations)
-        from nccl_triage.history import recall
+        self._marks = model.marks_of(observations)
+        from nccl_triage.history import recurrence
 
-        if isinstance(self._unanswered, TooSlow) or not recall.failed(observations):
+        if isinstance(self._unanswered, TimedOutError) or not recurrence.failed(observations):
             return Observations()
         from nccl_triage.story.collected import settled
 
         observations = settled(observations)
-        if not recall.hosts(observations):
+        if not recurrence.hosts_of_job(observations):
             return Observations()
-        when = recall.moment(observations, time.time())
+        when = recurrence.time_of_failure(observations, time.time())
         try:
-            earlier = within(ASK, lambda: self._earlier(path, recall.earliest(when), when))
-            return recall.recall(observations, earlier)
+            earlier = run_within(ASK, lambda: self._earlier(path, recurrence.earliest(when), when))
+            return recurrence.recall(observations, earlier)
         except Exception as error:  # whatever it is, the logs can be diagnosed without it
             self._unanswered = error
             return Observations()
 
     def keep(self, document: Mapping[str, Any]) -> None:
-        """Keep what a document says, and say what went wrong with the history, which nobody has to wait for any more."""
+        """Keep the incident of a document, and report errors of the history."""
         path = self._path
         if path is None:
             return
         error = self._unanswered
         if self._writes:
             try:
-                within(KEEP, lambda: self._store(path, document))
+                run_within(KEEP, lambda: self._store(path, document))
             except Exception as problem:
                 template = "this diagnosis is not kept: {why}"
                 self._tell(template, why=_why(problem))
@@ -79,7 +110,7 @@ class Memory:
             template = "earlier failures are not considered: {why}"
             self._tell(template, why=_why(error))
 
-    def _earlier(self, path: Path, since: float, until: float) -> list[Incident]:
+    def _earlier(self, path: Path, since: float, until: float) -> list[KeptIncident]:
         """Return the incidents of a time without those that these logs themselves told of; each time is asked for once."""
         key = (int(since), tuple(sorted(self._marks)))
         if key not in self._answers:
@@ -99,18 +130,18 @@ class Memory:
         keep(path, record.incident(document, time.time(), self._marks))
 
 
-def keep(path: Path, incident: Incident, patience: float = _KEEPING) -> None:
-    """Store an incident, or leave it beside the database while others write; raises HistoryError."""
-    from nccl_triage.history import store, waiting
+def keep(path: Path, incident: KeptIncident, timeout: float = _KEEPING) -> None:
+    """Store an incident, or leave it in a file while the database is locked; raises HistoryError."""
+    from nccl_triage.history import store
 
     try:
-        with store.writable(path, patience) as history:
+        with store.writable(path, timeout) as history:
             history.keep(incident)
     except HistoryError as error:
         if not error.busy:
             raise
         try:
-            waiting.leave(path, incident)
+            store.leave_waiting(path, incident)
         except OSError:
             raise error from None
 
@@ -120,7 +151,7 @@ def _why(error: Exception) -> dict[str, str]:
     if isinstance(error, TriageError):
         return {lang: error.in_language(lang)[0] for lang in ("en", "zh")}
     template = "{kind}: {error}"
-    if isinstance(error, TooSlow):
+    if isinstance(error, TimedOutError):
         template = "the history does not answer"
     elif isinstance(error, ImportError):
         template = "this Python has no SQLite"

@@ -1,17 +1,28 @@
-"""An incident as the history keeps it: no line of a log, no value of the environment."""
+"""An incident as the history keeps it, without lines of logs and values of variables, and the marks that identify its logs.
+
+The marks are digests of the first significant lines of a log. They stay the same while a log grows, when it is compressed,
+moved, copied or piped, and on every machine. Lines that carry neither a time nor a process id may be those of another
+run of the same program: then the path counts, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-#: A diagnosis that is merely possible blames nobody.
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
+
+#: The statuses of a diagnosis that blame somebody; "possible" does not.
 _SURE = ("established", "supported")
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """Whom a diagnosis names: what is known of the process, the host and the GPU."""
+class KeptSuspect:
+    """A culprit that a diagnosis names: its process, host and GPU, as far as known."""
 
     host: str | None = None
     rank: int | None = None
@@ -23,7 +34,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One log: where it lay, its size, and the ``marks`` by which its content is known again."""
+    """One log: its path, its size, and the ``marks`` by which its content is recognised."""
 
     path: str
     bytes: int = 0
@@ -32,7 +43,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class KeptIncident:
     """One diagnosis. Times are seconds of the epoch; ``dated``: the log says when it was, else it is when it was read."""
 
     verdict: str
@@ -53,7 +64,7 @@ class Incident:
     tool: str = ""
     bytes: int = 0
     lines: int = 0
-    culprits: tuple[Suspect, ...] = ()
+    culprits: tuple[KeptSuspect, ...] = ()
     inputs: tuple[Input, ...] = ()
     id: int = 0
 
@@ -61,3 +72,43 @@ class Incident:
     def blames(self) -> bool:
         """Whether it names a cause surely enough to count against somebody."""
         return self.verdict == "diagnosed" and self.status in _SURE
+
+
+#: The most marks of a log, and their length in hexadecimal digits.
+MOST, DIGITS = 16, 8
+
+
+def marks_of(observations: Observations) -> dict[str, tuple[str, ...]]:
+    """Return the marks of every source, those of its earliest lines first."""
+    earliest: dict[str, dict[int, Event]] = defaultdict(dict)
+    for by_key in observations.buckets.values():
+        for bucket in by_key.values():
+            for event in bucket.first:  # the last ones change while a log grows
+                if event.source in observations.sources:
+                    earliest[event.source].setdefault(event.line, event)
+    return {
+        source: _digests(source, [events[line] for line in sorted(events)[:MOST]])
+        for source, events in earliest.items()
+    }
+
+
+def _digests(source: str, events: list[Event]) -> tuple[str, ...]:
+    alone = any(event.context.time is not None or event.context.pid is not None for event in events)
+    salt = "" if alone else str(Path(source).absolute())
+    texts = (f"{salt}\0{event.text}".encode("utf-8", "surrogatepass") for event in events)
+    return tuple(hashlib.blake2b(text, digest_size=DIGITS // 2).hexdigest() for text in texts)
+
+
+def same_log(one: Iterable[str], two: Iterable[str]) -> bool:
+    """Tell whether two logs are the same, or one the beginning of the other, by most marks of the shorter one."""
+    first, second = set(one), set(two)
+    fewer = min(len(first), len(second))
+    return fewer > 0 and len(first & second) * 4 >= fewer * 3
+
+
+def same_job(one: Iterable[Iterable[str]], two: Iterable[Iterable[str]]) -> bool:
+    """Tell whether two sets of logs are of one incident: more than half of the smaller set is in the other."""
+    ours, theirs = [set(marks) for marks in one if marks], [set(marks) for marks in two if marks]
+    fewer, more = sorted((ours, theirs), key=len)
+    shared = sum(any(same_log(marks, other) for other in more) for marks in fewer)
+    return bool(fewer) and shared * 2 > len(fewer)

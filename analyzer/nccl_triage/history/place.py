@@ -1,4 +1,4 @@
-"""Where the history lies: ``--history``, its variable or key, else the user's folder for what programs keep."""
+"""The path of the history: ``--history``, its variable or key, else the user's state folder."""
 
 from __future__ import annotations
 

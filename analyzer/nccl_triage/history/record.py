@@ -1,4 +1,4 @@
-"""From a report document to the incident that is kept of it: what happened to whom, none of its lines."""
+"""Makes the incident that is kept from a report document: what happened to whom, and none of its lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.history.model import Incident, Input, Suspect
+from nccl_triage.history.model import Input, KeptIncident, KeptSuspect
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
@@ -21,14 +21,14 @@ _AHEAD = 86400.0
 _PCI = lazily(r"\bPCI:(?:[0-9a-f]{4,8}:)?(?P<bus>[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 
 
-def incident(document: Mapping[str, Any], now: float, marks: Mapping[str, Sequence[str]] | None = None) -> Incident:
+def incident(document: Mapping[str, Any], now: float, marks: Mapping[str, Sequence[str]] | None = None) -> KeptIncident:
     """Return what is kept of a document that was made ``now``; ``marks`` are those of its inputs by path."""
     best = (document.get("diagnoses") or [None])[0] if document.get("verdict") == "diagnosed" else None
     job, inputs = document.get("job") or {}, document.get("inputs") or []
     moment = _moment(document, now)
     hosts = [text for host in job.get("hosts") or [] if (text := _text(host.get("name")))]
     software = sorted((job.get("software") or {}).items()) if document.get("verdict") != "healthy" else []
-    return Incident(
+    return KeptIncident(
         verdict=str(document.get("verdict")),
         happened=now if moment is None else moment,
         recorded=now,
@@ -75,10 +75,10 @@ def _input(one: Mapping[str, Any], marks: Mapping[str, Sequence[str]]) -> Input:
     )
 
 
-def _culprits(best: Mapping[str, Any], hosts: Sequence[str]) -> Iterator[Suspect]:
+def _culprits(best: Mapping[str, Any], hosts: Sequence[str]) -> Iterator[KeptSuspect]:
     for culprit in best.get("culprits") or []:
         host = culprit.get("host") or culprit.get("address") or (hosts[0] if len(hosts) == 1 else None)
-        yield Suspect(
+        yield KeptSuspect(
             host=_text(host),
             rank=_number(culprit.get("rank")),
             gpu=_number(culprit.get("gpu")),

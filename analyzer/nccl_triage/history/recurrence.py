@@ -1,6 +1,9 @@
-"""Who failed how often: by host, GPU, rank and cause, from incidents alone.
+"""How often hosts, GPUs, ranks and causes failed, and what that says of the hosts of the present job.
 
-Only causes that are established or supported count, and an incident counts once for each that it names.
+Only causes that are established or supported count, and an incident counts once for each name in it. For a diagnosis
+recurrences become events of role context from a source named ``<history>``; their line is the number of the latest
+incident, as ``nccl-triage history show`` takes it. The rules of causes weigh them, weakly, where the logs show that cause
+as well.
 """
 
 from __future__ import annotations
@@ -11,11 +14,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nccl_triage import messages
-from nccl_triage.history.model import Incident, Suspect
+from nccl_triage.history.model import KeptIncident, KeptSuspect
+from nccl_triage.history.signatures import GPU, HOST, SOURCE
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Observations
+from nccl_triage.parsers import times
 
 Kind = Literal["host", "gpu", "rank", "cause"]
 KINDS: tuple[Kind, ...] = ("host", "gpu", "rank", "cause")
-#: Days before an incident in which earlier failures are worth a word.
+#: Days before an incident in which earlier failures count.
 DAYS = 14
 DAY = 86400.0
 
@@ -56,9 +63,11 @@ class Recurrence:
         return messages.fill("{name}: failures: {times}, hosts: {hosts} ({causes})", values, lang)
 
 
-def recurrences(incidents: Iterable[Incident], kind: Kind, causes: Collection[str] | None = None) -> list[Recurrence]:
+def recurrences(
+    incidents: Iterable[KeptIncident], kind: Kind, causes: Collection[str] | None = None
+) -> list[Recurrence]:
     """Return who of a kind failed, most often and latest first; only failures of ``causes`` count where they are given."""
-    named: dict[tuple[str, str | None], dict[int, tuple[Incident, set[str]]]] = defaultdict(dict)
+    named: dict[tuple[str, str | None], dict[int, tuple[KeptIncident, set[str]]]] = defaultdict(dict)
     for incident in incidents:
         if not incident.blames or (causes is not None and incident.cause not in causes):
             continue
@@ -70,21 +79,21 @@ def recurrences(incidents: Iterable[Incident], kind: Kind, causes: Collection[st
     return sorted(found, key=lambda one: (-one.times, -one.last, one.name))
 
 
-def worked_since(incidents: Iterable[Incident], failed: Recurrence) -> int:
+def worked_since(incidents: Iterable[KeptIncident], failed: Recurrence) -> int:
     """Return how many jobs without a failure ran on a host after it failed."""
     return sum(
         one.verdict == "healthy" and one.happened > failed.last and failed.host in one.hosts for one in incidents
     )
 
 
-def gpu_name(suspect: Suspect) -> str | None:
+def gpu_name(suspect: KeptSuspect) -> str | None:
     """Return what a GPU of a host goes by: its place on the bus, which outlives a reboot, else its index."""
     if suspect.host is None or (suspect.pci is None and suspect.gpu is None):
         return None
     return f"{suspect.host} GPU {suspect.pci or suspect.gpu}"
 
 
-def _names(incident: Incident, kind: Kind) -> Iterator[tuple[str, str | None, Suspect | None]]:
+def _names(incident: KeptIncident, kind: Kind) -> Iterator[tuple[str, str | None, KeptSuspect | None]]:
     """Yield name and host of what an incident counts against, and the suspect behind it."""
     for suspect in incident.culprits:
         if kind == "host" and suspect.host:
@@ -99,7 +108,7 @@ def _names(incident: Incident, kind: Kind) -> Iterator[tuple[str, str | None, Su
         yield incident.cause, None, None
 
 
-def _recurrence(kind: Kind, name: str, host: str | None, entries: list[tuple[Incident, set[str]]]) -> Recurrence:
+def _recurrence(kind: Kind, name: str, host: str | None, entries: list[tuple[KeptIncident, set[str]]]) -> Recurrence:
     causes = Counter(str(incident.cause) for incident, _ in entries)
     moments = [incident.happened for incident, _ in entries]
     return Recurrence(
@@ -112,3 +121,87 @@ def _recurrence(kind: Kind, name: str, host: str | None, entries: list[tuple[Inc
         last=max(moments),
         hosts=tuple(sorted(set[str]().union(*(hosts for _, hosts in entries)))),
     )
+
+
+#: Clocks of logs are read as UTC: the seconds by which they may be ahead of ours.
+_AHEAD = 86400.0
+
+
+def failed(observations: Observations) -> bool:
+    """Tell whether any line speaks of a failure; without one the history is not consulted."""
+    return any(event.is_failure for event in _each(observations))
+
+
+def time_of_failure(observations: Observations, now: float) -> float:
+    """Return the time at which the logs end by their own clock, ``now`` where they have no times."""
+    known = [
+        time
+        for event in observations.kept()
+        if (time := event.context.time) is not None and times.has_year(time) and time <= now + _AHEAD
+    ]
+    return max(known, default=now + _AHEAD)
+
+
+def recall(observations: Observations, earlier: Iterable[KeptIncident]) -> Observations:
+    """Return what earlier incidents, those of the last ``DAYS`` days, say of the hosts and GPUs in the observations."""
+    kept = list(earlier)
+    found = Observations()
+    present = hosts_of_job(observations)
+    gpus = set(_failing_gpus(observations))
+    for cause in sorted({str(incident.cause) for incident in kept if incident.blames}):
+        for one in recurrences(kept, "host", (cause,)):
+            if one.name in present:
+                found.add(_event(HOST, one, cause), ("cause",))
+        for one in recurrences(kept, "gpu", (cause,)):
+            if one.name in gpus:
+                found.add(_event(GPU, one, cause), ("cause",))
+    return found
+
+
+def _event(signature: str, one: Recurrence, cause: str) -> Event:
+    fields = {
+        "host": one.host or "",
+        "gpu": one.name,
+        "cause": cause,
+        "times": str(one.times),
+        "days": str(DAYS),
+        "first": times.show(one.first),
+        "last": times.show(one.last),
+        "incidents": " ".join(map(str, one.incidents)),
+    }
+    if signature == HOST:
+        del fields["gpu"]
+    context = Context(host=one.host)
+    return Event(signature, SOURCE, max(one.incidents), one.says(DAYS, "en"), context, "context", fields)
+
+
+def _each(observations: Observations) -> Iterator[Event]:
+    """Yield one event of every kind of line and process."""
+    for by_key in observations.buckets.values():
+        for bucket in by_key.values():
+            yield from bucket.first[:1]
+
+
+def hosts_of_job(observations: Observations) -> set[str]:
+    """Return the hosts that the observations name."""
+    named = {event.context.host for event in _each(observations)}
+    named |= {info.host for info in observations.sources.values()}
+    return {host for host in named if host}
+
+
+def _failing_gpus(observations: Observations) -> Iterator[str]:
+    """Yield the GPUs that lines of failures name, as ``gpu_name`` does."""
+    for event in observations.kept():
+        host = event.context.host
+        if not event.is_failure or not host:
+            continue
+        if event.context.gpu is not None:
+            yield f"{host} GPU {event.context.gpu}"
+        bus = event.fields.get("bdf", "").lower().split(".")[0].split(":")[-2:]
+        if len(bus) == 2:
+            yield f"{host} GPU {':'.join(bus)}"
+
+
+def earliest(when: float) -> float:
+    """Return the time since which failures before a moment count."""
+    return when - DAYS * DAY

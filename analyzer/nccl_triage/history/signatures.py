@@ -1,4 +1,4 @@
-"""The signatures of what the history knows of the hosts and GPUs of a job."""
+"""The signatures of events that recurrences become."""
 
 from __future__ import annotations
 

@@ -1,27 +1,31 @@
-"""The database: opened carefully, written in one transaction, read although nobody may write it.
+"""The database file: opened with care, written in one transaction, readable without write permission.
 
-The journal is SQLite's oldest one, since homes lie on network file systems, where its write-ahead log does not work. What
-goes wrong with the file is a ``HistoryError`` that says what it is; whoever only wanted to keep a diagnosis goes on.
+The journal is SQLite's rollback journal, since homes lie on network file systems, where the write-ahead log does not work.
+Errors of the file are raised as ``HistoryError``; a diagnosis goes on without it. When hundreds of jobs die at once, an
+incident that finds the database locked is left in a file beside it, which the next writer takes in.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, UsageError
-from nccl_triage.history import marks, rows, schema
-from nccl_triage.history.model import Incident, Input
-from nccl_triage.history.waiting import collect, remove
+from nccl_triage.history import model, schema
+from nccl_triage.history.model import Input, KeptIncident
 
-#: Seconds to wait for others that write.
-PATIENCE = 1.0
+#: Seconds to wait for the lock of the database.
+LOCK_TIMEOUT = 1.0
 #: Incidents kept; the oldest go. Of those whose logs begin with the same line, so many are compared.
 MOST, _ALIKE = 20_000, 500
 
@@ -39,7 +43,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def keep(self, incident: Incident) -> int:
+    def keep(self, incident: KeptIncident) -> int:
         """Store an incident and return its number; it replaces what is known of the same logs, unless that is more."""
         with self._writing() as cursor:
             waiting = self._take_in(cursor)
@@ -48,19 +52,19 @@ class Store:
                 "DELETE FROM incident WHERE id IN (SELECT id FROM incident ORDER BY happened DESC, id DESC LIMIT -1 OFFSET ?)",
                 (MOST,),
             )
-        remove(waiting)
+        remove_waiting(waiting)
         return number
 
     def take_in(self) -> None:
-        """Store the incidents that found the database busy."""
+        """Store the incidents that found the database locked."""
         with self._writing() as cursor:
             waiting = self._take_in(cursor)
-        remove(waiting)
+        remove_waiting(waiting)
 
     def _take_in(self, cursor: sqlite3.Cursor) -> list[Path]:
         """Store what waits beside the database; return the files, which go when it is safe."""
         files = []
-        for file, incident in collect(self._path):
+        for file, incident in collect_waiting(self._path):
             files.append(file)
             if incident is None:
                 continue
@@ -70,33 +74,35 @@ class Store:
                 self._put(cursor, incident)
         return files
 
-    def _put(self, cursor: sqlite3.Cursor, incident: Incident) -> int:
+    def _put(self, cursor: sqlite3.Cursor, incident: KeptIncident) -> int:
         known = self._same(incident.inputs)
         fuller = [one for one in known if one[1] > incident.lines]
         if fuller:
             return fuller[0][0]
         cursor.executemany("DELETE FROM incident WHERE id = ?", [(number,) for number, _ in known])
-        return rows.insert(cursor, incident, min((number for number, _ in known), default=None))
+        return schema.insert(cursor, incident, min((number for number, _ in known), default=None))
 
     def forget(self, numbers: Iterable[int]) -> int:
         """Remove incidents; return how many there were."""
         with self._writing() as cursor:
             return sum(cursor.execute("DELETE FROM incident WHERE id = ?", (number,)).rowcount for number in numbers)
 
-    def incidents(self, since: float | None = None, until: float | None = None) -> list[Incident]:
+    def incidents(self, since: float | None = None, until: float | None = None) -> list[KeptIncident]:
         """Return the incidents of a time, the latest first, without their logs."""
         span = (-1e18 if since is None else since, 1e18 if until is None else until)
         with self._reading():
-            return rows.select(self._connection, "WHERE happened BETWEEN ? AND ? ORDER BY happened DESC, id DESC", span)
+            return schema.select(
+                self._connection, "WHERE happened BETWEEN ? AND ? ORDER BY happened DESC, id DESC", span
+            )
 
-    def incident(self, number: int) -> Incident | None:
+    def incident(self, number: int) -> KeptIncident | None:
         """Return one incident with its logs."""
         with self._reading():
-            found = rows.select(self._connection, "WHERE id = ?", (number,), inputs=True)
+            found = schema.select(self._connection, "WHERE id = ?", (number,), inputs=True)
         return found[0] if found else None
 
     def same(self, inputs: Iterable[Input]) -> set[int]:
-        """Return the incidents that logs with these marks told of before."""
+        """Return the earlier incidents of logs with these marks."""
         with self._reading():
             return {number for number, _ in self._same(inputs)}
 
@@ -112,8 +118,8 @@ class Store:
             found.update(number for (number,) in self._connection.execute(query, some))
         known = []
         for number in sorted(found)[-_ALIKE:]:
-            theirs = rows.marks_of(self._connection, number)
-            if marks.same_job(ours, theirs):
+            theirs = schema.marks_of(self._connection, number)
+            if model.same_job(ours, theirs):
                 lines = self._connection.execute("SELECT lines FROM incident WHERE id = ?", (number,)).fetchone()
                 known.append((number, int(lines[0])))
         return sorted(known, key=lambda one: (-one[1], one[0]))
@@ -137,11 +143,11 @@ class Store:
             yield
 
 
-def writable(path: Path, patience: float = PATIENCE) -> Store:
+def writable(path: Path, timeout: float = LOCK_TIMEOUT) -> Store:
     """Open a history to write, and make it where there is none; raises HistoryError."""
     with _told(path, reading=False):
         _make(path)
-        connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             _settle(connection)
             connection.execute("PRAGMA foreign_keys = ON")
@@ -152,7 +158,7 @@ def writable(path: Path, patience: float = PATIENCE) -> Store:
         return Store(connection, path)
 
 
-def readable(path: Path, patience: float = PATIENCE) -> Store | None:
+def readable(path: Path, timeout: float = LOCK_TIMEOUT) -> Store | None:
     """Open a history to read only, None where there is none; raises HistoryError.
 
     One of an earlier version is brought up to date in memory: whoever reads changes nothing.
@@ -161,7 +167,7 @@ def readable(path: Path, patience: float = PATIENCE) -> Store | None:
         if not _is_there(path):
             return None
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=patience, isolation_level=None
+            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=timeout, isolation_level=None
         )
         try:
             _settle(connection)
@@ -178,7 +184,7 @@ def readable(path: Path, patience: float = PATIENCE) -> Store | None:
 
 
 def _settle(connection: sqlite3.Connection) -> None:
-    """Trust no function and no cell that stands in the file: somebody else may have written it."""
+    """Configure SQLite to trust neither the schema nor the cells of the file: others may have written it."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
 
@@ -216,7 +222,7 @@ _MEANINGS = {
 
 @contextmanager
 def _told(path: Path, *, reading: bool) -> Iterator[None]:
-    """Let what goes wrong be a HistoryError that says what and where."""
+    """Raise errors as HistoryError that says what is wrong, and where."""
     try:
         yield
         return
@@ -243,3 +249,60 @@ def _why(error: Exception) -> tuple[dict[str, str], str]:
     else:
         said = _DAMAGED
     return {lang: messages.retold(said, lang) for lang in ("en", "zh")}, remedy
+
+
+#: Files that may wait, their largest size, and how many one writer takes in.
+MOST_WAITING, LARGEST, PORTION = 5000, 1 << 20, 500
+_END = ".json"
+
+
+def waiting_folder(path: Path) -> Path:
+    """Return the folder of the incidents that wait for a database."""
+    return path.with_name(path.name + ".waiting")
+
+
+def leave_waiting(path: Path, incident: KeptIncident) -> None:
+    """Write an incident to a file of its own, at once or not at all; raises OSError."""
+    place = waiting_folder(path)
+    place.mkdir(mode=0o700, exist_ok=True)
+    if sum(1 for _ in place.iterdir()) >= MOST_WAITING:
+        raise OSError(f"{MOST_WAITING} files wait in {place} already")
+    name = f"{time.time_ns():020}-{os.getpid()}"
+    half = place / f".{name}"
+    data = json.dumps(asdict(incident), ensure_ascii=False).encode("utf-8", "replace")
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(data)
+    half.replace(place / f"{name}{_END}")
+
+
+def collect_waiting(path: Path) -> list[tuple[Path, KeptIncident | None]]:
+    """Return the waiting files, the oldest first, each with its incident, None for a foreign file."""
+    try:
+        files = sorted(file for file in waiting_folder(path).iterdir() if file.name.endswith(_END))
+    except OSError:
+        return []
+    return [(file, _read(file)) for file in files[:PORTION]]
+
+
+def remove_waiting(files: Iterable[Path]) -> None:
+    """Remove files that were taken in."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def _read(file: Path) -> KeptIncident | None:
+    try:
+        state = file.lstat()
+        if not stat.S_ISREG(state.st_mode) or state.st_size > LARGEST:
+            return None
+        data = json.loads(file.read_bytes())
+        row = {**data, "hosts": json.dumps(data["hosts"]), "software": json.dumps(data["software"])}
+        culprits = tuple(schema.suspect(*(one[name] for name in schema.SUSPECT)) for one in data["culprits"])
+        inputs = tuple(
+            Input(str(one["path"]), int(one["bytes"]), int(one["lines"]), tuple(map(str, one["marks"])))
+            for one in data["inputs"]
+        )
+        return schema.incident(0, row, culprits, inputs)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

@@ -1,1 +1,1 @@
-"""Dumps of PyTorch's flight recorder: read without running anything, compared across ranks in bounded space."""
+"""Dumps of PyTorch's flight recorder: read without executing anything, and compared across ranks in bounded space."""

@@ -1,9 +1,9 @@
-"""What the dumps show together: who disagrees, who is missing, what never met, who only waits.
+"""Compares the dumps of all ranks: who disagrees, who is missing, which sends were never received, and who only waits.
 
-Only what all can be asked about is compared: a ring buffer that overwrote its beginning says nothing of it, and a rank
-without a dump is not blamed for that. Of each group the first call that is wrong counts; what follows it may be
-wrong because of it. A rank that is missing here while it waits elsewhere is a victim itself, so the waits are followed
-to those who wait for nobody.
+Only calls that all dumps cover are compared: a ring buffer that overwrote its beginning tells nothing of it, and a rank
+without a dump is not blamed. Of each group only the first wrong call counts, since later ones may be wrong because of
+it. A rank that is missing in one group while it waits in another is a victim itself, so the waits are followed to the
+ranks that wait for nobody.
 """
 
 from __future__ import annotations
@@ -12,41 +12,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nccl_triage.observations.recorder_table import RecorderLine, RecorderTable
-from nccl_triage.recorder import groups, order, pairs, vote
-from nccl_triage.recorder.finding import MAX_LINES, Finding
+from nccl_triage.recorder import groups, vote
 from nccl_triage.recorder.groups import GroupView, comparable
-from nccl_triage.recorder.lines import group as group_name
-from nccl_triage.recorder.vote import bits_of, ranks_of
+from nccl_triage.recorder.lines import group_name
+from nccl_triage.recorder.vote import MAX_LINES, RecorderFinding, bits_of, ranks_of
 
-#: Waits that are followed from rank to rank.
+#: The most waits that are followed from rank to rank.
 MAX_FOLLOWED = 1024
 #: Operations that end at different times on different ranks, and whose root no record shows.
 _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
 
 
 @dataclass(slots=True)
-class Comparison:
-    """All that the dumps of a job show."""
+class RecorderComparison:
+    """The findings of all dumps of a job."""
 
     world: int = 0
     dumped: tuple[int, ...] = ()
     empty: tuple[int, ...] = ()
-    #: Members of a group of which there is no dump.
+    #: Members of a group without a dump.
     absent: tuple[int, ...] = ()
     versions: tuple[str, ...] = ()
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RecorderFinding] = field(default_factory=list)
     #: Ranks that wait in a call that does not complete.
     waiting: dict[int, RecorderLine] = field(default_factory=dict)
     cut: bool = False
 
-    def of(self, *kinds: str) -> list[Finding]:
+    def of(self, *kinds: str) -> list[RecorderFinding]:
         """Return the findings of these kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
 
-def compare(table: RecorderTable) -> Comparison:
+def compare(table: RecorderTable) -> RecorderComparison:
     """Compare all dumps."""
-    found = Comparison(cut=table.cut)
+    found = RecorderComparison(cut=table.cut)
     found.dumped = tuple(sorted(rank for (rank,) in table.dumps))
     found.empty = tuple(sorted(rank for (rank,), dump in table.dumps.items() if not dump.entries))
     members = {rank for ranks in table.groups.values() for rank in ranks}
@@ -65,19 +64,19 @@ def compare(table: RecorderTable) -> Comparison:
                 found.waiting[rank] = min(
                     standing.open, found.waiting.get(rank, standing.open), key=lambda line: (line.created, line)
                 )
-    found.findings += pairs.unmet(table, {view.key: view.members for view in everything if view.stated})
+    found.findings += vote.unmet_pairs(table, {view.key: view.members for view in everything if view.stated})
     _follow(found, stands)
     return found
 
 
-def _first(view: GroupView) -> Finding | None:
-    """Return what is wrong with the first call of a group that is."""
+def _first(view: GroupView) -> RecorderFinding | None:
+    """Return what is wrong with the first wrong call of a group."""
     for seq in view.seqs():
         cell = view.cells[seq]
         verdict = vote.disagreement(cell, view.size)
         if verdict is not None and not _harmless(view, seq):
             odd = verdict.odd or tuple(ranks_of(cell.ranks))
-            how = order.direction(view, seq, odd[0], verdict.common[0]) if verdict.odd else ("", 0)
+            how = groups.order_of_calls(view, seq, odd[0], verdict.common[0]) if verdict.odd else ("", 0)
             return _finding(
                 view, seq, verdict.kind, verdict.odd, verdict.common, (verdict.odd_line, verdict.common_line), how
             )
@@ -88,7 +87,7 @@ def _first(view: GroupView) -> Finding | None:
 
 
 def _harmless(view: GroupView, seq: int) -> bool:
-    """Tell whether all came out of a call well (which Gloo's recorder does not tell)."""
+    """Tell whether all ranks completed a call; Gloo's recorder does not say so."""
     cell = view.cells[seq]
     done = 0
     for callers in cell.ways.values():
@@ -97,7 +96,7 @@ def _harmless(view: GroupView, seq: int) -> bool:
     return not gloo and done == cell.ranks
 
 
-def _missing(view: GroupView, seq: int, missing: int) -> Finding | None:
+def _missing(view: GroupView, seq: int, missing: int) -> RecorderFinding | None:
     there = ranks_of(view.cells[seq].ranks)
     gone = ranks_of(missing)
     line = vote.line_of(view.cells[seq], there[0])
@@ -109,8 +108,8 @@ def _missing(view: GroupView, seq: int, missing: int) -> Finding | None:
     return _finding(view, seq, "ahead", tuple(there), tuple(gone), [*lines, *own[:2]])
 
 
-def _incomplete(view: GroupView) -> Finding | None:
-    """Return what the first call tells that all made alike and not all completed."""
+def _incomplete(view: GroupView) -> RecorderFinding | None:
+    """Return the finding for the first call that all ranks made alike and not all completed."""
     for seq in view.seqs():
         cell = view.cells[seq]
         done = failed = 0
@@ -153,8 +152,8 @@ def _completed(view: GroupView, rank: int, seq: int) -> bool:
     return standing.done_seq >= seq or (comparable(standing) and standing.completed >= seq)
 
 
-def _by_counters(view: GroupView) -> Finding | None:
-    """Return who lags by what it completed last, where every rank counts alike and has issued the same."""
+def _by_counters(view: GroupView) -> RecorderFinding | None:
+    """Return the ranks that lag by their last completed call, where all ranks count alike and issued the same calls."""
     known = {
         rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
     }
@@ -175,20 +174,20 @@ def _by_counters(view: GroupView) -> Finding | None:
 def _finding(
     view: GroupView, seq: int, kind: str, ranks: tuple[int, ...], others: tuple[int, ...],
     lines: tuple[RecorderLine, ...] | list[RecorderLine], how: tuple[str, int] = ("", 0), given_up: bool = False,
-) -> Finding:  # fmt: skip
+) -> RecorderFinding:  # fmt: skip
     cell = view.cells.get(seq)
     op = min((way.op for way in cell.ways), default="") if cell is not None else ""
     if not given_up and cell is not None:
         given_up = any(callers.failed for callers in cell.ways.values())
     name = group_name(view.key.name, view.key.desc)
     shown, derived = tuple(dict.fromkeys(lines))[:MAX_LINES], view.guessed(ranks)
-    return Finding(kind, name, seq, op, ranks, others, shown, given_up, how, derived)
+    return RecorderFinding(kind, name, seq, op, ranks, others, shown, given_up, how, derived)
 
 
-def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
-    """Take those who are missing because they wait elsewhere out of the blame; where all do, the order differs.
+def _follow(found: RecorderComparison, stands: Mapping[int, set[str]]) -> None:
+    """Clear the ranks that are missing because they wait in another group; where all do, their order of calls differs.
 
-    ``stands``: the groups in which each rank has issued what did not complete.
+    ``stands``: the groups in which each rank has issued a call that did not complete.
     """
     blocked = found.of("missing", "unmet", "others")[:MAX_FOLLOWED]
     stuck_in: dict[int, list[int]] = {}
@@ -209,8 +208,8 @@ def _follow(found: Comparison, stands: Mapping[int, set[str]]) -> None:
     found.findings = [finding for finding in found.findings if finding.kind != "others"]
 
 
-def _leads_out(blocked: list[Finding], stuck_in: dict[int, list[int]], start: int) -> bool:
-    """Tell whether following the waits from a call reaches a rank of which it is not known for whom it waits."""
+def _leads_out(blocked: list[RecorderFinding], stuck_in: dict[int, list[int]], start: int) -> bool:
+    """Tell whether following the waits from a call reaches a rank whose own wait is unknown."""
     seen, queue = {start}, [start]
     while queue:
         for rank in blocked[queue.pop()].ranks:

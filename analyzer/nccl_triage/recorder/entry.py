@@ -1,4 +1,4 @@
-"""One record of a dump: what the rank issued, when, and how far it came.
+"""One record of a dump: the call that a rank issued, when, and its state.
 
 The numbers and texts are somebody else's: all of them are cut to what can be told apart and shown.
 """
@@ -12,18 +12,18 @@ from typing import Any
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.recorder_table import Shape
 
-#: Frames and tensors of one entry, dimensions and characters that are kept.
+#: The most frames and tensors of an entry, dimensions and characters that are kept.
 MAX_FRAMES, MAX_TENSORS, MAX_DIMS, MAX_TEXT = 24, 16, 8, 200
 _NUMBER = 1 << 63
 _PEER = lazily(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
-#: Folders of code that is not the user's own.
+#: Folders of code that is not the user's.
 _LIBRARY = lazily(
     r"/(?:site|dist)-packages/|/torch/(?:distributed|nn|autograd|utils|_\w+)/|/lib/python\d|^<frozen |^\?\?$"
 )
 
 
 @dataclass(slots=True)
-class Entry:
+class RecorderEntry:
     """One operation that the rank issued. ``src`` and ``dst`` (of a send or receive) are ranks within the group.
 
     ``p2p``: a send, a receive, or the end of a batch of them, whose numbers are none of collectives.
@@ -50,22 +50,22 @@ class Entry:
     started: int | None
     completed: int | None
     timeout_ms: int | None
-    #: How long it ran on the GPU, where that was measured (``TORCH_NCCL_ENABLE_TIMING``).
+    #: Its duration on the GPU, where that was measured (``TORCH_NCCL_ENABLE_TIMING``).
     ran_us: int | None
     #: The frames of the user's own code, the innermost first; all of them where none is.
     frames: tuple[str, ...]
 
     @property
     def done(self) -> bool:
-        """Whether it ended well, as far as the recorder knows.
+        """Whether it completed, as far as the recorder knows.
 
-        Gloo (PyTorch 2.13) never moves the state on: there, what is retired has come back, well or not.
+        Gloo (PyTorch 2.13) never updates the state: there, a retired call has returned, successfully or not.
         """
         return self.state == "completed" or (self.retired and self.backend == "gloo")
 
     @property
     def failed(self) -> bool:
-        """Whether the watchdog gave it up: taken from its list although it never completed."""
+        """Whether the watchdog gave up on it: retired although it never completed."""
         return self.retired and not self.done
 
 
@@ -75,7 +75,7 @@ def text_of(value: object, limit: int = MAX_TEXT) -> str:
         return ""
     if not isinstance(value, str):
         return str(value) if abs(value) < _NUMBER else ""
-    # One line of printable text: it goes into a line of its own.
+    # One line of printable text, since it becomes part of a line.
     return (
         value
         if len(value) <= limit and value.isprintable()
@@ -97,7 +97,7 @@ def _microseconds(milliseconds: object) -> int | None:
 
 
 class Reader:
-    """Reads the entries of one dump. They repeat: what was seen before is looked up, not read again."""
+    """Reads the entries of one dump; parts that repeat are cached."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -160,14 +160,14 @@ class Reader:
             found = self._frames[id(frame)] = f"{place} {self._text(frame.get('name'))[:80]}"
         return found
 
-    def entry(self, raw: Mapping[str, Any]) -> Entry:
+    def entry(self, raw: Mapping[str, Any]) -> RecorderEntry:
         """Return one record."""
         get = raw.get
         backend, op, src, dst = self._name(get("profiling_name"))
         pair = get("process_group")
         group, desc = pair if isinstance(pair, (list, tuple)) and len(pair) == 2 else (get("pg_name", get("pg_id")), "")
         both = number_of(get("seq_id")) or 0
-        return Entry(
+        return RecorderEntry(
             record=number_of(get("record_id", get("id"))) or 0,
             group=self._text(group),
             desc=self._text(desc),

@@ -1,4 +1,4 @@
-"""A dump as lines: some that say what it is, and one for each record, the same for the same dump.
+"""A dump as lines of text: a few about the dump, and one for each record; the same dump gives the same lines.
 
 What may matter alone (who wrote it, the counters, what never completed) begins with ``flight recorder:``, by which
 signatures find it; the many records of completed operations do not, so that nothing reads them one by one.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from nccl_triage.observations.kinds import Produced
 from nccl_triage.observations.recorder_table import Shape
 from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import Entry
+from nccl_triage.recorder.entry import RecorderEntry
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"
@@ -26,7 +26,7 @@ FRAMES_DONE, FRAMES_OPEN, MAX_SPANS = 2, 8, 40
 
 
 def spans(ranks: Sequence[int]) -> str:
-    """Return sorted ranks in short: ``0-3,7``."""
+    """Return sorted ranks as ranges: ``0-3,7``."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:
@@ -43,8 +43,8 @@ def _sizes(shape: Shape, types: Sequence[str]) -> str:
     return f"{text} {'/'.join(types)}" if types else text or "[]"
 
 
-def group(name: str, desc: str) -> str:
-    """Return how a process group is called in lines and texts."""
+def group_name(name: str, desc: str) -> str:
+    """Return the name of a process group in lines and texts."""
     return f"{name} ({desc})" if desc and desc != "undefined" else name or "?"
 
 
@@ -67,7 +67,7 @@ class Writer:
         return f"{self._stamp}.{rest // 1000:06d}Z {self._who}"
 
     def headers(self) -> Iterator[str]:
-        """Yield what is said of the dump as a whole."""
+        """Yield the lines about the dump as a whole."""
         dump, begin = self._dump, self._begin(self._last)
         if not dump.entries:
             yield f"{begin}empty flight recorder, version {dump.version}: this rank issued nothing that was recorded"
@@ -81,22 +81,22 @@ class Writer:
                 f"records {first} to {last}{size}{library}"
             )
         for one in dump.groups.values():
-            yield f"{begin}flight recorder: group {group(one.name, one.desc)} has ranks {spans(one.ranks)}"
+            yield f"{begin}flight recorder: group {group_name(one.name, one.desc)} has ranks {spans(one.ranks)}"
         for name, status in dump.status.items():
             yield (
-                f"{begin}flight recorder: counters of group {group(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
+                f"{begin}flight recorder: counters of group {group_name(name, dump.described.get(name, ''))}: enqueued={status.enqueued} "
                 f"started={status.started} completed={status.completed}"
             )
 
     def broken(self) -> Iterator[tuple[str, str]]:
-        """Yield what was found broken when the dump was written, with its line."""
+        """Yield the components found broken when the dump was written, with their lines."""
         for part, said in self._dump.broken.items():
             yield (
                 part,
                 f"{self._begin(self._last)}flight recorder: health check of {part} failed{': ' if said else ''}{said}",
             )
 
-    def _call(self, entry: Entry) -> str:
+    def _call(self, entry: RecorderEntry) -> str:
         """Return the operation with its number, sizes and types."""
         key = (entry.inputs, entry.input_types, entry.outputs, entry.output_types)
         sizes = self._sizes.get(key)
@@ -107,9 +107,9 @@ class Writer:
             return f"{entry.op} seq={entry.seq} {sizes}"
         return f"{entry.op} {entry.src}->{entry.dst} p2p_seq={entry.p2p_seq} {sizes}"
 
-    def record(self, entry: Entry) -> str:
+    def record(self, entry: RecorderEntry) -> str:
         """Return the line of one record."""
-        what = f"record {entry.record} of group {group(entry.group, entry.desc)}: {self._call(entry)}"
+        what = f"record {entry.record} of group {group_name(entry.group, entry.desc)}: {self._call(entry)}"
         frames = entry.frames
         if entry.done:
             where = " < ".join(frames[:FRAMES_DONE])

@@ -1,4 +1,4 @@
-"""Ranks for which the others wait again and again: chronic stragglers, by the times that the dumps hold.
+"""Finds chronic stragglers, for which the others wait repeatedly, by the times in the dumps.
 
 Two things are looked at. Where NCCL's recorder measured how long each call ran on the GPU, that of a straggler is short
 every time, while the others spin in it: no clock is compared. Otherwise the times at which ranks issued a call are,
@@ -23,15 +23,15 @@ _RANKS, _CALLS, _FEW = 3, 12, 4
 _LEAST, _SHARE, _BEYOND = 0.05, 0.1, 3.0
 #: Share of the calls that come after slow work, of those in which the rank is the last one, and changes between the two.
 _OFTEN, _LAST, _TURNS = 0.25, 0.8, 4
-#: How much of what a rank is late by counts as late, and as in time.
+#: The shares of a rank's delay above which a call counts as late, and below which as on time.
 _LATE, _IN_TIME = 0.5, 0.2
-#: Groups and ranks of one of them that are looked at.
+#: The most groups, and ranks of a group, that are examined.
 _MAX_GROUPS, _MAX_RANKS = 256, 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A rank for which the others wait: how much (seconds, median of the calls in which they do) and how often."""
+    """A straggler: the median seconds that the others wait for it, and how often they do."""
 
     rank: int
     group: GroupKey
@@ -81,7 +81,7 @@ def _of_group(table: RecorderTable, key: GroupKey, ranks: list[int], host_of: Ma
 
 
 def _short(calls: Mapping[int, Mapping[int, Arrival]], shared: list[int]) -> dict[int, list[float]] | None:
-    """Return by how much each rank's calls ran shorter than the middle one's, where all were measured."""
+    """Return by how much each rank's calls ran shorter than the median, where all were measured."""
     if any(own[seq].ran < 0 for own in calls.values() for seq in shared):
         return None
     middles = {seq: median(own[seq].ran for own in calls.values()) for seq in shared}
@@ -89,14 +89,14 @@ def _short(calls: Mapping[int, Mapping[int, Arrival]], shared: list[int]) -> dic
 
 
 def _behind(issued: Mapping[int, list[float]], ranks: Iterable[int]) -> dict[int, list[float]]:
-    """Return by how much each rank came after the middle one, call by call."""
+    """Return by how much each rank came after the median, call by call."""
     own = {rank: issued[rank] for rank in ranks}
     middles = [median(times) for times in zip(*own.values(), strict=True)]
     return {rank: [one - middle for one, middle in zip(times, middles, strict=True)] for rank, times in own.items()}
 
 
 def _one_clock(issued: Mapping[int, list[float]]) -> dict[int, list[float]]:
-    """Return the times without what the clocks of ranks usually differ by."""
+    """Return the times without the usual offsets of the ranks' clocks."""
     base = next(iter(issued.values()))
     found = {}
     for rank, times in issued.items():
@@ -111,12 +111,12 @@ def _beyond_best(late: list[float]) -> list[float]:
 
 
 def _typical(late: list[float]) -> float:
-    """Return what a rank is late by in the calls that come after slow work."""
+    """Return the delay of a rank in the calls after slow work."""
     return quantiles(late, n=8)[6]
 
 
 def _late(behind: Mapping[int, list[float]], least: float) -> dict[int, tuple[float, int]]:
-    """Return the ranks that are late again and again: by how much, in how many calls."""
+    """Return the ranks that are repeatedly late, with their delay and number of calls."""
     typical = {rank: _typical(late) for rank, late in behind.items()}
     ordered = sorted(typical.values(), reverse=True)
     latest = [max(calls) for calls in zip(*behind.values(), strict=True)]
@@ -135,7 +135,7 @@ def _late(behind: Mapping[int, list[float]], least: float) -> dict[int, tuple[fl
 
 
 def _turns(late: list[float], typical: float) -> bool:
-    """Tell whether a rank comes late and in time by turns."""
+    """Tell whether a rank alternates between late and on time."""
     sides = [one > _LATE * typical for one in late if one > _LATE * typical or one < _IN_TIME * typical]
     return sum(one != two for one, two in pairwise(sides)) >= _TURNS
 

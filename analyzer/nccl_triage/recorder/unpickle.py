@@ -1,4 +1,4 @@
-"""A reader of pickles that builds containers, numbers and texts, and nothing else.
+"""Reads pickles of containers, numbers and texts, and of nothing else.
 
 ``pickle.load`` runs what a file tells it to. Here every opcode that could name, call or restore something is refused,
 whatever stands behind it, and so is a file that would take more memory than a dump can need: of a few megabytes a
@@ -18,7 +18,7 @@ MAX_OPS, MAX_CONTAINERS, MAX_NUMBER = 24_000_000, 2_000_000, 16
 
 
 class NotPlainError(ValueError):
-    """The data are no pickle of plain containers: damaged, cut off, too large or meant to run something."""
+    """The data are no pickle of plain containers: damaged, truncated, too large, or made to run code."""
 
 
 def loads(data: bytes) -> object:
@@ -28,7 +28,7 @@ def loads(data: bytes) -> object:
     except NotPlainError:
         raise
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        # Each is what Python says of a stack, a memo or an argument that is not there or of another kind.
+        # Python raises these for a missing or mistyped stack entry, memo or argument.
         raise NotPlainError("damaged or cut off") from error
     except Exception as error:  # struct.error, which has no base class of its own
         raise NotPlainError("damaged or cut off") from error
@@ -74,12 +74,7 @@ def _run(data: bytes) -> object:
             push({})
         elif op == 0x75:  # u SETITEMS
             start = marks.pop()
-            target: dict[str, Any] = stack[start - 1]
-            for index in range(start, len(stack), 2):
-                key = stack[index]
-                if type(key) is not str:
-                    raise NotPlainError("a key that is no text")
-                target[key] = stack[index + 1]
+            _set_items(stack, start)
             del stack[start:]
         elif op == 0x71:  # q BINPUT
             memo[data[at]] = stack[-1]
@@ -123,8 +118,18 @@ def _run(data: bytes) -> object:
     raise NotPlainError(f"more than {MAX_OPS} steps")
 
 
+def _set_items(stack: list[Any], start: int) -> None:
+    """Put the keys and values from ``start`` on into the table before them."""
+    target: dict[str, Any] = stack[start - 1]
+    for index in range(start, len(stack), 2):
+        key = stack[index]
+        if type(key) is not str:
+            raise NotPlainError("a key that is no text")
+        target[key] = stack[index + 1]
+
+
 def _counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
-    """Return bytes whose number stands before them, and where they end."""
+    """Return bytes that are preceded by their number, and the position after them."""
     size = int.from_bytes(data[at : at + width], "little")
     at += width
     if size > len(data) - at:
@@ -133,7 +138,7 @@ def _counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
 
 
 def _rare(op: int, data: bytes, at: int, stack: list[Any], marks: list[int]) -> int:
-    """Execute an opcode that few dumps have; returns where the next one stands."""
+    """Execute a rare opcode; returns the position of the next one."""
     if op == 0x80:  # PROTO
         if not 2 <= data[at] <= 5:
             raise NotPlainError(f"pickle protocol {data[at]}")

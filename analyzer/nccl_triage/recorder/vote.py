@@ -1,17 +1,49 @@
-"""Do all ranks of a call agree, and who does not: the majority is believed, whichever rank comes first.
+"""Whether the ranks of a call agree, and who does not: the majority is believed, whichever rank comes first.
 
-What must be equal follows from the operation (torch ``distributed_c10d.py``): the root of a scatter brings other
-sizes than the rest, an all-to-all may be uneven. The number of elements counts, not the shape: [4,2] and [8] meet.
+What must be equal follows from the operation (torch ``distributed_c10d.py``): the root of a scatter has other sizes than
+the rest, an all-to-all may be uneven. The number of elements counts, not the shape: [4,2] and [8] are equal. Sequence
+numbers of sends and receives do not match between ranks (each rank counts all its peers together), so their ends are
+paired in order: by their count where nothing was overwritten, otherwise by what is still open.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from nccl_triage.observations.recorder_table import Cell, RecorderLine, Way
+from nccl_triage.observations.recorder_table import Cell, End, GroupKey, RecorderLine, RecorderTable, Way
+from nccl_triage.recorder.lines import group_name
+
+#: The most lines of a finding.
+MAX_LINES = 6
+
+
+@dataclass(slots=True)
+class RecorderFinding:
+    """Something wrong with one call of one group. ``ranks`` are those in the wrong, none where that cannot be told.
+
+    ``kind``: operation, size, dtype (ranks disagree), missing (ranks did not come), ahead (ranks came to what the rest
+    did not), lagging (ranks did not complete what others did), early (ranks completed what the rest did not), state (some
+    came out of an operation with a root: who is wrong cannot be told), unmet (a send without receive or the other way round), entered (all came, nobody completed), others (all who are known to
+    belong to it came, nobody completed: it may wait for ``ranks``).
+    """
+
+    kind: str
+    group: str
+    seq: int
+    op: str
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+    lines: tuple[RecorderLine, ...]
+    #: Whether the recorder itself says that it was waited for until a timeout.
+    given_up: bool = False
+    #: skipped, inserted or exchanged, with the number of calls.
+    order: tuple[str, int] = ("", 0)
+    #: That ``ranks`` belong to the group is derived, not recorded.
+    derived: bool = False
+
 
 #: Operations of which ranks may bring (or get) different amounts.
 _FREE_INPUT = ("scatter", "all_to_all", "alltoall")
@@ -24,7 +56,7 @@ Signature = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str
 
 
 def ranks_of(bits: int) -> list[int]:
-    """Return the ranks that bits stand for."""
+    """Return the ranks of a bit set."""
     found = []
     while bits:
         low = bits & -bits
@@ -34,7 +66,7 @@ def ranks_of(bits: int) -> list[int]:
 
 
 def bits_of(ranks: Iterable[int]) -> int:
-    """Return ranks as bits."""
+    """Return ranks as a bit set."""
     bits = 0
     for rank in ranks:
         bits |= 1 << rank
@@ -60,7 +92,7 @@ def signature(way: Way) -> Signature:
 
 
 def malformed(way: Way, size: int) -> bool:
-    """Tell whether a call cannot be right in a group of this size (0: not known), whatever the others do."""
+    """Tell whether a call is wrong by itself in a group of this size (0 if unknown)."""
     given, taken = sum(elements(way.inputs)), sum(elements(way.outputs))
     if not way.inputs or not way.outputs:
         return False
@@ -85,7 +117,7 @@ class Verdict:
 
 
 def _sides(cell: Cell) -> dict[tuple[Signature, ...], int]:
-    """Return the ranks by all that they did under one number: a batch of operations shares it."""
+    """Return the ranks by everything that they issued under one number, which a batch of operations shares."""
     ways = [(signature(way), callers.ranks) for way, callers in cell.ways.items()]
     overlap = 0
     seen = 0
@@ -117,7 +149,7 @@ def line_of(cell: Cell, rank: int) -> RecorderLine | None:
 
 
 def disagreement(cell: Cell, size: int) -> Verdict | None:
-    """Return who disagrees on a call, or None where all do the same. ``size`` is that of the group, 0 if not known."""
+    """Return the disagreement on a call, None where all agree. ``size`` is that of the group, 0 if unknown."""
     if len({callers.ranks for callers in cell.ways.values()}) < 2:
         return None  # one way, or a batch that all made alike
     sides = _sides(cell)
@@ -173,3 +205,64 @@ def _wrong_by_itself(cell: Cell, size: int) -> int:
         else:
             right |= callers.ranks
     return wrong & ~right if right & ~wrong else 0
+
+
+def unmet_pairs(table: RecorderTable, members: Mapping[GroupKey, tuple[int, ...]]) -> list[RecorderFinding]:
+    """Return the sends and receives that never met."""
+    found: list[RecorderFinding] = []
+    for key, source, target in sorted({place[:3] for place in table.pairs}):
+        send = table.pairs.get((key, source, target, "send"))
+        receive = table.pairs.get((key, source, target, "recv"))
+        waiting = next((end for end in (send, receive) if end is not None and end.open), None)
+        if waiting is None:
+            continue
+        name = group_name(key.name, key.desc)
+        if send is not None and receive is not None and send.open and receive.open:
+            wrong = _differ(send, receive)
+            if wrong:
+                ends = (send.open[0][1], receive.open[0][1])
+                found.append(
+                    RecorderFinding(wrong, name, -1, f"send {source}->{target}", (), (send.rank, receive.rank), ends)
+                )
+            continue
+        other = receive if waiting is send else send
+        peer = _global(members.get(key), target if waiting is send else source)
+        if peer is None or (peer,) not in table.dumps or _may_have(waiting, other):
+            continue
+        op, side = waiting.open[0][0].op, waiting.open[0][1]
+        lines = [side, *_last(table, key, peer)]
+        found.append(
+            RecorderFinding("unmet", name, -1, f"{op} {source}->{target}", (peer,), (waiting.rank,), tuple(lines))
+        )
+    return found
+
+
+def _global(members: tuple[int, ...] | None, rank: int) -> int | None:
+    """Return the global rank of a rank in a group; the same number where the members are unknown."""
+    if members is None:
+        return rank
+    return members[rank] if rank < len(members) else None
+
+
+def _may_have(waiting: End, other: End | None) -> bool:
+    """Tell whether the counterpart may have been issued after all."""
+    if other is not None:
+        return not (waiting.cut or other.cut) and other.total >= waiting.total
+    return False
+
+
+def _differ(send: End, receive: End) -> str:
+    """Return how the first open ends of both sides differ."""
+    given, taken = send.open[0][0], receive.open[0][0]
+    if not (send.cut or receive.cut) and send.done != receive.done:
+        return ""
+    if elements(given.inputs or given.outputs) != elements(taken.outputs or taken.inputs):
+        return "size"
+    one, two = given.input_types or given.output_types, taken.output_types or taken.input_types
+    return "dtype" if one and two and one != two else ""
+
+
+def _last(table: RecorderTable, key: GroupKey, rank: int) -> list[RecorderLine]:
+    standing = table.standings.get((key, rank))
+    line = (standing.open or standing.last) if standing is not None else None
+    return [line] if line is not None else []

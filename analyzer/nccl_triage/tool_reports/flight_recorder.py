@@ -9,8 +9,7 @@ from __future__ import annotations
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.recorder_table import MAX_RANK
 from nccl_triage.observations.store import SourceInfo
-from nccl_triage.recorder.dump import read
-from nccl_triage.recorder.filling import Filling
+from nccl_triage.recorder.dump import TableBuilder, read
 from nccl_triage.recorder.lines import Writer
 from nccl_triage.recorder.unpickle import NotPlainError
 from nccl_triage.tool_reports import ToolReport
@@ -57,7 +56,7 @@ def render(data: bytes, info: SourceInfo) -> bytes | None:
         info.rank = rank
     writer = Writer(dump, max(rank, 0))
     lines = list(writer.headers())
-    filling = Filling(dump, rank, info.path, lines[0]) if rank >= 0 else None
+    filling = TableBuilder(dump, rank, info.path, lines[0]) if rank >= 0 else None
     for part, text in writer.broken():
         lines.append(text)
         if filling is not None:

@@ -1,1 +1,1 @@
-"""The hardware verifier: plans the matching collective, reruns it on the job's hosts, judges what it shows."""
+"""Verifies a diagnosis by experiment: plans the matching collective, reruns it on the hosts of the job, and judges the results."""

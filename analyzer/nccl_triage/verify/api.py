@@ -1,23 +1,120 @@
-"""Verify a report document: make the plan, reach the hosts, carry it out, put the outcomes back."""
+"""Verifies a report document: makes the plan from the settings, reaches the hosts, carries it out, and returns the outcomes."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import feedback, plan, previous, session
+from nccl_triage.engine.schema import RuleSet, Text
+from nccl_triage.errors import UsageError
+from nccl_triage.verify import feedback, gpus, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
-from nccl_triage.verify.model import Place
-from nccl_triage.verify.plan import Plan
-from nccl_triage.verify.planning import Settings, means_of, places_of, plan_of, question_of
+from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.plan import Means, Plan, PlanOptions
+from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+
+    launcher: str = "local"
+    hosts: tuple[str, ...] = ()
+    ranks_per_host: int | None = None
+    python: str | None = None
+    ray_address: str | None = None
+    workdir: Path | None = None
+    force: bool = False
+    wait: float = 0.0
+    previous: tuple[Path, ...] = ()
+    options: PlanOptions = field(default_factory=PlanOptions)
+
+
+def places_of(settings: Settings) -> tuple[HostPlace, ...]:
+    """Return the places that ``--host`` names, or this host; raises UsageError for one that cannot be read."""
+    slots = settings.ranks_per_host
+    if not settings.hosts:
+        return (HostPlace(os.uname().nodename, slots=slots),)
+    found = []
+    for entry in settings.hosts:
+        name, given, command = entry.partition("=")
+        try:
+            words = (
+                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
+            )
+        except ValueError as error:
+            raise UsageError(
+                "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
+            ) from None
+        if not name or (given and not words):
+            raise UsageError("--host {entry}: a name, or NAME=COMMAND, is needed", entry=entry)
+        found.append(HostPlace(name, tuple(words), slots))
+    if len({place.name for place in found}) < len(found):
+        raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
+    return tuple(found)
+
+
+def _torch(settings: Settings) -> str | None:
+    """Return the version of torch that the ranks will import, ``unknown`` behind another Python, None without any."""
+    if settings.python or settings.launcher != "local":
+        return "unknown"
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "unknown" if importlib.util.find_spec("torch") is not None else None
+
+
+def means_of(settings: Settings) -> Means:
+    """Return the means of this host; GPUs in use count as none, with the reason."""
+    places = places_of(settings)
+    torch = _torch(settings)
+    if settings.options.backend == "nccl" and (settings.hosts or settings.launcher != "local"):
+        # The agents look at the GPUs of other hosts when they are there.
+        return Means(places, settings.ranks_per_host or 1, torch=torch)
+    if settings.options.backend == "gloo" or not gpus.likely_present():
+        return Means(places, torch=torch)
+    inventory = gpus.visible()
+    found = gpus.idle(inventory)
+    faults = tuple(refusal.reason_en for refusal in found if refusal.evidence)
+    refusals = [] if settings.options.allow_busy else found
+    usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
+    if usable:
+        free = min((gpu.memory_free or 0) for gpu in usable)
+        devices = ",".join(gpu.uuid for gpu in usable) if len(usable) < len(inventory.gpus) else None
+        return Means(places, len(usable), free, usable[0].name, torch=torch, gpu_faults=faults, devices=devices)
+    reason: Text = {
+        "en": inventory.problem or "no NVIDIA GPU is visible",
+        "zh": inventory.problem or "看不到 NVIDIA GPU",
+    }
+    if refusals:
+        reason = {
+            "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them all the same)",
+            "zh": "；".join(refusal.reason_zh for refusal in refusals[:4]) + "（--allow-busy 可强制使用）",
+        }
+    return Means(places, no_gpu=reason, torch=torch, gpu_faults=faults)
+
+
+def question_of(document: dict[str, Any]) -> Question:
+    """Return the question of a document, with only those variables that an experiment may repeat."""
+    question = ask(document)
+    return replace(question, env=session.allowed_env(question.env))
+
+
+def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
+    """Return the plan for a document; only the list of GPUs is read."""
+    return plan.build(question_of(document), rules.causes, means_of(settings), settings.options)
+
 
 __all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]
 
@@ -30,9 +127,9 @@ def launcher_of(settings: Settings, made: Plan, folder: Path) -> Iterator[Launch
 
         question = made.question
         hosts = len(settings.hosts) or (len(question.hosts) if len(question.hosts) > 1 else None)
-        world = settings.wishes.world or question.world or 1
+        world = settings.options.world or question.world or 1
         each = settings.ranks_per_host or -(-world // (hosts or world))
-        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.wishes.backend == "nccl")
+        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.options.backend == "nccl")
         return
     from nccl_triage.verify.launchers.processes import ProcessLauncher
 
@@ -51,7 +148,7 @@ def verify(
     """Carry out the experiments for a document and return it with their outcomes, and the report.
 
     Raises UsageError when the hosts cannot be reached or another verifier runs here. ``faults`` make ranks misbehave on
-    purpose: the verifier's own proof. ``made`` is the plan where ``plan_of`` was asked already.
+    purpose, to test the verifier. ``made`` is the plan where ``plan_of`` was called already.
     """
     made = made or plan_of(document, rules, settings)
     earlier = previous.read(settings.previous)
@@ -66,7 +163,7 @@ def verify(
     ):
         if settings.launcher == "ray":  # the hosts are known only now
             made = plan.build(
-                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.wishes
+                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.options
             )
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults))
     report.previous = earlier
@@ -76,11 +173,11 @@ def verify(
 class _Nowhere:
     """The launcher of a plan in which nothing can run."""
 
-    places: Sequence[Place] = ()
+    places: Sequence[HostPlace] = ()
 
     def open(self) -> list[Any]:
-        """Reach nobody."""
+        """Open nothing."""
         return []
 
     def close(self) -> None:
-        """End nothing."""
+        """Close nothing."""

@@ -1,28 +1,218 @@
-"""What a run shows: the checks in their order, the most certain first; the first that answers is the finding.
+"""A run as it is assessed, and the checks in order of certainty: the first that finds something gives the finding.
 
-Who died of a signal, whose call differs from the others', who never came, which path the probe could not use: these are
-facts of the experiment itself. What the ranks printed is read last, by the analyzer's own rules.
+The checks look for ranks that died of a signal, a call that differs from the others', ranks that never came, came late
+or keep the others waiting (at the store, at the collective, at each iteration), unusable paths, and what the rules find
+in the ranks' own logs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from nccl_triage.verify.arrivals import late, never_entered, never_joined, slow, store_unreachable
-from nccl_triage.verify.findings import OTHERWISE
-from nccl_triage.verify.model import Finding, RankTrace
-from nccl_triage.verify.view import View
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import InputError
+from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.model import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.worker.ops import operation
 
-#: Kinds of findings about paths that a collective can use, but badly.
+#: The most symptoms kept of a run.
+_KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDiagnosis:
+    """The cause found in the logs of an experiment; ``told_by_stages``: the stages of the ranks show it better."""
+
+    cause: str
+    status: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    line: str
+    told_by_stages: bool = False
+
+
+def diagnose_own_logs(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
+    """Diagnose the logs of a run that failed and keep its symptoms in the result; None when the rules name no cause."""
+    from nccl_triage.api import diagnose
+
+    if result.folder is None or result.passed:
+        return None
+    with contextlib.suppress(InputError):
+        document = diagnose([result.folder], rules=rules, model=None).to_dict()
+        result.symptoms = [_symptom(entry, result.folder) for entry in document["symptoms"][:_KEPT]]
+        if document["verdict"] == "diagnosed":
+            return _own(document["diagnoses"][0], rules)
+    return None
+
+
+def _symptom(entry: dict[str, Any], folder: str) -> dict[str, Any]:
+    kept = {name: entry[name] for name in ("signature", "role", "meaning", "count", "ranks")}
+    return {**kept, "path": str(entry["first"]["path"]).removeprefix(f"{folder}/"), "line": entry["first"]["line"]}
+
+
+def _own(best: dict[str, Any], rules: RuleSet) -> OwnDiagnosis:
+    culprits = best["culprits"]
+    return OwnDiagnosis(
+        cause=best["cause"],
+        status=best["status"],
+        ranks=tuple(sorted({c["rank"] for c in culprits if c["rank"] is not None})),
+        hosts=tuple(dict.fromkeys(c["host"] for c in culprits if c["host"])),
+        line=best["evidence"][0]["text"][:300] if best["evidence"] else "",
+        told_by_stages=rules.causes[best["cause"]].experiment.told_by_stages,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AssessedRun:
+    """A run with the other facts by which it is assessed."""
+
+    result: RunResult
+    names: Sequence[str]
+    paths: tuple[RunFinding, ...] = ()
+    own: OwnDiagnosis | None = None
+
+    @property
+    def traces(self) -> list[RankTrace]:
+        """The ranks in their order."""
+        return [trace for _, trace in sorted(self.result.ranks.items())]
+
+    def slots(self, traces: Sequence[RankTrace]) -> tuple[int, ...]:
+        """Return the ranks' numbers in the whole job."""
+        return tuple(sorted(trace.slot.number for trace in traces))
+
+    def hosts(self, traces: Sequence[RankTrace]) -> tuple[str, ...]:
+        """Return the hosts of ranks, each once."""
+        return tuple(dict.fromkeys(self.names[trace.slot.place] for trace in traces))
+
+    def finding(
+        self, kind: str, traces: Sequence[RankTrace], en: str, zh: str, situation: str = OTHERWISE
+    ) -> RunFinding:
+        """Return a finding about some ranks; ``{ranks}`` in the texts stands for their numbers."""
+        numbers = ", ".join(str(number) for number in self.slots(traces))
+        says = {"en": en.replace("{ranks}", numbers), "zh": zh.replace("{ranks}", numbers)}
+        return RunFinding(cause_of(kind, situation), kind, says, self.slots(traces), self.hosts(traces))
+
+
+#: Seconds by which a rank must come later than the median of the others before it is called late.
+LATE = 1.0
+#: A rank is slow when the others wait for it this many times longer than it waits for them, and this long at least.
+SLOW_RATIO, SLOW_SECONDS = 3.0, 0.15
+
+
+def never_joined(view: AssessedRun) -> RunFinding | None:
+    """The rank that never came to the store while the others waited there."""
+    absent = [
+        t
+        for t in view.traces
+        if "store" not in t.times and t.error is None and t.stage in ("started", "start", "imported", "device")
+    ]
+    if (
+        not absent
+        or len(absent) == len(view.traces)
+        or view.result.stage not in ("start", "imported", "device", "store")
+    ):
+        return None
+    return view.finding(
+        "never-joined",
+        absent,
+        "rank {ranks} never joined the store; the others waited for it",
+        "rank {ranks} 从未加入 store，其他 rank 一直在等待",
+    )
+
+
+def store_unreachable(view: AssessedRun) -> RunFinding | None:
+    """The ranks that could not reach the store of rank 0."""
+    failed = [t for t in view.traces if t.rank and t.error is not None and "store" not in t.times]
+    if not failed or view.result.stage != "store":
+        return None
+    found = view.finding(
+        "store-unreachable",
+        failed,
+        "rank {ranks} could not join the store on the host of rank 0",
+        "rank {ranks} 无法连接 rank 0 主机上的 store",
+    )
+    return replace(found, hosts=view.hosts([view.traces[0], *failed]))
+
+
+def never_entered(view: AssessedRun) -> RunFinding | None:
+    """The rank that did not come to the collective while others waited in it."""
+    entered = [trace for trace in view.traces if "entered" in trace.times]
+    silent = [t for t in view.traces if "group" in t.times and "entered" not in t.times and t.error is None]
+    if not entered or not silent:
+        return None
+    stopped = [trace for trace in silent if trace.state in ("T", "t")]
+    left = [trace for trace in silent if trace.exit_code == 0]
+    if stopped:
+        return view.finding(
+            "stopped",
+            stopped,
+            "rank {ranks} is stopped (state T) before the collective in which the others wait",
+            "rank {ranks} 的进程处于停止状态（T），其他 rank 在集合操作中等待它",
+        )
+    if left:
+        return view.finding(
+            "left",
+            left,
+            "rank {ranks} exited with code 0 before the collective in which the others wait",
+            "rank {ranks} 在集合操作之前以退出码 0 离开",
+        )
+    return view.finding(
+        "absent",
+        silent,
+        "rank {ranks} never entered the collective in which the others wait",
+        "rank {ranks} 从未进入其他 rank 正在等待的集合操作",
+    )
+
+
+def late(view: AssessedRun) -> RunFinding | None:
+    """The rank that came to the collective much later than the others."""
+    times = {trace.rank: trace.times["entered"] for trace in view.traces if "entered" in trace.times}
+    if len(times) < 2:
+        return None
+    usual = statistics.median_low(times.values())
+    behind = [trace for trace in view.traces if times.get(trace.rank, usual) - usual > LATE]
+    if not behind:
+        return None
+    gap = max(times.values()) - usual
+    return view.finding(
+        "late",
+        behind,
+        f"rank {{ranks}} entered the collective {gap:.1f} s after the others",
+        f"rank {{ranks}} 比其他 rank 晚 {gap:.1f} 秒进入集合操作",
+    )
+
+
+def slow(view: AssessedRun) -> RunFinding | None:
+    """The rank for which the others wait in every iteration: it alone does not wait in the collective."""
+    medians = {t.rank: t.details["done"]["median"] for t in view.traces if t.done and t.details["done"].get("median")}
+    if len(medians) < 2 or not operation(view.result.run.message.op).symmetric:
+        return None
+    ordered = sorted(medians, key=lambda rank: medians[rank])
+    shortest, next_one = medians[ordered[0]], medians[ordered[1]]
+    if next_one - shortest < SLOW_SECONDS or next_one < SLOW_RATIO * shortest:
+        return None
+    culprit = [trace for trace in view.traces if trace.rank == ordered[0]]
+    return view.finding(
+        "slow",
+        culprit,
+        f"the others wait {next_one:.2f} s an iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",
+        f"其他 rank 每次迭代等待 rank {{ranks}} {next_one:.2f} 秒，而它只等待 {shortest:.2f} 秒",
+    )
+
+
+#: Kinds of findings about paths that work badly.
 POOR = frozenset({"path-lossy", "path-delayed"})
 
-Check = Callable[[View], "Finding | None"]
+Check = Callable[[AssessedRun], "RunFinding | None"]
 
 
-def different_call(view: View) -> Finding | None:
+def different_call(view: AssessedRun) -> RunFinding | None:
     """The rank that issued another call than the others (or than the experiment asked for, when there is no majority)."""
     if operation(view.result.run.message.op).pair:
         return None
@@ -58,15 +248,15 @@ _SIGNALS: dict[int, str] = {
 }
 
 
-def _watchdog_abort(view: View, trace: RankTrace) -> bool:
-    """Tell whether SIGABRT is only how torch's watchdog ends a rank that waited too long (ProcessGroupNCCL.cpp)."""
+def _watchdog_abort(view: AssessedRun, trace: RankTrace) -> bool:
+    """Tell whether a SIGABRT came from torch's watchdog, which ends a rank that waited too long (ProcessGroupNCCL.cpp)."""
     if trace.exit_code != -signal.SIGABRT or "entered" not in trace.times:
         return False
     told = any(str(symptom["signature"]).startswith(_WATCHDOG) for symptom in view.result.symptoms)
     return told or any("entered" not in other.times for other in view.traces)
 
 
-def died_of_signal(view: View) -> Finding | None:
+def died_of_signal(view: AssessedRun) -> RunFinding | None:
     """The rank that a signal ended before the parent stopped anything."""
     dead = [t for t in view.traces if t.exit_code is not None and t.exit_code < 0 and not t.killed]
     dead = [trace for trace in dead if not _watchdog_abort(view, trace)]
@@ -86,8 +276,8 @@ def died_of_signal(view: View) -> Finding | None:
     )
 
 
-def own_root_error(view: View) -> Finding | None:
-    """What the ranks' own logs establish, where that is no mere consequence of a lost peer."""
+def own_root_error(view: AssessedRun) -> RunFinding | None:
+    """The cause that the ranks' own logs establish, unless it only follows from a lost peer."""
     own = view.own
     if own is None or own.status == "possible":
         return None
@@ -97,7 +287,7 @@ def own_root_error(view: View) -> Finding | None:
         return None  # the stages tell these better than the texts of the ranks that waited
     ranks = [trace for trace in view.traces if trace.rank in own.ranks]
     says = f"the ranks' own log speaks of {own.cause}: {own.line}"
-    return Finding(
+    return RunFinding(
         own.cause,
         "own-log",
         {"en": says, "zh": f"各 rank 自身日志指向 {own.cause}：{own.line}"},
@@ -106,26 +296,26 @@ def own_root_error(view: View) -> Finding | None:
     )
 
 
-def _paths_used(view: View) -> list[Finding]:
+def _paths_used(view: AssessedRun) -> list[RunFinding]:
     used = {view.names[place] for place in view.result.run.places}
     return [found for found in view.paths if set(found.hosts) <= used]
 
 
-def broken_path(view: View) -> Finding | None:
+def broken_path(view: AssessedRun) -> RunFinding | None:
     """A path that the run needs and that the probe could not use."""
     if view.result.passed:
         return None
     return next((found for found in _paths_used(view) if found.kind not in POOR), None)
 
 
-def poor_path(view: View) -> Finding | None:
-    """A path that can be used, but badly: it counts although the collective passes."""
+def poor_path(view: AssessedRun) -> RunFinding | None:
+    """A path that works badly, which counts although the collective passes."""
     if len(view.result.run.places) < 2:
         return None
     return next((found for found in _paths_used(view) if found.kind in POOR), None)
 
 
-def wrong_data(view: View) -> Finding | None:
+def wrong_data(view: AssessedRun) -> RunFinding | None:
     """The ranks whose results differ from the closed form."""
     wrong = [t for t in view.traces if any(t.details.get(stage, {}).get("wrong") for stage in ("warm", "done"))]
     if not wrong:
@@ -139,12 +329,12 @@ def wrong_data(view: View) -> Finding | None:
     )
 
 
-def _nobody(view: View, kind: str, en: str, zh: str) -> Finding:
-    """Return a failure in which no rank stands out: between hosts it speaks for the network."""
+def _nobody(view: AssessedRun, kind: str, en: str, zh: str) -> RunFinding:
+    """Return a failure in which no rank stands out; between hosts it is evidence for the network."""
     return view.finding(kind, [], en, zh, "between-hosts" if len(view.result.run.places) > 1 else OTHERWISE)
 
 
-def all_waited(view: View) -> Finding | None:
+def all_waited(view: AssessedRun) -> RunFinding | None:
     """Every rank entered in time, and the collective did not end within its limit."""
     traces = view.traces
     if view.result.passed or not all("entered" in trace.times for trace in traces):
@@ -157,7 +347,7 @@ def all_waited(view: View) -> Finding | None:
     )
 
 
-def group_failed(view: View) -> Finding | None:
+def group_failed(view: AssessedRun) -> RunFinding | None:
     """The ranks met at the store, and could not connect with one another."""
     if view.result.passed or view.result.stage != "group":
         return None
@@ -187,6 +377,6 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def assess(view: View) -> Finding | None:
+def assess(view: AssessedRun) -> RunFinding | None:
     """Return what a run shows to be wrong, or None."""
     return next((found for check in CHECKS if (found := check(view)) is not None), None)

@@ -1,4 +1,4 @@
-"""The agents of a session together: ask all of them something, and hand their answers to a run."""
+"""The agents of a session: sends commands to all of them and collects their answers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_triage.errors import UsageError
-from nccl_triage.verify.launchers import Launcher, Link
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.launchers import AgentLink, Launcher
+from nccl_triage.verify.model import HostPlace
 
 #: Seconds between two looks at links that have no descriptor.
 POLL = 0.05
 
 
 class Cluster:
-    """Open agents, one a place; a context manager that ends them all."""
+    """Open agents, one per host; a context manager that ends them all."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._links: list[Link] = []
+        self._links: list[AgentLink] = []
         self._selector = selectors.DefaultSelector()
         self._waiting: list[tuple[int, dict[str, Any]]] = []
         self.gone: dict[int, str] = {}
         self.facts: list[dict[str, Any]] = []
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[HostPlace]:
         """The hosts."""
         return self._launcher.places
 
@@ -51,13 +51,13 @@ class Cluster:
         """Send a command to one agent."""
         self._links[place].send(command)
 
-    def receive(self, patience: float) -> list[tuple[int, dict[str, Any]]]:
-        """Return (place, answer) pairs, waiting at most ``patience`` seconds for the first."""
+    def receive(self, timeout: float) -> list[tuple[int, dict[str, Any]]]:
+        """Return (place, answer) pairs, waiting at most ``timeout`` seconds for the first."""
         found, self._waiting = self._waiting, []
         if found:
             return found
         polled = [index for index, link in enumerate(self._links) if link.descriptor() is None]
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
             ready = [key.data for key, _ in self._selector.select(min(left, POLL) if polled else left)]
@@ -79,7 +79,7 @@ class Cluster:
         self,
         what: str,
         places: Sequence[int],
-        patience: float,
+        timeout: float,
         per_place: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> dict[int, dict[str, Any]]:
         """Send one command to several agents and return their answers; the lost and the late are missing."""
@@ -87,7 +87,7 @@ class Cluster:
             self.send(place, do=what, **(per_place or {}).get(place, {}))
         missing = {place for place in places if place not in self.gone}
         answers: dict[int, dict[str, Any]] = {}
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         kept: list[tuple[int, dict[str, Any]]] = []
         while missing and time.monotonic() < deadline:
             for place, answer in self.receive(deadline - time.monotonic()):
@@ -102,28 +102,28 @@ class Cluster:
         self._waiting.extend(kept)
         return answers
 
-    def greet(self, patience: float) -> None:
+    def greet(self, timeout: float) -> None:
         """Wait for every agent's facts; raises UsageError when one cannot be reached."""
         everywhere = range(len(self._links))
-        answers = self.ask("facts", everywhere, patience)
+        answers = self.ask("facts", everywhere, timeout)
         for place in everywhere:
             if place not in answers:
                 raise UsageError(
                     "no answer from {host}",
-                    cause="{why}" if self.gone.get(place) else "nothing within {patience:.0f} s",
+                    cause="{why}" if self.gone.get(place) else "nothing within {timeout:.0f} s",
                     why=self.gone.get(place),
-                    patience=patience,
+                    timeout=timeout,
                     remedy="check that the host can be reached and that --python exists there",
                     host=self.name(place),
                 )
         self._waiting.clear()
         self.facts = [answers[place]["facts"] for place in everywhere]
 
-    def preload(self, patience: float) -> dict[int, str | None]:
+    def preload(self, timeout: float) -> dict[int, str | None]:
         """Import torch in every agent; returns the error of each place that has none."""
-        answers = self.ask("preload", range(len(self._links)), patience)
+        answers = self.ask("preload", range(len(self._links)), timeout)
         return {
-            place: (answers[place].get("error") if place in answers else f"no answer within {patience:.0f} s")
+            place: (answers[place].get("error") if place in answers else f"no answer within {timeout:.0f} s")
             for place in range(len(self._links))
             if place not in answers or answers[place].get("error")
         }

@@ -1,17 +1,17 @@
-"""Carry out a plan: put each suspect to the test by its control, treatments and bisection, and come to a verdict."""
+"""Carries out a plan: tests each suspected cause by a control, treatments and bisection, and reaches a verdict."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
 
 from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
+    ExperimentOutcome,
     Fact,
-    Outcome,
     Report,
     Trial,
     fact_of_findings,
@@ -21,15 +21,81 @@ from nccl_triage.verify.judge import (
     state_of,
     treated,
 )
-from nccl_triage.verify.model import Run
-from nccl_triage.verify.narrow import narrow
+from nccl_triage.verify.model import CollectiveRun
 from nccl_triage.verify.plan import REPEATS, Planned
-from nccl_triage.verify.treatments import Known, make, without, words
+from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
+
+Unit = TypeVar("Unit")
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection(Generic[Unit]):
+    """The smallest failing group: one unit, a pair whose members pass with others, or a larger group."""
+
+    units: tuple[Unit, ...]
+    kind: Literal["one", "pair", "group"]
+    tests: int
+
+
+class _Search(Generic[Unit]):
+    def __init__(self, units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], limit: int) -> None:
+        self.order = {unit: index for index, unit in enumerate(units)}
+        self.fails, self.limit, self.tests = fails, limit, 0
+
+    def bad(self, group: Sequence[Unit]) -> bool:
+        """Run the collective on a group, unless the limit of runs is reached: then it counts as passing."""
+        if len(group) < 2 or self.tests >= self.limit:
+            return False
+        self.tests += 1
+        return self.fails(tuple(sorted(group, key=self.order.__getitem__)))
+
+    def shrink(self, part: list[Unit], rest: list[Unit]) -> list[Unit]:
+        """Halve ``part`` while it still fails together with ``rest``."""
+        while len(part) > 1:
+            half = len(part) // 2
+            if self.bad(part[:half] + rest):
+                part = part[:half]
+            elif self.bad(part[half:] + rest):
+                part = part[half:]
+            else:
+                break
+        return part
+
+    def smallest(self, group: list[Unit]) -> list[Unit]:
+        """Return the smallest failing group that halving finds."""
+        while len(group) > 2:
+            half = len(group) // 2
+            one, two = group[:half], group[half:]
+            if self.bad(one):
+                group = one
+            elif self.bad(two):
+                group = two
+            else:
+                # It takes both halves: shrink each beside the other.
+                one = self.shrink(one, two)
+                return one + self.shrink(two, one)
+        return group
+
+
+def bisect(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, limit: int = 24) -> Bisection[Unit]:
+    """Bisect ``units``, which are known to fail together, in at most ``limit`` runs."""
+    search: _Search[Unit] = _Search(units, fails, limit)
+    group = search.smallest(list(units))
+    others = [unit for unit in units if unit not in group][:2]
+    # What the limit leaves untested counts as passing: nobody may be named, or acquitted, on that.
+    if len(group) != 2 or search.tests + 2 * len(others) > limit:
+        return Bisection(tuple(group), "group", search.tests)
+    # One bystander might fail as well; two are more certain.
+    verdicts = {unit: [search.bad([unit, other]) for other in others] for unit in group}
+    guilty = [unit for unit in group if verdicts[unit] and all(verdicts[unit])]
+    if len(guilty) == 1:
+        return Bisection((guilty[0],), "one", search.tests)
+    return Bisection(tuple(group), "group" if guilty else "pair", search.tests)
 
 
 def carry_out(session: Session) -> Report:
-    """Do everything that a session's plan asks for; the result of a part that fails is what it showed."""
+    """Carry out the plan of a session; a part that fails keeps the results it has."""
     started, plan, report = time.monotonic(), session.plan, session.report
     backends = [entry.control.backend for entry in plan.experiments if entry.control is not None]
     if backends:
@@ -40,7 +106,7 @@ def carry_out(session: Session) -> Report:
     return report
 
 
-def _outcome(session: Session, planned: Planned) -> Outcome:
+def _outcome(session: Session, planned: Planned) -> ExperimentOutcome:
     if planned.control is None:
         return outcome_without(planned)
     problems = session.report.problems
@@ -52,13 +118,13 @@ def _outcome(session: Session, planned: Planned) -> Outcome:
 
 
 class _Test:
-    """One suspect put to the test in a session."""
+    """The test of one suspected cause in a session."""
 
-    def __init__(self, session: Session, planned: Planned, control: Run) -> None:
+    def __init__(self, session: Session, planned: Planned, control: CollectiveRun) -> None:
         self.session, self.planned, self.control = session, planned, control
 
-    def outcome(self) -> Outcome:
-        """Run the control, what it takes to explain its failure, and conclude."""
+    def outcome(self) -> ExperimentOutcome:
+        """Run the control, the treatments and the bisection of a failure, and conclude."""
         outcome = outcome_without(self.planned, self._controls())
         if state_of(outcome.controls) == "fails":
             self._treat(outcome)
@@ -77,9 +143,9 @@ class _Test:
                 wanted = FLAKY_RUNS
         return trials
 
-    def _treat(self, outcome: Outcome) -> None:
+    def _treat(self, outcome: ExperimentOutcome) -> None:
         session, planned, first = self.session, self.planned, outcome.controls[0].finding
-        known = Known(
+        known = KnownHosts(
             names=session.names,
             facts=session.cluster.facts,
             matrix=session.report.matrix,
@@ -96,7 +162,7 @@ class _Test:
         if first is None or not (first.ranks or first.hosts):
             self._bisect(outcome)
 
-    def _try(self, treatment: Treatment, run: Run, outcome: Outcome) -> None:
+    def _try(self, treatment: Treatment, run: CollectiveRun, outcome: ExperimentOutcome) -> None:
         """Run a treatment as often as a verdict needs, or until it fails."""
         run = replace(run, changed=words(treatment)["en"])
         trials: list[Trial] = []
@@ -108,7 +174,7 @@ class _Test:
         if trials:
             outcome.treatments.append((treatment, trials))
 
-    def _bisect(self, outcome: Outcome) -> None:
+    def _bisect(self, outcome: ExperimentOutcome) -> None:
         """Find the host, the rank or the pair without which the control passes."""
         control, names = self.control, self.session.names
         by_place = len(control.places) > 1
@@ -128,7 +194,7 @@ class _Test:
             unknown.extend([] if trial is not None else [group])
             return trial is not None and trial.fails
 
-        found = narrow(units, fails)
+        found = bisect(units, fails)
         if unknown:
             return  # the time was over before everybody was asked: nobody is cleared, nobody is blamed
         shown: list[Any] = [names[unit] for unit in found.units] if by_place else list(found.units)
@@ -140,7 +206,7 @@ class _Test:
         if rest is not None:
             self._try(Treatment("members", "without-culprit"), rest, outcome)
 
-    def _without(self, units: Sequence[int], by_place: bool) -> Run | None:
+    def _without(self, units: Sequence[int], by_place: bool) -> CollectiveRun | None:
         return without(self.control, **({"places": units} if by_place else {"slots": units}))
 
     # what checks without a collective show of the predicted cause

@@ -1,4 +1,4 @@
-"""Back into the diagnosis: the outcomes are weighed like any evidence, and the document shows before and after.
+"""Weighs the outcomes of experiments into the diagnosis like any evidence; the document shows before and after.
 
 The document alone is enough: a report.json that was written elsewhere is verified in the same way as a fresh log. The
 scores in it are the log-odds that the rules and the classifier gave; an outcome adds its weight to them, and status and
@@ -15,7 +15,7 @@ from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.redaction.secrets import mask_secrets
-from nccl_triage.verify.judge import Outcome, Report
+from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.record import outcome_record
 
 #: Id of the contribution that is the verifier's.
@@ -90,7 +90,7 @@ def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
         entry["status"] = "possible" if _resembles_only(entry) else status
 
 
-def _weigh(entry: dict[str, Any], outcome: Outcome) -> None:
+def _weigh(entry: dict[str, Any], outcome: ExperimentOutcome) -> None:
     added = log_odds(outcome.row.weight)
     entry["score"] = round(entry["score"] + added, 3)
     if added:
@@ -116,12 +116,12 @@ def _decisive(entry: dict[str, Any]) -> bool:
 
 
 def _resembles_only(entry: dict[str, Any]) -> bool:
-    """Tell whether the classifier's vote is all that speaks for a cause: resemblance alone establishes nothing."""
+    """Tell whether a cause rests on the classifier's vote alone, which establishes nothing."""
     return all(item["id"] == VOTE_ID for item in entry["contributions"] if item["log_odds"] > 0)
 
 
 def _headline(changed: dict[str, Any], document: dict[str, Any], first: str | None) -> None:
-    """Say in the headline what the experiments made of the cause that the log named, or which other they confirmed."""
+    """Say in the headline whether the experiments confirmed the cause named by the log, or which other one."""
     if first is None or changed["verdict"] == "healthy":
         return
     best = changed["diagnoses"][0]

@@ -1,4 +1,4 @@
-"""A GPU and the GPUs of a host as their driver describes them."""
+"""A GPU and the GPUs of a host, as their driver describes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class GpuProcess:
     """A compute process on a GPU; ``used`` in bytes, None where the driver does not say."""
 
     pid: int
@@ -28,7 +28,7 @@ class Gpu:
     memory_used: int | None = None
     memory_free: int | None = None
     utilisation: int | None = None
-    processes: tuple[Process, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
     compute_mode: str | None = None
     mig: bool | None = None
     recovery_action: str | None = None

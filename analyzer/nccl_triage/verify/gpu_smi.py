@@ -1,4 +1,4 @@
-"""The GPUs as nvidia-smi tells them: for hosts without the package nvidia-ml-py. Questions only.
+"""GPUs as nvidia-smi reports them, for hosts without the package nvidia-ml-py; read-only queries.
 
 A driver refuses a whole query for one field that it does not know, so only fields that all drivers know are asked
 together. What a GPU does not support reads ``[N/A]`` or ``[Not Supported]`` and becomes None.
@@ -12,10 +12,10 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from nccl_triage.verify.gpu import Gpu, Inventory, Process
+from nccl_triage.verify.gpu import Gpu, GpuProcess, Inventory
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
-PATIENCE = 30.0
+TOOL_TIMEOUT = 30.0
 _TOOL = "nvidia-smi"
 _FIELDS = (
     "index,uuid,name,memory.total,memory.used,memory.free,utilization.gpu,compute_mode,"
@@ -62,12 +62,12 @@ def query(question: str) -> tuple[list[list[str]], str]:
     except OSError as error:
         return [], f"{_TOOL} cannot be run ({error.strerror})"
     try:
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=TOOL_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)  # within a hung call of the driver it cannot even die
-        return [], f"{_TOOL} gave no answer within {PATIENCE:.0f} s: the driver hangs"
+        return [], f"{_TOOL} gave no answer within {TOOL_TIMEOUT:.0f} s: the driver hangs"
     if process.returncode != 0:
         first = next((line.strip() for line in output.splitlines() if line.strip()), "no message")
         return [], f"{_TOOL} failed ({process.returncode}): {first}"
@@ -81,7 +81,7 @@ class _More:
         self.mig: dict[str, str] = {}
         self.recovery: dict[str, str] = {}
         self.remapped: dict[str, list[str]] = {}
-        self.processes: dict[str, list[Process]] = {}
+        self.processes: dict[str, list[GpuProcess]] = {}
 
 
 def _more() -> _More:
@@ -93,7 +93,7 @@ def _more() -> _More:
             more.remapped[row[0]] = row[1:]
     for row in query("--query-compute-apps=gpu_uuid,pid,used_gpu_memory")[0]:
         if len(row) == 3 and row[1].isdigit():
-            more.processes.setdefault(row[0], []).append(Process(int(row[1]), _bytes(row[2])))
+            more.processes.setdefault(row[0], []).append(GpuProcess(int(row[1]), _bytes(row[2])))
     return more
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs are visible to this process, and whether they are idle: everything is read, nothing is changed.
+"""Which GPUs are visible to this process, and whether they are idle; nothing is changed.
 
 The rules of refusal are those of ``idle``; the limits are constants here. No torch and no CUDA: asking must not take
 memory on a GPU that someone else uses.
@@ -60,9 +60,9 @@ def visible(environment: Mapping[str, str] | None = None) -> Inventory:
     ``environment`` (default: this process's) gives CUDA_VISIBLE_DEVICES. Indices count in the order of the PCI bus: with
     different GPUs in one host CUDA counts so only when CUDA_DEVICE_ORDER=PCI_BUS_ID is set, and the inventory says it.
     """
-    from nccl_triage.verify import gpu_nvml, gpu_smi
+    from nccl_triage.verify import gpu_smi, nvml
 
-    inventory = gpu_nvml.read()
+    inventory = nvml.read()
     if not inventory.source:
         with_tool = gpu_smi.read()
         problem = None if with_tool.gpus else f"{inventory.problem}; {with_tool.problem}"
@@ -136,9 +136,9 @@ def idle(
 
 
 def _sampler(inventory: Inventory) -> Sampler:
-    from nccl_triage.verify import gpu_nvml, gpu_smi
+    from nccl_triage.verify import gpu_smi, nvml
 
-    return gpu_nvml.utilisation if inventory.source == "nvml" else gpu_smi.utilisation
+    return nvml.utilisation if inventory.source == "nvml" else gpu_smi.utilisation
 
 
 def _busy(gpu: Gpu, percent: int) -> Refusal:

@@ -1,4 +1,4 @@
-"""From trials to a verdict: what runs of one setting come to, and which row of the decision table they select.
+"""From trials to a verdict: combines the runs of each setting and selects a row of the decision table.
 
 Live sessions and results that were collected from files are judged here in the same way. No I/O.
 """
@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify import own_logs
-from nccl_triage.verify.assess import assess
-from nccl_triage.verify.decide import Facts, Row, State, decide
-from nccl_triage.verify.model import Finding, Run, RunResult
+from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
+from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
+from nccl_triage.verify.model import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
-from nccl_triage.verify.reachability import Matrix
-from nccl_triage.verify.view import View
+from nccl_triage.verify.reachability import ReachabilityMatrix
 
 #: Runs after which a control that failed once of twice counts as flaky.
 FLAKY_RUNS = 5
@@ -26,10 +24,10 @@ Fact = Literal["shows", "clean", "none"]
 
 @dataclass(slots=True)
 class Trial:
-    """One run with what it shows; it fails when the run did, or when something stands out in it."""
+    """One assessed run; it fails when the run did, or when there is a finding."""
 
     result: RunResult
-    finding: Finding | None
+    finding: RunFinding | None
     tolerated: tuple[str, ...] = ()
 
     @property
@@ -44,45 +42,45 @@ def treated(trial: Trial, treatment: Treatment) -> Trial:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """The verdict on one suspect with everything that it rests on."""
+class ExperimentOutcome:
+    """The verdict on one suspected cause, with its evidence."""
 
     planned: Planned
-    row: Row
+    row: DecisionRow
     facts: Facts
     controls: list[Trial] = field(default_factory=list)
     treatments: list[tuple[Treatment, list[Trial]]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RunFinding] = field(default_factory=list)
     why_not: dict[str, str] | None = None
     narrowed: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class Report:
-    """What a session came to."""
+    """The results of a session."""
 
     plan: Plan
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ExperimentOutcome] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
-    matrix: Matrix = field(default_factory=Matrix)
+    matrix: ReachabilityMatrix = field(default_factory=ReachabilityMatrix)
     hosts: list[dict[str, Any]] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
     previous: Previous = field(default_factory=dict)
 
 
-def trial_of(result: RunResult, names: Sequence[str], paths: Iterable[Finding], rules: RuleSet) -> Trial:
+def trial_of(result: RunResult, names: Sequence[str], paths: Iterable[RunFinding], rules: RuleSet) -> Trial:
     """Return a run with what it shows; ``paths`` are what facts and probe show for its backend and variables."""
-    return Trial(result, assess(View(result, names, tuple(paths), own_logs.read(result, rules))))
+    return Trial(result, assess(AssessedRun(result, names, tuple(paths), diagnose_own_logs(result, rules))))
 
 
-def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Outcome:
+def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> ExperimentOutcome:
     """Return the outcome of a suspect before anything is concluded from its runs, or when none can be made."""
     facts = Facts(planned.experiment.kind, ran=False, passing=planned.experiment.passing)
-    return Outcome(planned, decide(facts), facts, list(controls), why_not=planned.why_not)
+    return ExperimentOutcome(planned, decide(facts), facts, list(controls), why_not=planned.why_not)
 
 
-def settle(outcome: Outcome, fact: Fact, limit: float | None) -> None:
+def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
     """Conclude from an outcome's controls and treatments: its findings, facts and row.
 
     ``fact`` is what checks without a collective show, ``limit`` the log's time-out in seconds.
@@ -110,7 +108,7 @@ def settle(outcome: Outcome, fact: Fact, limit: float | None) -> None:
 
 
 def state_of(trials: Sequence[Trial]) -> State:
-    """Return what runs of one setting come to; less runs than a verdict needs prove nothing."""
+    """Return the combined state of the runs of one setting; fewer runs than a verdict needs prove nothing."""
     failed = sum(trial.fails for trial in trials)
     if len(trials) < REPEATS:
         return "none"
@@ -119,7 +117,7 @@ def state_of(trials: Sequence[Trial]) -> State:
     return "passes" if failed == 0 else "mixed"
 
 
-def predicted(planned: Planned, finding: Finding) -> bool:
+def predicted(planned: Planned, finding: RunFinding) -> bool:
     """Tell whether a finding is what the suspected cause predicts."""
     wanted = planned.experiment.predicts or (planned.suspect.cause,)
     return finding.cause in wanted or finding.kind in wanted or finding.cause == planned.suspect.cause
@@ -141,14 +139,14 @@ def is_brief(planned: Planned, controls: Iterable[Trial], limit: float | None) -
     return bool(medians) and all(value is not None and value < 0.01 * limit for value in medians)
 
 
-def fact_of_findings(planned: Planned, findings: Iterable[Finding], probed: bool) -> Fact:
+def fact_of_findings(planned: Planned, findings: Iterable[RunFinding], probed: bool) -> Fact:
     """Return whether facts of the hosts, or the probe if there was one, show the predicted cause."""
     if any(predicted(planned, finding) for finding in findings):
         return "shows"
     return "clean" if probed else "none"
 
 
-def fact_of_versions(trials: Iterable[Trial], control: Run) -> Fact:
+def fact_of_versions(trials: Iterable[Trial], control: CollectiveRun) -> Fact:
     """Return whether the ranks told different versions of torch or NCCL."""
     told: dict[str, set[str]] = {}
     for trial in trials:

@@ -1,16 +1,16 @@
-"""The verifier's nouns: places, runs, what ranks told, and what follows from it. No torch, no I/O."""
+"""The data model of the verifier: hosts, runs, traces of ranks, and findings. No torch, no I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Outcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
+RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where ranks can run: a host, the command that reaches it (empty: here), and how many ranks it takes at most."""
+class HostPlace:
+    """A host where ranks can run: the command that reaches it (empty for this host), and the most ranks on it."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One rank of the whole job: its number there and the index of its place."""
+    """One rank of the whole job: its number, and the index of its host."""
 
     number: int
     place: int
@@ -72,7 +72,7 @@ SEVERAL_HOSTS = Deadlines(start=120.0, store=45.0, group=90.0, entered=30.0, fir
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CollectiveMessage:
     """The collective as the log names it, or as it is scaled: elements of one rank's input."""
 
     op: str = "ALLREDUCE"
@@ -83,7 +83,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CollectiveRun:
     """One run of one collective on some slots with one setting; ``label`` says what it stands for.
 
     ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
@@ -91,7 +91,7 @@ class Run:
 
     label: str
     slots: tuple[Slot, ...]
-    message: Message
+    message: CollectiveMessage
     backend: str = "gloo"
     device: str = "cpu"
     env: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Run:
     store_address: str | None = None
     changed: str = ""
     faults: dict[str, Any] = field(default_factory=dict)
-    more: tuple[Message, ...] = ()
+    more: tuple[CollectiveMessage, ...] = ()
 
     @property
     def world(self) -> int:
@@ -125,7 +125,7 @@ class Run:
 
 @dataclass(slots=True)
 class RankTrace:
-    """What one rank of a run told, and how it ended."""
+    """The reports of one rank of a run, and how it ended."""
 
     rank: int
     slot: Slot
@@ -150,10 +150,10 @@ class RankTrace:
 
 @dataclass(slots=True)
 class RunResult:
-    """The outcome of a run: how it ended, at which stage, after how long, and what each rank told."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
 
-    run: Run
-    outcome: Outcome
+    run: CollectiveRun
+    outcome: RunOutcome
     stage: str
     seconds: float
     ranks: dict[int, RankTrace]
@@ -175,8 +175,8 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a run, or the probe, shows to be wrong: the cause it speaks for and who or what stands out."""
+class RunFinding:
+    """A finding of a run or of the probe: the cause that it is evidence for, and the ranks and hosts that stand out."""
 
     cause: str
     kind: str

@@ -1,20 +1,121 @@
-"""From a question and the means at hand to a plan: what will run, where, how long at most, with how much memory.
+"""Plans experiments from a question and the available means: what runs, where, how long at most, with how much memory.
 
+A plan says how an experiment differs from the failure, since a pass refutes only if the experiment is at least as large.
 No torch and no I/O: a plan is made before anything is touched, and ``--dry-run`` shows it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nccl_triage.engine.schema import Cause, Experiment, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify.differences import Comparison, differences
-from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Place, Run, Slot
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
+from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.worker.ops import DTYPES, operation
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentComparison:
+    """The failure beside the control run; ``wanted`` is the number of elements in the log's collective."""
+
+    question: Question
+    experiment: Experiment
+    run: CollectiveRun
+    wanted: int
+    gpus: int
+    names: tuple[str, ...]
+
+
+#: A difference, and whether a pass is weaker because of it.
+Difference = tuple[Text, bool]
+Check = Callable[[ExperimentComparison], Iterator[Difference]]
+
+
+def _say(en: str, zh: str, matters: bool) -> Difference:
+    return {"en": en, "zh": zh}, matters
+
+
+def _ranks_wanted(about: ExperimentComparison) -> int | None:
+    """Return the ranks of the failure that the experiment should have: those of one host for a cause inside a host."""
+    question = about.question
+    if about.experiment.scope != "host" or question.world is None:
+        return question.world
+    counts = [len(ranks) for ranks in question.ranks_of.values() if ranks]
+    return max(counts) if counts else -(-question.world // max(1, len(question.hosts)))
+
+
+def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
+    """Fewer ranks than the failure had, or an unknown number."""
+    wanted, have = _ranks_wanted(about), about.run.world
+    if wanted is None:
+        matters = not about.question.hosts or about.experiment.scope != "hosts"
+        yield _say(
+            f"{have} ranks; the log does not tell how many there were", f"{have} 个 rank；日志未给出原有数量", matters
+        )
+    elif have < wanted:
+        yield _say(f"{have} ranks instead of {wanted}", f"{have} 个 rank，原作业为 {wanted} 个", True)
+
+
+def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
+    """Fewer hosts than the failure had."""
+    wanted, have = len(about.question.hosts), len(about.run.places)
+    if about.experiment.scope != "host" and have < wanted:
+        yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
+
+
+def _short(name: str) -> str:
+    return name.split("#")[0].split(".")[0].casefold()
+
+
+def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
+    """Hosts that were not part of the failure."""
+    known = {_short(name) for name in about.question.hosts}
+    strange = [name for name in about.names if _short(name) not in known]
+    if known and strange:
+        listed = ", ".join(strange[:4])
+        yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)
+
+
+def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
+    """A smaller message than the failure had, or an unknown size."""
+    numel = about.run.message.numel
+    if numel < about.wanted:
+        yield _say(
+            f"{numel:,} elements instead of {about.wanted:,}", f"{numel:,} 个元素，日志中为 {about.wanted:,} 个", True
+        )
+    elif about.question.numel is None and about.run.message.op != "INIT":
+        yield _say("the log does not tell the size of the collective", "日志未给出集合操作的大小", False)
+
+
+def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
+    """Gloo instead of NCCL; the cause's file says where it may be used."""
+    wanted, have = about.question.backend, about.run.backend
+    if wanted and wanted != have:
+        yield _say(f"backend {have} instead of {wanted}", f"后端为 {have}，原作业为 {wanted}", False)
+
+
+def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
+    """Several ranks on one GPU."""
+    run = about.run
+    if run.backend == "nccl" and 0 < about.gpus < max(Counter(slot.place for slot in run.slots).values()):
+        yield _say(
+            "several ranks share a GPU: the paths between GPUs (P2P, shared memory, NVLS) are not exercised",
+            "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",
+            True,
+        )
+
+
+CHECKS: tuple[Check, ...] = (differing_ranks, differing_hosts, other_hosts, smaller_size, other_backend, shared_gpu)
+
+
+def differences(about: ExperimentComparison) -> tuple[tuple[Text, ...], bool]:
+    """Return every difference in words, and whether the experiment is at least as large as the failure."""
+    found = [difference for check in CHECKS for difference in check(about)]
+    return tuple(text for text, _ in found), not any(matters for _, matters in found)
+
 
 #: Runs of the control and of each treatment that a verdict needs.
 REPEATS = 2
@@ -34,13 +135,13 @@ PROBE_SECONDS = 35.0
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What is at hand: places, GPUs a place with the least free memory of one (bytes), and why there are none.
+    """The available means: hosts, GPUs per host with the least free memory of one (bytes), and why there are none.
 
     ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host; ``devices`` is CUDA_VISIBLE_DEVICES
     of the ranks where some of this host's GPUs must be left alone.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[HostPlace, ...]
     gpus: int = 0
     gpu_free: int = 0
     gpu_name: str | None = None
@@ -51,29 +152,29 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user asked for; raises UsageError for a time that is none."""
+class PlanOptions:
+    """The options of the user; raises UsageError for a time that is not above 0."""
 
     backend: str = "auto"
     world: int | None = None
-    patience: float = 1.0
+    timeout_factor: float = 1.0
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
 
     def __post_init__(self) -> None:
-        for option, value in (("patience", self.patience), ("budget", self.budget)):
+        for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
             if not value > 0:  # a wait of "nan" seconds would never end
                 raise UsageError("--{option} {value}: a number above 0 is needed", option=option, value=value)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The experiment of one suspect: its control, its treatments, and how it differs from the failure."""
+    """The experiment for one suspected cause: its control, its treatments, and how it differs from the failure."""
 
-    suspect: Suspect
+    suspect: SuspectedCause
     experiment: Experiment
-    control: Run | None
+    control: CollectiveRun | None
     why_not: Text | None
     differs: tuple[Text, ...] = ()
     complete: bool = False
@@ -94,7 +195,7 @@ class Planned:
         message = self.control.message
         return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
 
-    def limits(self, run: Run) -> Deadlines:
+    def limits(self, run: CollectiveRun) -> Deadlines:
         """Return the deadlines of a run: those of the experiment, unless the run's own time-out asks for more."""
         if run.timeout is not None and run.timeout > self.deadlines.first / 2:
             return replace(self.deadlines, first=run.timeout + self.deadlines.first / 2)
@@ -103,11 +204,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that is going to happen."""
+    """The experiments that will be carried out."""
 
     question: Question
     means: Means
-    wishes: Wishes
+    options: PlanOptions
     experiments: tuple[Planned, ...]
 
     @property
@@ -119,30 +220,30 @@ class Plan:
     def seconds(self) -> float:
         """The most that the plan can take."""
         total = sum(entry.seconds for entry in self.experiments) + (PROBE_SECONDS if self.probes else 0.0)
-        return min(self.wishes.budget, total)
+        return min(self.options.budget, total)
 
 
 def _text(en: str, zh: str) -> Text:
     return {"en": en, "zh": zh}
 
 
-def backend_of(experiment: Experiment, means: Means, wishes: Wishes) -> str | None:
+def backend_of(experiment: Experiment, means: Means, options: PlanOptions) -> str | None:
     """Return the backend of an experiment, or None when it needs GPUs that are not there."""
-    if wishes.backend != "auto":
-        return wishes.backend if wishes.backend == "nccl" or experiment.backend == "any" else None
+    if options.backend != "auto":
+        return options.backend if options.backend == "nccl" or experiment.backend == "any" else None
     if means.gpus:
         return "nccl"
     return "gloo" if experiment.backend == "any" else None
 
 
 def slots_of(
-    question: Question, experiment: Experiment, means: Means, wishes: Wishes, backend: str
+    question: Question, experiment: Experiment, means: Means, options: PlanOptions, backend: str
 ) -> tuple[Slot, ...]:
     """Return where the ranks of the control run: evenly over the places, numbered host by host."""
     places = range(len(means.places))
     if experiment.scope == "host":
         places = range(1)
-    wanted = wishes.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
+    wanted = options.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
     if backend == "nccl":
         # One GPU can be shared by two ranks: enough for everything but the paths between GPUs.
         most = max(2, means.gpus)
@@ -158,17 +259,17 @@ def slots_of(
 
 def message_of(
     question: Question, experiment: Experiment, means: Means, world: int, backend: str
-) -> tuple[Message, int]:
+) -> tuple[CollectiveMessage, int]:
     """Return the message that is sent and the elements that the log asked for."""
     if experiment.kind in ("store", "versions"):
-        return Message("INIT", 1), 1
+        return CollectiveMessage("INIT", 1), 1
     op = question.op or ("BARRIER" if experiment.kind == "single" else "ALLREDUCE")
     dtype = question.dtype if question.dtype in DTYPES else "float32"
     wanted = question.numel or DEFAULT_NUMEL
     row, element = operation(op), DTYPES[dtype]
     limit = CPU_BYTES if backend == "gloo" else min(GPU_BYTES, means.gpu_free // (4 * (1 + world)) or GPU_BYTES)
     numel = min(wanted, max(1, limit // (element * (world if row.size == "all" else 1))))
-    return Message(op, numel, dtype), wanted
+    return CollectiveMessage(op, numel, dtype), wanted
 
 
 def _why_not(experiment: Experiment, question: Question, means: Means, backend: str | None) -> Text | None:
@@ -197,10 +298,15 @@ def _why_not(experiment: Experiment, question: Question, means: Means, backend: 
 
 
 def control_run(
-    question: Question, suspect: Suspect, experiment: Experiment, means: Means, wishes: Wishes, backend: str
-) -> tuple[Run, int]:
+    question: Question,
+    suspect: SuspectedCause,
+    experiment: Experiment,
+    means: Means,
+    options: PlanOptions,
+    backend: str,
+) -> tuple[CollectiveRun, int]:
     """Return the control of an experiment and the elements that the log asked for."""
-    slots = slots_of(question, experiment, means, wishes, backend)
+    slots = slots_of(question, experiment, means, options, backend)
     message, wanted = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
     store, cuda = experiment.kind == "store", backend == "nccl"
@@ -208,7 +314,7 @@ def control_run(
     both = question.dtype is None and message.op not in ("INIT", "BARRIER")
     shared = cuda and 0 < means.gpus < max(Counter(slot.place for slot in slots).values())
     per_rank = {rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(len(slots))} if shared else {}
-    run = Run(
+    run = CollectiveRun(
         label="control",
         slots=slots,
         message=message,
@@ -225,22 +331,24 @@ def control_run(
     return run, wanted
 
 
-def plan_one(question: Question, suspect: Suspect, cause: Cause, means: Means, wishes: Wishes) -> Planned:
+def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: Means, options: PlanOptions) -> Planned:
     """Plan the experiment of one suspect."""
     experiment = cause.experiment
-    backend = backend_of(experiment, means, wishes)
+    backend = backend_of(experiment, means, options)
     why_not = _why_not(experiment, question, means, backend)
-    deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(wishes.patience)
+    deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(options.timeout_factor)
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
-    run, wanted = control_run(question, suspect, experiment, means, wishes, backend)
+    run, wanted = control_run(question, suspect, experiment, means, options, backend)
     names = tuple(means.places[place].name for place in run.places)
-    differs, complete = differences(Comparison(question, experiment, run, wanted, means.gpus, names))
+    differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, means.gpus, names))
     return Planned(suspect, experiment, run, None, differs, complete, deadlines)
 
 
-def build(question: Question, causes: Mapping[str, Cause], means: Means, wishes: Wishes) -> Plan:
+def build(question: Question, causes: Mapping[str, Cause], means: Means, options: PlanOptions) -> Plan:
     """Return the plan for the first suspects of a question."""
-    chosen: Sequence[Suspect] = [entry for entry in question.suspects if entry.cause in causes][: wishes.suspects]
-    planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, wishes) for suspect in chosen)
-    return Plan(question, means, wishes, planned)
+    chosen: Sequence[SuspectedCause] = [entry for entry in question.suspects if entry.cause in causes][
+        : options.suspects
+    ]
+    planned = tuple(plan_one(question, suspect, causes[suspect.cause], means, options) for suspect in chosen)
+    return Plan(question, means, options, planned)

@@ -1,4 +1,4 @@
-"""Before a job starts: whether hosts are alike, reach each other, and run every collective right and fast enough.
+"""Checks before a job starts: whether hosts are alike, reach each other, and run each collective correctly and fast.
 
 The same agents, probes, runs and checks as a verification, without a diagnosis to put to the test.
 """
@@ -16,9 +16,9 @@ from nccl_triage.engine.schema import Experiment, RuleSet, Text
 from nccl_triage.verify import api, previous, record, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.model import SEVERAL_HOSTS, Deadlines, Message, Run
+from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
-from nccl_triage.verify.question import Question, Suspect
+from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import BROKEN
 from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker.ops import OPERATIONS
@@ -32,8 +32,8 @@ ALIKE = ("torch", "nccl", "driver", "python")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at: ok, failed, warning or skipped, with what was seen."""
+class PreflightCheck:
+    """One check: ok, failed, warning or skipped, with its details."""
 
     id: str
     state: str
@@ -44,11 +44,11 @@ class Check:
         return {"id": self.id, "state": self.state, "says": self.says["en"], "says_zh": self.says["zh"]}
 
 
-def _check(name: str, state: str, en: str, zh: str) -> Check:
-    return Check(name, state, {"en": en, "zh": zh})
+def _check(name: str, state: str, en: str, zh: str) -> PreflightCheck:
+    return PreflightCheck(name, state, {"en": en, "zh": zh})
 
 
-def gpu_checks(means: Means, backend: str) -> Iterator[Check]:
+def gpu_checks(means: Means, backend: str) -> Iterator[PreflightCheck]:
     """Tell whether the driver reports faults, and whether there are idle GPUs."""
     for fault in means.gpu_faults:
         yield _check("gpu-health", "failed", fault, fault)
@@ -60,7 +60,7 @@ def gpu_checks(means: Means, backend: str) -> Iterator[Check]:
         yield _check("gpus", "skipped", means.no_gpu["en"], means.no_gpu["zh"])
 
 
-def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterator[Check]:
+def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterator[PreflightCheck]:
     """Compare the hosts' versions and look at limits that are too small."""
     for name in ALIKE:
         seen = {host: entry.get(name) for host, entry in zip(names, facts, strict=True)}
@@ -80,14 +80,14 @@ def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterat
             yield _check("nofile", "warning", f"{host}: {files} open files at most", f"{host}：最多打开 {files} 个文件")
 
 
-def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator[Check]:
+def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator[PreflightCheck]:
     """Tell what facts and probe show of the interfaces and paths that the backend would take."""
     if len(made.names) < 2:
         yield _check("reachability", "skipped", "one host: no path to probe", "只有一台主机，无需探测")
         return
     found = made.findings(backend, env)
     for finding in found:
-        yield Check(f"path {finding.kind}", "failed", dict(finding.says))
+        yield PreflightCheck(f"path {finding.kind}", "failed", dict(finding.says))
     others = sorted({(p.target, p.interface) for p in made.report.matrix.paths if p.state in BROKEN})
     if others and not found:
         listed = ", ".join(f"{interface} of {host}" for host, interface in others[:6])
@@ -107,27 +107,29 @@ def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator
         )
 
 
-def collectives(backend: str, world: int) -> Run:
+def collectives(backend: str, world: int) -> CollectiveRun:
     """Return the run with every operation at two sizes, and a large all-reduce whose time counts."""
     large = LARGE_GPU if backend == "nccl" else LARGE_CPU
     more = tuple(
-        Message(name, numel, dtype)
+        CollectiveMessage(name, numel, dtype)
         for name, row in OPERATIONS.items()
         if name != "INIT" and (world > 1 or not row.pair)
         for numel in (SMALL, MIDDLE)
         for dtype in ("float32", "bfloat16")
     )
-    return Run(
+    return CollectiveRun(
         label="preflight",
         slots=(),
-        message=Message("ALLREDUCE", large, "bfloat16" if backend == "nccl" else "float32"),
+        message=CollectiveMessage("ALLREDUCE", large, "bfloat16" if backend == "nccl" else "float32"),
         backend=backend,
         device="cuda" if backend == "nccl" else "cpu",
         more=more,
     )
 
 
-def collective_checks(trial: Trial | None, run: Run, written: dict[str, Any] | None) -> Iterator[Check]:
+def collective_checks(
+    trial: Trial | None, run: CollectiveRun, written: dict[str, Any] | None
+) -> Iterator[PreflightCheck]:
     """Tell which operations gave right results, who stands out, and whether the bandwidth is in its band."""
     if trial is None or written is None:
         yield _check("collectives", "skipped", "the time was over", "时间已用完")
@@ -179,8 +181,8 @@ def preflight(
     started = time.monotonic()
     means = api.means_of(settings)
     experiment = Experiment(kind="replay")
-    backend = settings.wishes.backend if settings.wishes.backend != "auto" else ("nccl" if means.gpus else "gloo")
-    made = Plan(Question(()), means, settings.wishes, ())
+    backend = settings.options.backend if settings.options.backend != "auto" else ("nccl" if means.gpus else "gloo")
+    made = Plan(Question(()), means, settings.options, ())
     checks = list(gpu_checks(means, backend))
     earlier = previous.read(settings.previous)
     with (
@@ -193,7 +195,7 @@ def preflight(
         live = Session(cluster, made, rules, folder, say=say, faults=faults)
         live.prepare(backend, len(cluster.places) > 1)
         checks += host_checks(live.names, cluster.facts)
-        checks += [Check("torch", "failed", dict(problem)) for problem in live.report.problems]
+        checks += [PreflightCheck("torch", "failed", dict(problem)) for problem in live.report.problems]
         runs = []
         if not live.report.problems:
             run, trial = _collectives(live, made, experiment, backend)
@@ -214,11 +216,11 @@ def preflight(
     }
 
 
-def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str) -> tuple[Run, Trial | None]:
-    slots = slots_of(made.question, experiment, made.means, made.wishes, backend)
+def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str) -> tuple[CollectiveRun, Trial | None]:
+    slots = slots_of(made.question, experiment, made.means, made.options, backend)
     run = replace(collectives(backend, len(slots)), slots=slots, env=session.allowed_env(dict(_own_variables())))
-    limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.wishes.patience)
-    planned = Planned(Suspect("", "possible", 0.0), experiment, run, None, deadlines=limits)
+    limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.options.timeout_factor)
+    planned = Planned(SuspectedCause("", "possible", 0.0), experiment, run, None, deadlines=limits)
     return run, live.trial(run, 0, planned)
 
 

@@ -1,6 +1,6 @@
 """Earlier results of the same hosts: reports of ``verify`` and documents of ``preflight``, given as files.
 
-Nothing is kept without being asked: who wants a history keeps the JSON that these commands print.
+Nothing is kept unasked: for a history, keep the JSON that these commands print.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a report document asks of the verifier: the collective, the world, the hosts, the variables of the job."""
+"""The question that a report document poses to the verifier: collective, world, hosts, and variables of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
 #: Variables of the job that an experiment repeats.
 _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
-#: Of these, what would only make the experiment talk, dump or wait differently.
+#: Of these, the ones that only change logging, dumps and waiting.
 _NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of time-out.
@@ -25,7 +25,7 @@ _OPS = {name.upper(): name for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectedCause:
     """A cause of the document with the ranks and hosts that it blames."""
 
     cause: str
@@ -40,7 +40,7 @@ class Suspect:
 class Question:
     """What is known of the failure, None or empty where the log did not tell."""
 
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectedCause, ...]
     op: str | None = None
     numel: int | None = None
     dtype: str | None = None
@@ -120,7 +120,7 @@ def _backend(document: Mapping[str, Any]) -> str | None:
     return "nccl" if document.get("collective") else None
 
 
-def _suspects(document: Mapping[str, Any]) -> tuple[Suspect, ...]:
+def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     found = []
     for entry in _mappings(document.get("diagnoses")):
         cause = _string(entry.get("cause"))
@@ -133,12 +133,12 @@ def _suspects(document: Mapping[str, Any]) -> tuple[Suspect, ...]:
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
-        found.append(Suspect(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
+        found.append(SuspectedCause(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
     return tuple(found)
 
 
 def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; every field that it lacks, or that cannot be what it should be, stays empty."""
+    """Read a report document; missing and invalid fields stay empty."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)

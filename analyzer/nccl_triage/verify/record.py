@@ -1,4 +1,4 @@
-"""The verifier's results as plain data: ``verification`` of a diagnosis in the report document."""
+"""Plans and results of the verifier as plain data: ``--dry-run`` and the key ``verification`` of a diagnosis."""
 
 from __future__ import annotations
 
@@ -6,19 +6,70 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_triage.engine.schema import Treatment
-from nccl_triage.verify.expected import judgement
-from nccl_triage.verify.judge import Outcome, Report, Trial
-from nccl_triage.verify.model import Finding, RunResult
+from nccl_triage.verify.bandwidth import judgement
+from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
+from nccl_triage.verify.model import CollectiveRun, RunFinding, RunResult
+from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
 from nccl_triage.verify.treatments import words
 from nccl_triage.verify.worker.ops import DTYPES, operation
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as ``--dry-run --format json`` prints it."""
+    return {
+        "hosts": [place.name for place in plan.means.places],
+        "gpus_per_host": plan.means.gpus,
+        "gpu": plan.means.gpu_name,
+        "torch": plan.means.torch,
+        "probe": plan.probes,
+        "seconds_at_most": round(plan.seconds, 1),
+        "budget_s": plan.options.budget,
+        "experiments": [_planned(entry) for entry in plan.experiments],
+    }
+
+
+def _planned(entry: Planned) -> dict[str, Any]:
+    run = entry.control
+    return {
+        "cause": entry.suspect.cause,
+        "kind": entry.experiment.kind,
+        "why_not": entry.why_not["en"] if entry.why_not else None,
+        "why_not_zh": entry.why_not["zh"] if entry.why_not else None,
+        "control": _run(run) if run is not None else None,
+        "treatments": [words(item)["en"] for item in entry.experiment.vary] if run is not None else [],
+        "repeats": REPEATS,
+        "seconds_at_most": round(entry.seconds, 1),
+        "memory_per_rank": entry.memory,
+        "differs": [item["en"] for item in entry.differs],
+        "differs_zh": [item["zh"] for item in entry.differs],
+        "complete": entry.complete,
+    }
+
+
+def _run(run: CollectiveRun) -> dict[str, Any]:
+    return {
+        "op": run.message.op,
+        "call": f"torch.distributed.{operation(run.message.op).calls}",
+        "numel": run.message.numel,
+        "dtype": run.message.dtype,
+        "more_dtypes": [part.dtype for part in run.more],
+        "world_size": run.world,
+        "backend": run.backend,
+        "device": run.device,
+        "ranks_per_host": [sum(slot.place == place for slot in run.slots) for place in run.places],
+        "env": dict(run.env),
+        "iterations": run.iterations,
+        "port": run.port,
+    }
+
 
 #: Paths of the matrix in a document at most: all that fail come first.
 PATHS = 400
 _TEXT = 400
 
 
-def finding_record(finding: Finding) -> dict[str, Any]:
+def finding_record(finding: RunFinding) -> dict[str, Any]:
     """Return a finding as the document has it."""
     return {
         "cause": finding.cause or None,
@@ -132,7 +183,7 @@ def _errors(result: RunResult) -> list[dict[str, Any]]:
 
 
 def outcome_record(
-    outcome: Outcome, report: Report, before: tuple[str, float], after: tuple[str, float]
+    outcome: ExperimentOutcome, report: Report, before: tuple[str, float], after: tuple[str, float]
 ) -> dict[str, Any]:
     """Return the verification of one diagnosis."""
     names = [place.name for place in report.plan.means.places]
@@ -178,7 +229,7 @@ def _treatment(item: Treatment, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _notices(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is slower than expected in a run: worth a look, and no failure."""
+    """Return what is slower than expected in a run, which is no failure."""
     judged = [part["expected"] for part in (run, *run["parts"]) if part["expected"]]
     return [
         {"kind": "slow", "run": run["run"], **{key: found[key] for key in ("says", "says_zh", "candidates")}}
@@ -187,7 +238,7 @@ def _notices(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _named(outcome: Outcome) -> dict[str, str] | None:
+def _named(outcome: ExperimentOutcome) -> dict[str, str] | None:
     """Return who stands out, as a sentence without its end."""
     first = next((f for f in outcome.findings if f.ranks or f.hosts), None)
     if first is not None:

@@ -1,33 +1,107 @@
-"""Run one collective on some ranks: start them, keep the deadlines, stop what is left, say how it ended.
+"""Runs one collective on some ranks: starts them, enforces the deadlines, stops the rest, and tells how the run ended.
 
-A rank that hangs, crashes or is killed is a result. The library's own time-out is half of the parent's deadline, so
-that a library that keeps its word reports first; the parent never waits longer than its own.
+A rank that hangs, crashes or is killed is a result. The library's own timeout is half of the parent's deadline, so that a
+library that works reports first. Traces of ranks are made here for live runs and for results from files alike.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.model import Deadlines, Outcome, RankTrace, Run, RunResult
-from nccl_triage.verify.spec import spec_of
-from nccl_triage.verify.traces import first_missing, next_mark, note, outcome_of
+from nccl_triage.verify.model import CollectiveRun, Deadlines, RankTrace, RunOutcome, RunResult
+from nccl_triage.verify.worker.progress import STAGES
+
+
+def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict[str, Any]:
+    """Return the spec of a run whose store is on ``port`` (0: rank 0 chooses) of ``run.store_address``, else of ``host``.
+
+    Time-outs are in seconds. torch's are half of the parent's, so that the library reports first.
+    """
+    message = run.message
+    return {
+        "op": message.op,
+        "numel": message.numel,
+        "dtype": message.dtype,
+        "root": message.root,
+        "pair": list(message.pair),
+        "world": run.world,
+        "backend": run.backend,
+        "device": run.device,
+        "env": run.env,
+        "iterations": run.iterations,
+        "slots": [slot.number for slot in run.slots],
+        "store": {"host": run.store_address or host, "port": port},
+        "store_timeout": limits.store / 2,
+        "timeout": run.timeout if run.timeout is not None else limits.first / 2,
+        "faults": run.faults,
+        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+    }
+
+
+def note(trace: RankTrace, mark: Mapping[str, Any], now: float, started: float) -> bool:
+    """Fold one mark into a rank's trace; returns whether it tells of a failure."""
+    stage = mark["stage"]
+    if stage == "call":
+        trace.calls.append(dict(mark))
+    elif stage == "flight":
+        trace.flight = list(mark.get("entries", []))
+    elif stage == "error":
+        trace.error = dict(mark)
+        return True
+    elif stage == "part":
+        trace.parts.append(dict(mark))
+        trace.since = now
+    elif stage == "iteration":
+        trace.since = now
+    elif stage in STAGES:
+        trace.stage, trace.since = stage, now
+        trace.times[stage] = now - started
+        trace.details[stage] = dict(mark)
+    return False
+
+
+def outcome_of(traces: Mapping[int, RankTrace]) -> RunOutcome:
+    """Return how a run ended, from how its ranks ended."""
+    ranks = traces.values()
+    if all(trace.done for trace in ranks):
+        wrong = any(trace.details["done"].get("wrong") or any(p["wrong"] for p in trace.parts) for trace in ranks)
+        return "wrong-data" if wrong else "passed"
+    if any(trace.exit_code is not None and trace.exit_code < 0 and not trace.killed for trace in ranks):
+        return "crashed"
+    if any(trace.error is not None for trace in ranks):
+        return "error"
+    return "hung" if any(trace.killed for trace in ranks) else "crashed"
+
+
+def first_missing(traces: Mapping[int, RankTrace]) -> str:
+    """Return the first mark that not every rank reached, or ``end``."""
+    reached = [set(trace.times) for trace in traces.values()]
+    return next((stage for stage in STAGES if not all(stage in seen for seen in reached)), "end")
+
+
+def next_mark(stage: str) -> str:
+    """Return the mark that is due after ``stage``."""
+    if stage == "started":
+        return STAGES[0]
+    return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]
+
 
 #: Seconds that ranks get to answer the last question before they are killed.
 _INSPECTION = 0.25
 #: Seconds within which killed ranks must be reported gone.
 _STOPPING = 2.0
 
-Watch = Callable[[Run, dict[int, RankTrace]], None]
+Watch = Callable[[CollectiveRun, dict[int, RankTrace]], None]
 
 
 def execute(
     cluster: Cluster,
-    run: Run,
+    run: CollectiveRun,
     folder: Path,
     deadlines: Deadlines,
     *,
@@ -35,7 +109,7 @@ def execute(
     budget: float = math.inf,
     watch: Watch | None = None,
 ) -> RunResult:
-    """Carry out a run and return its result; ``watch`` sees the traces after each news."""
+    """Carry out a run and return its result; ``watch`` receives the traces after each change."""
     return _Execution(cluster, run, folder, deadlines, method, budget, watch).carry_out()
 
 
@@ -43,7 +117,7 @@ class _Execution:
     def __init__(
         self,
         cluster: Cluster,
-        run: Run,
+        run: CollectiveRun,
         folder: Path,
         deadlines: Deadlines,
         method: str,
@@ -64,7 +138,7 @@ class _Execution:
             return self._result("not-run", "the host of rank 0 gave no port")
         self._start(port)
         while self._running():
-            for place, answer in self.cluster.receive(self._patience()):
+            for place, answer in self.cluster.receive(self._timeout()):
                 self._take(place, answer)
             if self.watch is not None:
                 self.watch(self.run, self.traces)
@@ -102,7 +176,7 @@ class _Execution:
     def _running(self) -> bool:
         return any(trace.exited_at is None for trace in self.traces.values())
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         now = time.monotonic()
         ends = [self.end, *(self._limit(trace) for trace in self.traces.values() if trace.exited_at is None)]
         if self.first_failure is not None:
@@ -163,7 +237,7 @@ class _Execution:
             self.cluster.send(place, do="inspect", run=self.run.label)
 
     def _stop(self) -> float:
-        """Ask the ranks what they are in, kill what still runs; returns the seconds from the first kill to the last end."""
+        """Ask the ranks for their last collectives and kill them; returns the seconds from the first kill to the last end."""
         if not self._running():
             return 0.0
         self._inspect()
@@ -177,13 +251,13 @@ class _Execution:
         self._gather(_STOPPING, lambda: not self._running())
         return time.monotonic() - begun
 
-    def _gather(self, patience: float, enough: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + patience
+    def _gather(self, timeout: float, enough: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and not enough():
             for place, answer in self.cluster.receive(deadline - time.monotonic()):
                 self._take(place, answer)
 
-    def _result(self, outcome: Outcome, reason: str, cleaned: float = 0.0) -> RunResult:
+    def _result(self, outcome: RunOutcome, reason: str, cleaned: float = 0.0) -> RunResult:
         seconds = time.monotonic() - self.started
         return RunResult(
             run=self.run,

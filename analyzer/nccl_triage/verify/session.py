@@ -1,4 +1,4 @@
-"""What makes a verification safe to start: one at a time, with known variables, in one folder."""
+"""Makes a verification safe to start: one at a time, with known variables, in one folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn a treatment's words into a run: the control with exactly one thing changed, from what the session has learnt."""
+"""Turns a treatment into a run: the control with exactly one thing changed, by what the session knows of the hosts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.interfaces import chosen
-from nccl_triage.verify.model import Deadlines, Run, Slot
-from nccl_triage.verify.reachability import Matrix
+from nccl_triage.verify.model import CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
 
 #: Ranks inside one host when the placement changes.
 _INSIDE = 8
@@ -22,12 +21,12 @@ _SUSPECT = lazily(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
 
 
 @dataclass(slots=True)
-class Known:
+class KnownHosts:
     """What a session knows when it makes a treatment: the hosts' facts, the matrix, and who stood out."""
 
     names: Sequence[str]
     facts: Sequence[Mapping[str, Any]]
-    matrix: Matrix
+    matrix: ReachabilityMatrix
     deadlines: Deadlines
     gpus: int = 0
     odd_slots: tuple[int, ...] = ()
@@ -35,8 +34,8 @@ class Known:
     suspect_variables: tuple[str, ...] = field(default=())
 
 
-def make(treatment: Treatment, control: Run, known: Known) -> list[Run]:
-    """Return the runs that a treatment stands for; none when it cannot be made here."""
+def make(treatment: Treatment, control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
+    """Return the runs of a treatment; none when it is impossible here."""
     if treatment.variable == "env":
         return [_with_env(control, {**control.env, **treatment.env})]
     maker, _, _ = _TABLE[treatment.variable]
@@ -52,7 +51,7 @@ def words(treatment: Treatment) -> Text:
     return {"en": english, "zh": chinese}
 
 
-def _with_env(control: Run, env: dict[str, str]) -> Run:
+def _with_env(control: CollectiveRun, env: dict[str, str]) -> CollectiveRun:
     """Return the control with other variables; the interface that Gloo takes after them is found anew."""
     names = {name for name in {*env, *control.env} if env.get(name) != control.env.get(name)}
     per_rank = control.per_rank_env
@@ -64,7 +63,7 @@ def _with_env(control: Run, env: dict[str, str]) -> Run:
     return replace(control, env=env, per_rank_env=per_rank)
 
 
-def _interface(control: Run, known: Known) -> list[Run]:
+def _interface(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     name = "NCCL_SOCKET_IFNAME" if control.backend == "nccl" else "GLOO_SOCKET_IFNAME"
     per_place: dict[int, str] = {}
     for place in control.places:
@@ -90,7 +89,7 @@ def _interface(control: Run, known: Known) -> list[Run]:
     return [replace(control, per_rank_env=changed)]
 
 
-def _placement(control: Run, known: Known) -> list[Run]:
+def _placement(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     if len(control.places) < 2:
         return []
     count = min(_INSIDE, max(2, len(control.slots)))
@@ -109,7 +108,7 @@ def _placement(control: Run, known: Known) -> list[Run]:
     return runs
 
 
-def without(control: Run, slots: Sequence[int] = (), places: Sequence[int] = ()) -> Run | None:
+def without(control: CollectiveRun, slots: Sequence[int] = (), places: Sequence[int] = ()) -> CollectiveRun | None:
     """Return the control without some ranks or hosts, or None when less than two ranks would be left."""
     kept = [
         (rank, slot) for rank, slot in enumerate(control.slots) if slot.number not in slots and slot.place not in places
@@ -120,33 +119,33 @@ def without(control: Run, slots: Sequence[int] = (), places: Sequence[int] = ())
     return replace(control, slots=tuple(slot for _, slot in kept), per_rank_env=per_rank, store_address=None)
 
 
-def _members(control: Run, known: Known) -> list[Run]:
+def _members(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     places = [index for index, name in enumerate(known.names) if name in known.odd_hosts]
     smaller = without(control, slots=known.odd_slots) if known.odd_slots else without(control, places=places)
     return [smaller] if smaller is not None else []
 
 
-def _size(control: Run, known: Known) -> list[Run]:
+def _size(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     message, *more = (replace(part, numel=min(part.numel, _FEW)) for part in (control.message, *control.more))
     return [replace(control, message=message, more=tuple(more))] if message.numel < control.message.numel else []
 
 
-def _timeout(control: Run, known: Known) -> list[Run]:
+def _timeout(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     usual = known.deadlines.first / 2
     now = control.timeout if control.timeout is not None else usual
     longer = min(now * _LONGER, known.deadlines.first * 3)
     return [replace(control, timeout=longer)] if longer >= 2 * now else []
 
 
-def _port(control: Run, known: Known) -> list[Run]:
+def _port(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     return [replace(control, port=None)] if control.port is not None else []
 
 
-def _address(control: Run, known: Known) -> list[Run]:
+def _address(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     return [replace(control, store_address=None)] if control.store_address is not None else []
 
 
-def _variables(control: Run, known: Known) -> list[Run]:
+def _variables(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     named = [name for name in known.suspect_variables if name in control.env]
     dropped = named or [name for name in control.env if _SUSPECT.match(name)]
     if not dropped:
@@ -155,7 +154,7 @@ def _variables(control: Run, known: Known) -> list[Run]:
 
 
 #: Each variable that can be changed: what makes the runs, and what they are called in English and Chinese.
-_TABLE: dict[str, tuple[Callable[[Run, Known], list[Run]], str, str]] = {
+_TABLE: dict[str, tuple[Callable[[CollectiveRun, KnownHosts], list[CollectiveRun]], str, str]] = {
     "interface": (_interface, "on an interface that all hosts reach", "改用所有主机都能访问的网络接口"),
     "placement": (_placement, "with all ranks inside one host", "所有 rank 放在同一台主机内"),
     "members": (_members, "without the rank or host that stands out", "去掉异常的 rank 或主机"),

@@ -1,10 +1,10 @@
-"""Run settings on an open cluster, within a budget, and remember what each showed and what the hosts told."""
+"""Runs trials on an open cluster within a budget, and records what each showed and what the hosts reported."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,59 @@ from nccl_triage.verify import reachability, runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.gpus import BUSY_PERCENT, USED_BYTES, USED_SHARE
 from nccl_triage.verify.judge import Report, Trial, trial_of
-from nccl_triage.verify.model import Finding, Run, RunResult
-from nccl_triage.verify.paths import interface_findings, path_findings
+from nccl_triage.verify.model import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.plan import Plan, Planned
-from nccl_triage.verify.realise import Ground, realise
+from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo, interface_findings, path_findings
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHosts:
+    """The hosts of a session, their facts, and the reachability between them."""
+
+    places: Sequence[HostPlace]
+    facts: Sequence[Mapping[str, Any]]
+    matrix: ReachabilityMatrix
+
+
+def fill_in(run: CollectiveRun, ground: SessionHosts, faults: Mapping[str, Any]) -> CollectiveRun:
+    """Return a run as it can be started on these hosts."""
+    return replace(
+        run,
+        per_rank_env=_interfaces(run, ground),
+        store_address=run.store_address or store_address(run, ground),
+        faults=dict(faults),
+    )
+
+
+def _interfaces(run: CollectiveRun, ground: SessionHosts) -> dict[int, dict[str, str]]:
+    """Return the variables of each rank, so that Gloo takes the interface that NCCL would take."""
+    env = {rank: dict(found) for rank, found in run.per_rank_env.items()}
+    if run.backend != "gloo":
+        return env
+    for rank, slot in enumerate(run.slots):
+        own = env.get(rank, {})
+        if "GLOO_SOCKET_IFNAME" in own:
+            continue
+        found = for_gloo(ground.facts[slot.place], run.env)
+        if len(run.places) == 1 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
+            found = {"GLOO_SOCKET_IFNAME": "lo"}  # one host: nothing leaves it
+        if found:
+            env[rank] = {**own, **found}
+    return env
+
+
+def store_address(run: CollectiveRun, ground: SessionHosts) -> str:
+    """Return an address of rank 0's host that the others reach."""
+    if len(run.places) == 1:
+        return "127.0.0.1"
+    first = run.slots[0].place
+    names = [ground.places[place].name for place in run.places]
+    reached = ground.matrix.reached_by_all(ground.places[first].name, names)
+    facts = ground.facts[first]
+    own = [entry["address"] for entry in facts["interfaces"] if entry["up"] and not entry["loopback"]]
+    known = (ground.places[first].address, *reached, *facts["own_addresses"], *own)
+    return next((address for address in known if address and address != "127.0.0.1"), "127.0.0.1")
+
 
 #: Seconds that agents get to answer and to import torch.
 GREETING, IMPORT = 20.0, 120.0
@@ -27,7 +76,7 @@ Say = Callable[[Mapping[str, str]], None]
 
 
 class Session:
-    """The open cluster with a plan, the time that is left, and the report of what has been learnt so far."""
+    """The open cluster with a plan, the remaining time, and the report so far."""
 
     def __init__(
         self,
@@ -42,11 +91,11 @@ class Session:
         self.cluster, self.plan, self.rules, self.folder, self.say = cluster, plan, rules, folder, say
         self.faults = faults or {}
         self.report = Report(plan)
-        self.end = time.monotonic() + plan.wishes.budget
+        self.end = time.monotonic() + plan.options.budget
         self.method = "fork"
         self._count = 0
         self._cache: dict[str, list[Trial]] = {}
-        self._paths: dict[str, list[Finding]] = {}
+        self._paths: dict[str, list[RunFinding]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -60,7 +109,7 @@ class Session:
     # what is known before anything runs
 
     def prepare(self, backend: str, probes: bool) -> None:
-        """Ask the hosts who they are, import torch or look at the GPUs, and probe the ways between them."""
+        """Query the hosts' facts, import torch or check the GPUs, and probe the paths between them."""
         self.say({"en": "asking the hosts", "zh": "正在询问各主机"})
         self.cluster.greet(GREETING)
         self.report.hosts = self.cluster.facts
@@ -89,7 +138,7 @@ class Session:
             busy = [str(gpu["index"]) for gpu in gpus if _in_use(gpu)]
             if not gpus:
                 self._problem(f"{name} shows no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
-            elif busy and not self.plan.wishes.allow_busy:
+            elif busy and not self.plan.options.allow_busy:
                 which = ", ".join(busy)
                 self._problem(
                     f"GPU {which} of {name} is in use (--allow-busy uses it all the same)",
@@ -101,12 +150,12 @@ class Session:
 
     # runs
 
-    def realised(self, run: Run) -> Run:
+    def realised(self, run: CollectiveRun) -> CollectiveRun:
         """Return a run with what the hosts' facts and the probe decide: interfaces, the store's address, faults."""
-        ground = Ground(self.cluster.places, self.cluster.facts, self.report.matrix)
-        return realise(run, ground, self.faults)
+        ground = SessionHosts(self.cluster.places, self.cluster.facts, self.report.matrix)
+        return fill_in(run, ground, self.faults)
 
-    def trial(self, run: Run, index: int, planned: Planned) -> Trial | None:
+    def trial(self, run: CollectiveRun, index: int, planned: Planned) -> Trial | None:
         """Return the ``index``-th run of a setting, made or remembered; None when the budget is spent."""
         realised = self.realised(run)
         key = repr(replace(realised, label="", changed=""))
@@ -119,7 +168,7 @@ class Session:
             self.report.trials.append(trial)
         return known[index]
 
-    def _run(self, run: Run, planned: Planned) -> Trial:
+    def _run(self, run: CollectiveRun, planned: Planned) -> Trial:
         self._count += 1
         label = f"run-{self._count:02d}"
         how = run.backend + (f", {run.changed}" if run.changed else "")
@@ -143,7 +192,7 @@ class Session:
         found = self.findings(result.run.backend, result.run.env_of(0))
         return trial_of(result, self.names, found, self.rules)
 
-    def findings(self, backend: str, env: dict[str, str]) -> list[Finding]:
+    def findings(self, backend: str, env: dict[str, str]) -> list[RunFinding]:
         """Return what facts and matrix show for a backend with these variables."""
         key = f"{backend} {sorted(env.items())}"
         if key not in self._paths:
@@ -156,6 +205,6 @@ class Session:
 
 
 def _in_use(gpu: Mapping[str, Any]) -> bool:
-    """Tell whether somebody works on a GPU of another host, as its agent sees it, by the limits of this host's."""
+    """Tell whether a GPU of another host is in use according to its agent, by the limits used for this host."""
     most = max(USED_BYTES, USED_SHARE * gpu["total"])
     return bool(gpu["processes"] or gpu["percent"] > BUSY_PERCENT or gpu["used"] > most)

@@ -1,1 +1,1 @@
-"""Run a command as if it ran alone, and keep what it prints: ``nccl-triage run``."""
+"""Runs a command as if it ran alone, and keeps what it prints: ``nccl-triage run``."""

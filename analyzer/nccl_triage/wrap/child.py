@@ -1,16 +1,162 @@
-"""The command as a child in a process group of its own: started, sent our signals, waited for.
+"""Runs the wrapped command in a process group of its own, and passes its output on.
 
-Signals that reach us are passed on to the group. The terminal stays ours, so that a pager behind us works, until
-the command asks for it: reading from the terminal stops it with SIGTTIN, and then it becomes the foreground group.
+Signals that reach us are forwarded to the group. We keep the terminal, so that a pager behind us works, until the command
+reads from it: that stops the command with SIGTTIN, and its group is then put in the foreground.
+
+An output stream that leads to a terminal goes through a pseudo-terminal, so that the command still prints colours and
+progress bars; any other goes through a pipe. Where standard output and error lead to the same place they share one
+channel, which keeps their order.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nccl_triage.wrap.keep import Keeper, write_all
+
+#: Seconds to wait for output after the command has ended: a process that it left behind may hold the pipe.
+DRAIN_TIMEOUT = 5.0
+_CHUNK = 1 << 16
+#: Bytes that a pipe holds at most (/proc/sys/fs/pipe-max-size).
+_CAPACITY = 1 << 20
+#: Whether the reader is gone, of which the command must learn as it would without us.
+_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET, errno.EBADF)
+
+
+@dataclass(slots=True)
+class Channel:
+    """One output channel: the command writes to ``entry``, we read from ``exit_`` and write to ``target``."""
+
+    entry: int
+    exit_: int
+    target: int
+    terminal: bool
+
+
+def resize(channels: Iterable[Channel]) -> None:
+    """Give the pseudo-terminals the size of the real one."""
+    import fcntl
+    import termios
+
+    for channel in channels:
+        if channel.terminal:
+            with contextlib.suppress(OSError):
+                size = fcntl.ioctl(channel.target, termios.TIOCGWINSZ, b"\0" * 8)
+                fcntl.ioctl(channel.exit_, termios.TIOCSWINSZ, size)
+
+
+def open_channels(pty: bool) -> tuple[Channel, Channel]:
+    """Return the channels of standard output and standard error; they are the same where both lead to one place."""
+    first = _open(1, pty)
+    if os.path.samestat(os.fstat(1), os.fstat(2)):
+        return first, first
+    return first, _open(2, pty)
+
+
+def _open(target: int, pty: bool) -> Channel:
+    if not (pty and os.isatty(target)):
+        exit_, entry = os.pipe()
+        return Channel(entry, exit_, target, False)
+    import termios
+
+    exit_, entry = os.openpty()
+    with contextlib.suppress(termios.error):
+        settings = termios.tcgetattr(target)
+        # The real terminal turns newlines into what it needs; twice would change the bytes.
+        settings[1] &= ~termios.OPOST
+        termios.tcsetattr(entry, termios.TCSANOW, settings)
+    channel = Channel(entry, exit_, target, True)
+    resize([channel])
+    return channel
+
+
+class Pumps:
+    """Threads that move the output, one per channel, so that a slow reader of one stream does not stop the other."""
+
+    def __init__(self, channels: tuple[Channel, Channel], keeper: Keeper, failed: Callable[[OSError], None]) -> None:
+        """Tell ``failed`` once of an output that cannot be written, such as a file on a full disk."""
+        self._keeper = keeper
+        self._failed = failed
+        self.reader_left = False
+        self._deadline: float | None = None
+        self._ended, self._end = os.pipe()
+        self._threads = [
+            threading.Thread(target=self._pump, args=(channel,), daemon=True)
+            for channel in {channel.target: channel for channel in channels}.values()
+        ]
+
+    def start(self) -> None:
+        """Begin to move bytes; signals stay with the main thread, which waits for the command."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            for thread in self._threads:
+                thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def finish(self) -> None:
+        """Wait until everything that the command wrote has been moved, however slow its reader is."""
+        self._deadline = time.monotonic() + DRAIN_TIMEOUT
+        os.close(self._end)
+        for thread in self._threads:
+            thread.join()
+        os.close(self._ended)
+
+    def _pump(self, channel: Channel) -> None:
+        told = False
+        for data in self._chunks(channel.exit_):
+            self._keeper.write(channel.target, data)
+            try:
+                write_all(channel.target, data)
+            except OSError as error:
+                if error.errno in _GONE:
+                    self.reader_left = True
+                    break
+                if not told:
+                    told = True
+                    self._failed(error)
+        os.close(channel.exit_)
+
+    def _chunks(self, source: int) -> Iterator[bytes]:
+        """Yield the output until the last writer is gone, or for ``DRAIN_TIMEOUT`` after the end of the command."""
+        waiting = select.poll()
+        waiting.register(source, select.POLLIN)
+        waiting.register(self._ended, 0)
+        after_end = 0
+        while True:
+            timeout = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            ready = dict(waiting.poll(None if timeout is None else timeout * 1000))
+            if source in ready:
+                data = _read(source)
+                if not data:
+                    return
+                yield data
+            if self._deadline is not None:
+                after_end += len(data) if source in ready else 0
+                with contextlib.suppress(KeyError):
+                    waiting.unregister(self._ended)
+                # What was written before the end fits into a pipe.
+                if timeout == 0.0 and (source not in ready or after_end > _CAPACITY):
+                    return
+
+
+def _read(source: int) -> bytes:
+    try:
+        return os.read(source, _CHUNK)
+    except OSError as error:
+        if error.errno == errno.EIO:  # how a pseudo-terminal says that its other end is closed
+            return b""
+        raise
+
 
 #: What is passed on. SIGKILL and SIGSTOP cannot be.
 FORWARDED = (
@@ -26,7 +172,7 @@ FORWARDED = (
 _HANDLED = (*FORWARDED, signal.SIGTSTP)
 
 
-class Child:
+class WrappedCommand:
     """A running command; its process group has the number of its process."""
 
     def __init__(self, words: Sequence[str], stdout: int, stderr: int, resized: Callable[[], None]) -> None:
@@ -116,6 +262,6 @@ class Child:
 
 
 def _prepare() -> None:
-    """Run in the child before the command: its own group, and no signal held back."""
+    """Run in the child before the command: create its process group and unblock signals."""
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)

@@ -1,4 +1,4 @@
-"""Keep what a command prints, in bounded space: the log that is read when the command has failed.
+"""Keeps the output of a command in bounded space: the log that is diagnosed when the command fails.
 
 Nothing that goes wrong here may harm the command: a disk that is full is said once, and from then on the end of
 the output is kept in memory.
@@ -151,7 +151,7 @@ class Keeper:
             self._tail_size -= len(self._tail.popleft())
 
     def close(self, last_line: str = "") -> None:
-        """Write what is unfinished, and a line of ours behind it; nothing is kept afterwards."""
+        """Write unfinished lines and a final line of ours; nothing is kept afterwards."""
         with self._lock:
             for data in self._unfinished.values():
                 if data:

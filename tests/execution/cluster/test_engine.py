@@ -135,7 +135,7 @@ def test_nodes_that_die_or_hang_in_the_scan_are_told_and_the_rest_is_diagnosed(c
             for id_, name in ((victim, "b"), (second, "c"))
             for file in ("job.log", "pipe")
         ]
-        found = document(*paths, engine=RayEngine(cluster.address, patience=15.0), progress=kill)
+        found = document(*paths, engine=RayEngine(cluster.address, timeout=15.0), progress=kill)
     assert found["diagnoses"][0]["cause"] == "gpu-out-of-memory"
     hangs, dead = sorted(note for note in found["notes"] if "of node" in note)
     # What the node that hangs had read before still counts.

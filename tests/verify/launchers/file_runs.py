@@ -11,7 +11,7 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.launchers import files
-from nccl_triage.verify.plan import Wishes
+from nccl_triage.verify.plan import PlanOptions
 
 #: Really starts the tasks that its options ask for, each as Slurm would.
 SRUN = """#!{python}
@@ -46,7 +46,7 @@ def srun(folder: Path) -> str:
 
 def settings(folder: Path, backend: str = "gloo", patience: float = 1.0, **changes: Any) -> Settings:
     """Return settings that write into a folder."""
-    return Settings(workdir=folder, wishes=Wishes(backend=backend, patience=patience), **changes)
+    return Settings(workdir=folder, options=PlanOptions(backend=backend, timeout_factor=patience), **changes)
 
 
 def written(folder: Path, asked: dict[str, Any], rules: RuleSet, **changes: Any) -> Path:

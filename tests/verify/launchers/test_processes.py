@@ -16,7 +16,7 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers import processes
 from nccl_triage.verify.launchers.processes import ProcessLauncher, ProcessLink
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.model import HostPlace
 
 SOON = 10.0
 #: An agent that answers every command by its name, and does first what a test wants.
@@ -56,7 +56,7 @@ def ended(pid: int) -> bool:
 
 
 def test_an_agent_is_greeted_and_leaves_nothing(tmp_path: Path) -> None:
-    with Cluster(ProcessLauncher([Place("a"), Place("b")], tmp_path)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a"), HostPlace("b")], tmp_path)) as cluster:
         cluster.greet(SOON)
         assert [facts["executable"] for facts in cluster.facts] == [sys.executable] * 2
         pids = [link._process.pid for link in cluster._links]  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def test_an_agent_is_greeted_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("python", ["/nowhere/python", ".", "/etc/passwd"])
 def test_an_interpreter_that_cannot_start(tmp_path: Path, python: str) -> None:
-    with pytest.raises(UsageError) as caught, Cluster(ProcessLauncher([Place("node-a")], tmp_path, python)):
+    with pytest.raises(UsageError) as caught, Cluster(ProcessLauncher([HostPlace("node-a")], tmp_path, python)):
         pytest.fail("it started")
     assert "node-a" in caught.value.message
     assert python in str(caught.value.cause)
@@ -83,7 +83,7 @@ def test_an_interpreter_that_cannot_start(tmp_path: Path, python: str) -> None:
     ],
 )
 def test_an_interpreter_that_is_none(tmp_path: Path, python: str, cause: str) -> None:
-    with Cluster(ProcessLauncher([Place("node-a")], tmp_path, python)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("node-a")], tmp_path, python)) as cluster:
         started = time.monotonic()
         with pytest.raises(UsageError) as caught:
             cluster.greet(SOON)
@@ -95,7 +95,7 @@ def test_an_interpreter_that_is_none(tmp_path: Path, python: str, cause: str) ->
 
 def test_a_command_that_does_not_reach_its_host(tmp_path: Path) -> None:
     says = "echo 'ssh: connect to host node-b port 22: No route to host' >&2; exit 255"
-    places = [Place("node-a"), Place("node-b", ("sh", "-c", says))]
+    places = [HostPlace("node-a"), HostPlace("node-b", ("sh", "-c", says))]
     with Cluster(ProcessLauncher(places, tmp_path)) as cluster, pytest.raises(UsageError) as caught:
         cluster.greet(SOON)
     assert caught.value.message == "no answer from node-b"
@@ -103,7 +103,7 @@ def test_a_command_that_does_not_reach_its_host(tmp_path: Path) -> None:
 
 
 def test_the_first_agents_are_ended_when_a_later_one_cannot_start(tmp_path: Path) -> None:
-    launcher = ProcessLauncher([Place("a"), Place("b", ("/nowhere/ssh",))], tmp_path)
+    launcher = ProcessLauncher([HostPlace("a"), HostPlace("b", ("/nowhere/ssh",))], tmp_path)
     before = children()
     with pytest.raises(UsageError), Cluster(launcher):
         pytest.fail("it started")
@@ -122,7 +122,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurry")
 def test_a_silent_agent_is_given_up(tmp_path: Path) -> None:
     python = scripted(tmp_path, "time.sleep(600)")
-    with Cluster(ProcessLauncher([Place("a")], tmp_path, python)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a")], tmp_path, python)) as cluster:
         with pytest.raises(UsageError) as caught:
             cluster.greet(0.3)
         assert "0 s" in str(caught.value.cause)
@@ -138,7 +138,7 @@ def test_a_silent_agent_is_given_up(tmp_path: Path) -> None:
 )
 def test_what_a_login_prints_is_passed_over(tmp_path: Path, banner: str) -> None:
     python = scripted(tmp_path, f"print({banner!r}, flush=True)")
-    with Cluster(ProcessLauncher([Place("a")], tmp_path, python)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a")], tmp_path, python)) as cluster:
         cluster.greet(SOON)
         assert cluster.facts == [{"who": "me"}]
 
@@ -146,13 +146,13 @@ def test_what_a_login_prints_is_passed_over(tmp_path: Path, banner: str) -> None
 def test_an_agent_that_complains_at_length_is_not_stopped_by_it(tmp_path: Path) -> None:
     """More than a pipe holds: nobody reads standard error while the agent runs."""
     python = scripted(tmp_path, "sys.stderr.write('warning\\n' * 200_000); sys.stderr.flush()")
-    with Cluster(ProcessLauncher([Place("a")], tmp_path, python)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a")], tmp_path, python)) as cluster:
         cluster.greet(SOON)
 
 
 @pytest.mark.usefixtures("hurry")
 def test_an_agent_that_talks_without_end_does_not_outlast_the_patience(tmp_path: Path) -> None:
-    with Cluster(ProcessLauncher([Place("a", ("sh", "-c", "yes"))], tmp_path)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a", ("sh", "-c", "yes"))], tmp_path)) as cluster:
         started = time.monotonic()
         with pytest.raises(UsageError):
             cluster.greet(0.5)
@@ -181,7 +181,7 @@ def test_the_end_of_an_agent_is_told_once_with_its_last_words(tmp_path: Path) ->
 
 
 def test_an_agent_that_is_killed_is_missed_in_every_question(tmp_path: Path) -> None:
-    with Cluster(ProcessLauncher([Place("a"), Place("b")], tmp_path)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("a"), HostPlace("b")], tmp_path)) as cluster:
         cluster.greet(SOON)
         os.kill(cluster._links[1]._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         for _ in range(2):
@@ -206,7 +206,7 @@ def test_an_agent_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> N
 def test_no_shell_reads_the_command(tmp_path: Path) -> None:
     """Names come from the command line, and could come from a log."""
     bait = tmp_path / "bait"
-    launcher = ProcessLauncher([Place("a", ("echo", f"$(touch {bait})", ";", "touch", str(bait)))], tmp_path)
+    launcher = ProcessLauncher([HostPlace("a", ("echo", f"$(touch {bait})", ";", "touch", str(bait)))], tmp_path)
     with Cluster(launcher) as cluster, pytest.raises(UsageError):
         cluster.greet(SOON)
     assert not bait.exists()

@@ -22,7 +22,7 @@ from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.launchers import ray_relay
 from nccl_triage.verify.launchers.ray_cluster import RayLauncher
-from nccl_triage.verify.model import Deadlines, Message, RankTrace, Run, RunResult, Slot
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, RankTrace, RunResult, Slot
 from tests.raylets import MARKS, NODE, alive, wait_for
 
 pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]
@@ -30,8 +30,8 @@ pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="tor
 
 @pytest.fixture
 def launcher(cluster: Any, tmp_path: Path) -> Callable[..., RayLauncher]:
-    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, patience: float = 30.0) -> RayLauncher:
-        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, patience=patience)
+    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, timeout: float = 30.0) -> RayLauncher:
+        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, timeout=timeout)
 
     return make
 
@@ -46,9 +46,11 @@ def session(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield agents
 
 
-def collective(agents: Cluster, **changes: Any) -> Run:
+def collective(agents: Cluster, **changes: Any) -> CollectiveRun:
     slots = tuple(Slot(place, place) for place in range(len(agents.places)))
-    return Run("run", slots, Message("ALLREDUCE", 1 << 12), store_address=agents.places[0].address, **changes)
+    return CollectiveRun(
+        "run", slots, CollectiveMessage("ALLREDUCE", 1 << 12), store_address=agents.places[0].address, **changes
+    )
 
 
 def relays(agents: RayLauncher) -> list[int]:
@@ -144,10 +146,10 @@ def test_nothing_is_left_after_close(joined: Any, launcher: Callable[..., RayLau
     assert joined.is_initialized()
 
 
-def kill_node_when_warm(cluster: Any, node: Any) -> Callable[[Run, dict[int, RankTrace]], None]:
+def kill_node_when_warm(cluster: Any, node: Any) -> Callable[[CollectiveRun, dict[int, RankTrace]], None]:
     killed: list[Any] = []
 
-    def watch(run: Run, traces: dict[int, RankTrace]) -> None:
+    def watch(run: CollectiveRun, traces: dict[int, RankTrace]) -> None:
         if not killed and all("warm" in trace.times for trace in traces.values()):
             killed.append(node)
             cluster.remove_node(node, allow_graceful=False)
@@ -240,7 +242,7 @@ def test_gpus_are_reserved_and_seen_by_the_agents(launcher: Callable[..., RayLau
             assert b"CUDA_VISIBLE_DEVICES=0,1" in Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
         # The GPUs are taken now, as by the actors of a job that hangs.
         with pytest.raises(UsageError) as caught:
-            launcher(hosts=1, ranks=1, gpus=True, patience=0.5).open()
+            launcher(hosts=1, ranks=1, gpus=True, timeout=0.5).open()
         assert caught.value.message == "the Ray cluster did not reserve its nodes within 0.5 s, wanted: 1"
         assert caught.value.cause == "0 of 4 GPUs are free"
         # The other launcher found Ray joined and left it so.

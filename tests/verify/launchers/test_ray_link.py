@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.launchers import ray_link
-from nccl_triage.verify.launchers.ray_link import RayLink, reason
+from nccl_triage.verify.launchers import ray_cluster
+from nccl_triage.verify.launchers.ray_cluster import RayLink, reason
 
 Reply = tuple[list[bytes], int]
 
@@ -70,7 +70,7 @@ def link(ray: FakeRay) -> RayLink:
 def tick(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """A clock that goes only when it is told."""
     now = [1000.0]
-    monkeypatch.setattr(ray_link.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray_cluster.time, "monotonic", lambda: now[0])
 
     def go(seconds: float) -> None:
         now[0] += seconds

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.launchers.ray_relay import Relay
 
 

@@ -16,13 +16,13 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import bundle, own_logs, runner
+from nccl_triage.verify import assess, runner
 from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.launchers import boot, processes
+from nccl_triage.verify.launchers import bundle, processes
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, RunResult, Slot
-from nccl_triage.verify.worker import carry
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
+from nccl_triage.verify.worker import agent
 
 pytestmark = pytest.mark.xdist_group("verify-remote")
 
@@ -81,7 +81,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Away, Clust
 
 def carry_out(host: Away, cluster: Cluster, label: str, faults: dict[str, object]) -> RunResult:
     env = {"GLOO_SOCKET_IFNAME": "lo"}
-    run = Run(label, (Slot(0, 0), Slot(1, 0)), Message(numel=4096), env=env, faults=faults)
+    run = CollectiveRun(label, (Slot(0, 0), Slot(1, 0)), CollectiveMessage(numel=4096), env=env, faults=faults)
     return runner.execute(cluster, run, host.driver / label, QUICK)
 
 
@@ -106,7 +106,7 @@ def test_the_log_of_a_crash_arrives_and_is_read(warm: tuple[Away, Cluster], rule
     result = carry_out(host, cluster, "crash", {"1": {"name": "raise"}})
     text = (host.driver / "crash" / "rank-1.log").read_text()
     assert "ValueError: reward function returned None for sample 1234" in text
-    found = own_logs.read(result, rules)
+    found = assess.diagnose_own_logs(result, rules)
     assert found is not None
     assert (found.cause, found.ranks) == ("application-exception", (1,))
 
@@ -163,14 +163,14 @@ def test_a_python_without_memfd_in_a_home_full_of_modules(away: Away) -> None:
 
 
 def test_a_command_that_is_no_ssh_gets_the_words_one_by_one(tmp_path: Path) -> None:
-    place = Place("pod", ("sh", "-c", EXEC.format(""), "sh"))
-    with Cluster(ProcessLauncher([place, Place("here")], tmp_path)) as cluster:
+    place = HostPlace("pod", ("sh", "-c", EXEC.format(""), "sh"))
+    with Cluster(ProcessLauncher([place, HostPlace("here")], tmp_path)) as cluster:
         cluster.greet(SOON)
         assert len(cluster.facts) == 2
 
 
 def test_a_command_that_hands_no_input_on(tmp_path: Path) -> None:
-    place = Place("pod", ("sh", "-c", EXEC.format("exec </dev/null; "), "sh"))
+    place = HostPlace("pod", ("sh", "-c", EXEC.format("exec </dev/null; "), "sh"))
     with Cluster(ProcessLauncher([place], tmp_path)) as cluster, pytest.raises(UsageError) as caught:
         cluster.greet(SOON)
     assert caught.value.message == "no answer from pod"
@@ -179,7 +179,7 @@ def test_a_command_that_hands_no_input_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [None, ("sh", "-c", EXEC.format(""), "sh")])
 def test_a_python_that_does_not_exist(away: Away, command: tuple[str, ...] | None) -> None:
-    (place,) = places_of(Settings(hosts=("node-b",))) if command is None else [Place("node-b", command)]
+    (place,) = places_of(Settings(hosts=("node-b",))) if command is None else [HostPlace("node-b", command)]
     started = time.monotonic()
     with (
         Cluster(ProcessLauncher([place], away.driver, "/nowhere/python")) as cluster,
@@ -221,7 +221,7 @@ def test_a_host_that_takes_nothing_in_holds_nobody_up(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(bundle, "write", large)
     started = time.monotonic()
-    place = Place("far", ("sh", "-c", "sleep 600; true"))
+    place = HostPlace("far", ("sh", "-c", "sleep 600; true"))
     with Cluster(ProcessLauncher([place], tmp_path)) as cluster:
         with pytest.raises(UsageError) as caught:
             cluster.greet(0.3)
@@ -243,21 +243,21 @@ def members(group: int) -> list[str]:
 
 
 def test_the_line_of_python_needs_no_care_in_any_shell() -> None:
-    assert not set(boot.BOOT) & set("'\\$!`\n\t")
+    assert not set(bundle.BOOT) & set("'\\$!`\n\t")
 
 
 def test_a_long_log_is_carried_from_a_whole_line_near_its_end() -> None:
-    log = carry.unnamed()
+    log = agent.unnamed_file()
     lines = [f"line {number}: \N{SNOWMAN}\n" for number in range(40_000)]
     os.write(log, "".join(lines).encode())
-    text = carry.end_of(log)
-    assert carry.LOG - 40 < len(text.encode()) <= carry.LOG
+    text = agent.end_of_log(log)
+    assert agent.LOG - 40 < len(text.encode()) <= agent.LOG
     assert "".join(lines).endswith(text) and text.startswith("line ")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(log)
 
 
 def test_a_log_without_line_breaks_is_carried_all_the_same() -> None:
-    log = carry.unnamed()
-    os.write(log, b"\xff" + b"." * carry.LOG)
-    assert carry.end_of(log) == "." * carry.LOG
+    log = agent.unnamed_file()
+    os.write(log, b"\xff" + b"." * agent.LOG)
+    assert agent.end_of_log(log) == "." * agent.LOG

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0
@@ -373,7 +373,7 @@ def test_the_probe_runs_beside_the_commands(agent: Agent) -> None:
         server.bind(("127.0.0.1", 0))
         server.listen(8)  # accepts, and never answers
         where = {"host": "a", "interface": "lo", "address": "127.0.0.1", "ports": [server.getsockname()[1]]}
-        agent.send(do="probe", targets=[where], patience=1.0)
+        agent.send(do="probe", targets=[where], timeout=1.0)
         agent.send(do="port")
         agent.expect("port")
         (result,) = agent.expect("probe")["results"]

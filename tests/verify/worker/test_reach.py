@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.worker import reach
 
 #: Seconds that count as lost in these tests.

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bundle
+from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.worker import task
-from nccl_triage.verify.worker.launched import RefusedError, attempt, position
+from nccl_triage.verify.worker.task import RefusedError, attempt, position
 
 RANKS = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}

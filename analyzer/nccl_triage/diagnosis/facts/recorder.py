@@ -6,7 +6,7 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.recorded import comparison, event, events
 from nccl_triage.observations.event import Role
 from nccl_triage.recorder.compare import compare
-from nccl_triage.recorder.finding import Finding
+from nccl_triage.recorder.vote import RecorderFinding
 
 _DISAGREE = ("operation", "size", "dtype")
 
@@ -24,7 +24,7 @@ def _ranks(case: Case, *kinds: str, role: Role = "context") -> Fact | None:
     return Fact(ranks, events(found, role)[:8]) if ranks else None
 
 
-def _first(case: Case) -> Finding | None:
+def _first(case: Case) -> RecorderFinding | None:
     """Return the disagreement that matters most: of operations before sizes, where somebody is to blame before a tie."""
     found = comparison(case).of(*_DISAGREE)
     return min(found, key=lambda one: (not one.ranks, _DISAGREE.index(one.kind), one.group, one.seq), default=None)

@@ -1,13 +1,13 @@
-"""One module a subject: a function ``probe(where)`` that returns the facts it saw and what it could not see.
+"""Probes of a host: functions that return the facts they saw and what they could not see.
 
-Everything is read and nothing is changed. Standard library only, and the questions to GPUs of ``verify``: these modules
-travel to the nodes of a cluster.
+Everything is read and nothing is changed. These modules are sent to the nodes of a cluster and import only the standard
+library, each other, and the GPU queries of ``verify``.
 """
 
 from __future__ import annotations
 
-#: group -> (module, seconds that its probe may take). A group is one process: what crashes or hangs in a driver leaves
-#: the others alone. A module's facts stand under its name.
+#: group -> probe -> the seconds that it may take. A group is one process: what crashes or hangs in a driver leaves the
+#: others alone. The facts of a probe are reported under its name.
 GROUPS: dict[str, dict[str, float]] = {
     "host": {
         "system": 5.0,
@@ -23,8 +23,17 @@ GROUPS: dict[str, dict[str, float]] = {
         "firewall": 5.0,
         "environment": 5.0,
     },
-    # Without persistence mode a driver takes seconds a GPU to wake them.
+    # Without persistence mode the driver takes seconds to wake each GPU.
     "gpu": {"gpus": 60.0},
-    # Imported from a busy shared file system, torch takes its time.
+    # Imported from a busy shared file system, torch is slow.
     "software": {"software": 90.0},
+}
+#: The module of a probe whose name is not that of its module; its function is called ``probe_NAME``.
+MODULES = {
+    "names": "network",
+    "firewall": "network",
+    "isolation": "pci",
+    "storage": "limits",
+    "clock": "system",
+    "environment": "software",
 }

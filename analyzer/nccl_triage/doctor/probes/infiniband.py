@@ -1,4 +1,4 @@
-"""Ports of InfiniBand and RoCE devices: state, rate, identifiers, counters; and what GPUDirect RDMA needs."""
+"""Probe of InfiniBand and RoCE ports: state, rate, identifiers and counters, and what GPUDirect RDMA needs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.doctor.probes.seen import Seen, Where, entries, number, text
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, number, text
 
-#: Counters of a port that grow when a cable or a port is ill (Linux, Documentation/ABI/stable/sysfs-class-infiniband).
+#: Counters of a port that grow when a cable or a port is faulty (Linux, Documentation/ABI/stable/sysfs-class-infiniband).
 _COUNTERS = (
     "symbol_error",
     "link_error_recovery",
@@ -23,7 +23,7 @@ _GIDS = 256
 _RATE = re.compile(r"^([\d.]+) Gb/sec(?: \((\d+)X (\w+)\))?")
 
 
-def probe(where: Where) -> Seen:
+def probe_infiniband(where: ProbeTarget) -> ProbeResult:
     """Return the ports of all devices, the modules for GPUDirect RDMA, and whether the devices may be opened."""
     base = where.root / "sys/class/infiniband"
     ports = [
@@ -31,7 +31,7 @@ def probe(where: Where) -> Seen:
         for device in entries(base)
         for port in entries(device / "ports")
     ]
-    seen = Seen({"ports": ports, "peer_memory": _peer_memory(where), "verbs": None})
+    seen = ProbeResult({"ports": ports, "peer_memory": _peer_memory(where), "verbs": None})
     if ports:
         verbs = [entry for entry in entries(where.root / "dev/infiniband") if entry.name.startswith("uverbs")]
         seen.facts["verbs"] = bool(verbs) and all(os.access(entry, os.R_OK | os.W_OK) for entry in verbs)
@@ -48,7 +48,7 @@ def _device(device: Path) -> dict[str, Any]:
     }
 
 
-def _port(port: Path, where: Where) -> dict[str, Any]:
+def _port(port: Path, where: ProbeTarget) -> dict[str, Any]:
     rate = _RATE.match(text(port / "rate") or "")
     counters = {name: number(port / "counters" / name) for name in _COUNTERS}
     return {
@@ -89,6 +89,6 @@ def _gids(port: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _peer_memory(where: Where) -> bool:
+def _peer_memory(where: ProbeTarget) -> bool:
     """Tell whether a module is loaded with which network cards reach the memory of GPUs (or nothing of it needed)."""
     return any((where.root / "sys/module" / name).is_dir() for name in ("nvidia_peermem", "nv_peer_mem"))

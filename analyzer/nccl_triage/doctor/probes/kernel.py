@@ -1,4 +1,4 @@
-"""What the kernel has logged since boot of GPUs' faults (Xid, SXid) and of processes killed for memory, where readable."""
+"""Probe of the kernel log since boot: faults of GPUs (Xid, SXid) and processes killed for memory, where readable."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.doctor.probes.seen import Seen, Where, uptime
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, uptime
 
 #: Seconds for journalctl, faults that are kept, bytes of a file's end that are read, records of the kernel's buffer.
-_PATIENCE, _KEPT, _TAIL, _RECORDS = 6.0, 64, 4 << 20, 200_000
+_JOURNAL_TIMEOUT, _KEPT, _TAIL, _RECORDS = 6.0, 64, 4 << 20, 200_000
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,4}),? ?(.*)")
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,6}),? ?(.*)")
 _KILLED = re.compile(r"Killed process \d+ \(([^)]*)\)")
@@ -25,9 +25,9 @@ _FILES = ("var/log/kern.log", "var/log/messages", "var/log/syslog")
 Line = tuple[float | None, str]
 
 
-def probe(where: Where) -> Seen:
+def probe_kernel(where: ProbeTarget) -> ProbeResult:
     """Return the faults with their times, and which source told them."""
-    seen = Seen({"source": None, "xids": [], "switch_errors": [], "killed": []})
+    seen = ProbeResult({"source": None, "xids": [], "switch_errors": [], "killed": []})
     for source, lines in _sources(where):
         if lines is not None:
             seen.facts["source"] = source
@@ -50,7 +50,7 @@ def _read(lines: Iterable[Line], facts: dict[str, Any]) -> None:
         del facts[name][:-_KEPT]
 
 
-def _sources(where: Where) -> Iterator[tuple[str, list[Line] | None]]:
+def _sources(where: ProbeTarget) -> Iterator[tuple[str, list[Line] | None]]:
     """Yield the places where the kernel's messages may be found, with None for those that cannot be read."""
     yield "/dev/kmsg", _buffer(where)
     if where.root == Path("/"):
@@ -59,7 +59,7 @@ def _sources(where: Where) -> Iterator[tuple[str, list[Line] | None]]:
         yield f"/{name}", _tail(where.root / name)
 
 
-def _buffer(where: Where) -> list[Line] | None:
+def _buffer(where: ProbeTarget) -> list[Line] | None:
     """Return the records of the kernel's buffer (Linux, Documentation/ABI/testing/dev-kmsg)."""
     running = uptime(where.root)
     boot = None if running is None else time.time() - running
@@ -103,7 +103,7 @@ def _journal() -> list[Line] | None:
             ["journalctl", "-k", "-b", "-q", "--no-pager", "-o", "short-unix", "-n", "100000"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_JOURNAL_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

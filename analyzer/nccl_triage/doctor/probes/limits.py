@@ -1,22 +1,23 @@
-"""Limits of this process and its cgroup: open files, locked memory, processes, /dev/shm, memory."""
+"""Probes of limits: those of this process and its cgroup, /dev/shm, and the free space of the file systems that a job writes to."""
 
 from __future__ import annotations
 
 import os
 import resource
+import threading
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.doctor.probes.seen import Seen, Where, number, text
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, number, text
 
 _NAMES = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
 #: What version 1 says for "no limit": the largest number of pages.
 _ENDLESS = 1 << 60
 
 
-def probe(where: Where) -> Seen:
+def probe_limits(where: ProbeTarget) -> ProbeResult:
     """Return the limits in bytes or numbers; None is without limit."""
-    seen = Seen({name: _limit(number) for name, number in _NAMES.items()})
+    seen = ProbeResult({name: _limit(number) for name, number in _NAMES.items()})
     seen.facts["shm"] = _shared_memory(where, seen)
     seen.facts["cgroup"] = _cgroup(where, seen)
     seen.facts["threads_max"] = number(where.root / "proc/sys/kernel/threads-max")
@@ -28,7 +29,7 @@ def _limit(which: int) -> dict[str, int | None]:
     return {"soft": soft, "hard": hard}
 
 
-def _shared_memory(where: Where, seen: Seen) -> dict[str, int] | None:
+def _shared_memory(where: ProbeTarget, seen: ProbeResult) -> dict[str, int] | None:
     path = where.root / "dev/shm"
     try:
         about = os.statvfs(path)
@@ -38,7 +39,7 @@ def _shared_memory(where: Where, seen: Seen) -> dict[str, int] | None:
     return {"size": about.f_frsize * about.f_blocks, "free": about.f_frsize * about.f_bavail}
 
 
-def _cgroup(where: Where, seen: Seen) -> dict[str, Any] | None:
+def _cgroup(where: ProbeTarget, seen: ProbeResult) -> dict[str, Any] | None:
     """Return the tightest limits between this process's group and the root of those that can be seen."""
     own = {}
     for line in (text(where.root / "proc/self/cgroup") or "").splitlines():
@@ -50,10 +51,10 @@ def _cgroup(where: Where, seen: Seen) -> dict[str, Any] | None:
         memory = _tightest(base / "memory", own["memory"], "memory.limit_in_bytes")
         pids = _tightest(base / "pids", own.get("pids", ""), "pids.max")
         files = ("memory.usage_in_bytes", "memory.oom_control", "pids.current")
-        return _told(1, memory, pids, files)
+        return _cgroup_facts(1, memory, pids, files)
     if "" in own and (base / "cgroup.controllers").exists():
         memory, pids = _tightest(base, own[""], "memory.max"), _tightest(base, own[""], "pids.max")
-        return _told(2, memory, pids, ("memory.current", "memory.events", "pids.current"))
+        return _cgroup_facts(2, memory, pids, ("memory.current", "memory.events", "pids.current"))
     seen.miss("cgroup", "absent", path=base)
     return None
 
@@ -73,7 +74,7 @@ def _tightest(base: Path, below: str, name: str) -> tuple[int | None, Path]:
         folder = folder.parent
 
 
-def _told(
+def _cgroup_facts(
     version: int,
     memory: tuple[int | None, Path],
     pids: tuple[int | None, Path],
@@ -92,3 +93,49 @@ def _told(
         "pids_max": pids[0],
         "pids_used": number(pids[1] / processes),
     }
+
+
+#: Seconds that one file system may take to answer.
+FILE_SYSTEM_TIMEOUT = 3.0
+_READ_ONLY = 1
+
+
+def probe_storage(where: ProbeTarget) -> ProbeResult:
+    """Return size, free bytes, free share of inodes and mode of each path, once a file system."""
+    paths = ["/", "/tmp", *where.paths]
+    if home := where.environment.get("HOME"):
+        paths.append(home)
+    found: dict[str, dict[str, Any] | OSError] = {}
+    threads = []
+    for path in dict.fromkeys(paths):
+        thread = threading.Thread(target=_ask_file_system, args=(where.root, path, found), daemon=True)
+        thread.start()
+        threads.append((path, thread))
+    seen = ProbeResult([])
+    known = set()
+    for path, thread in threads:
+        thread.join(FILE_SYSTEM_TIMEOUT * where.timeout_factor)
+        answer = found.get(path)
+        if answer is None:
+            seen.facts.append({"path": path, "hangs": True})
+        elif isinstance(answer, OSError):
+            seen.denied("storage", path, answer)
+        elif answer["device"] not in known:
+            known.add(answer.pop("device"))
+            seen.facts.append({"path": path, "hangs": False, **answer})
+    return seen
+
+
+def _ask_file_system(root: Path, path: str, found: dict[str, dict[str, Any] | OSError]) -> None:
+    place = root / path.lstrip("/")
+    try:
+        about = os.statvfs(place)
+        found[path] = {
+            "device": place.stat().st_dev,
+            "size": about.f_frsize * about.f_blocks,
+            "free": about.f_frsize * about.f_bavail,
+            "inodes_free": round(about.f_favail / about.f_files, 4) if about.f_files else None,
+            "read_only": bool(about.f_flag & _READ_ONLY),
+        }
+    except OSError as error:
+        found[path] = error

@@ -1,11 +1,13 @@
-"""Interfaces with addresses, what the kernel counts on them, and the ports that connections may take."""
+"""Probes of the network: interfaces, their counters and ports, how the host's own name resolves, and signs of a firewall."""
 
 from __future__ import annotations
 
 import ipaddress
+import socket
+import time
 from typing import Any
 
-from nccl_triage.doctor.probes.seen import Seen, Where, entries, number, text
+from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, names_of_processes, number, text
 from nccl_triage.verify.worker import host
 
 #: IPv6 addresses that are kept at most.
@@ -13,14 +15,14 @@ _SIXES = 64
 _COUNTED = ("rx_errors", "tx_errors", "rx_dropped", "rx_missed_errors")
 
 
-def probe(where: Where) -> Seen:
+def probe_network(where: ProbeTarget) -> ProbeResult:
     """Return the IPv4 interfaces in the kernel's order, global IPv6 addresses, the interfaces without IPv4, those that are down, and a few settings."""
     net = where.root / "sys/class/net"
     interfaces = [{**entry, **_more(where, entry["name"])} for entry in host.interfaces()]
     named = {entry["name"] for entry in interfaces}
     sixes = [entry for line in (text(where.root / "proc/net/if_inet6") or "").splitlines() if (entry := _six(line))]
     ports = (text(where.root / "proc/sys/net/ipv4/ip_local_port_range") or "").split()
-    return Seen(
+    return ProbeResult(
         {
             "interfaces": interfaces,
             "without_address": [entry.name for entry in entries(net) if entry.name not in named],
@@ -43,7 +45,7 @@ def _six(line: str) -> dict[str, Any] | None:
         return None
 
 
-def _more(where: Where, name: str) -> dict[str, Any]:
+def _more(where: ProbeTarget, name: str) -> dict[str, Any]:
     folder = where.root / "sys/class/net" / name
     counters = {counter: number(folder / "statistics" / counter) for counter in _COUNTED}
     return {
@@ -52,3 +54,64 @@ def _more(where: Where, name: str) -> dict[str, Any]:
         "errors": (counters["rx_errors"] or 0) + (counters["tx_errors"] or 0),
         "dropped": (counters["rx_dropped"] or 0) + (counters["rx_missed_errors"] or 0),
     }
+
+
+#: Lines of /etc/hosts that are kept at most.
+_LINES = 16
+
+
+def _sixes(name: str) -> list[str]:
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET6)})[:_LINES]
+    except (OSError, ValueError):
+        return []
+
+
+def probe_names(where: ProbeTarget) -> ProbeResult:
+    """Return the name, its addresses, the seconds that asking took, and the lines of /etc/hosts that name it."""
+    name = socket.gethostname()
+    start = time.monotonic()
+    addresses = host.resolves(name)
+    seconds = time.monotonic() - start
+    lines = [
+        line.split("#", 1)[0].split()
+        for line in (text(where.root / "etc/hosts") or "").splitlines()
+        if name in line.split("#", 1)[0].split()[1:]
+    ]
+    return ProbeResult(
+        {
+            "name": name,
+            "addresses": addresses,
+            "ipv6": _sixes(name),
+            "seconds": round(seconds, 3),
+            "hosts_file": [" ".join(words)[:200] for words in lines[:_LINES]],
+        }
+    )
+
+
+_SERVICES = ("firewalld", "ufw", "nftables", "csf", "lfd")
+
+
+def probe_firewall(where: ProbeTarget) -> ProbeResult:
+    """Return ``filters``: firewalls that are on, as far as files and processes show."""
+    found = []
+    ufw = text(where.root / "etc/ufw/ufw.conf")
+    if ufw and any(line.replace(" ", "").lower() == "enabled=yes" for line in ufw.splitlines()):
+        found.append("ufw")
+    found += sorted(names_of_processes(where, _SERVICES) - set(found))
+    seen = ProbeResult({"filters": found})
+    for name in ("ip_tables_names", "ip6_tables_names"):
+        path = where.root / "proc/net" / name
+        try:
+            tables = path.read_text().split()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            seen.miss("firewall-rules", "denied", path=path)
+            break
+        if "filter" in tables:
+            seen.facts["filters"].append("iptables")
+            break
+    else:
+        seen.miss("firewall-rules", "root")
+    return seen

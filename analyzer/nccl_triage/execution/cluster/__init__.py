@@ -1,6 +1,6 @@
-"""Logs are scanned on the nodes of a Ray cluster, where they lie; only Observations travel.
+"""Scans logs on the nodes of a Ray cluster, where they are stored; only the observations travel to the driver.
 
-``targets`` (what the arguments mean) -> ``engine`` (the driver) -> ``campaign`` (who reads what) over a ``crew`` of
-members, each with a ``worker`` on its node and in it a ``desk`` that finds, scans and merges -> ``tree`` (what they
-found, put together).
+``targets`` says what the arguments mean, ``engine`` is the driver, ``cluster_scan`` decides which worker reads what.
+``workers`` holds the driver's handles of the ``worker`` actors, each with a ``node_service`` that lists, scans and
+merges logs. ``codec`` packs what travels.
 """

@@ -1,4 +1,4 @@
-"""The engine for logs on a Ray cluster: join, scan, read excerpts, leave; nothing that was started stays."""
+"""The engine for logs on a Ray cluster: joins, scans, reads excerpts, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from nccl_triage import interrupts
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError, UsageError
-from nccl_triage.execution.cluster import parcel, targets
-from nccl_triage.execution.cluster.bulletin import Bulletin
-from nccl_triage.execution.cluster.campaign import Campaign
-from nccl_triage.execution.cluster.crew import Crew, Member
+from nccl_triage.execution.cluster import codec, targets
+from nccl_triage.execution.cluster.cluster_scan import ClusterScan
+from nccl_triage.execution.cluster.notes import NodeNotes
+from nccl_triage.execution.cluster.workers import WorkerHandle, Workers
 from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import retold
@@ -21,8 +21,8 @@ from nccl_triage.ray_access import Access
 from nccl_triage.stopping import ReadingStop
 
 #: Seconds without any progress after which a node counts as hung.
-PATIENCE = 120.0
-#: Seconds for reading the lines around the evidence again.
+NODE_TIMEOUT = 120.0
+#: Seconds for reading the excerpts around the evidence.
 _EXCERPTS = 30.0
 
 
@@ -30,7 +30,7 @@ class RayEngine:
     """The nodes of a running Ray cluster.
 
     ``address`` is the cluster's, as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here); ``jobs``
-    is the number of processes on each node, ``patience`` the seconds without progress after which one is given up.
+    is the number of processes on each node, ``timeout`` the seconds without progress after which one counts as hung.
     Arguments ``node:NAME/path`` are read on the nodes of that name, others, which all nodes must see, by any node.
     ``stop`` takes the signals while logs are read, and ends that.
     """
@@ -39,27 +39,27 @@ class RayEngine:
         self,
         address: str | None = None,
         jobs: int = 1,
-        patience: float = PATIENCE,
+        timeout: float = NODE_TIMEOUT,
         since: float | None = None,
         stop: ReadingStop | None = None,
         links: bool = False,
     ) -> None:
         self._links = links
-        self._address, self._jobs, self._patience, self._since, self._stop = address, jobs, patience, since, stop
+        self._address, self._jobs, self._timeout, self._since, self._stop = address, jobs, timeout, since, stop
         self._access: Access | None = None
-        self._crew: Crew | None = None
-        self._readers: dict[str, tuple[Source, list[Member]]] = {}
+        self._workers: Workers | None = None
+        self._readers: dict[str, tuple[Source, list[WorkerHandle]]] = {}
 
     def __enter__(self) -> RayEngine:
         self._access = Access(self._address, "nccl-triage")
         return self
 
     def __exit__(self, *_: object) -> None:
-        access, crew = self._access, self._crew
-        self._access = self._crew = None
+        access, workers = self._access, self._workers
+        self._access = self._workers = None
         try:
-            if crew is not None:
-                crew.close()
+            if workers is not None:
+                workers.close()
         finally:
             if access is not None:
                 access.leave()
@@ -68,21 +68,21 @@ class RayEngine:
         """See ``Engine``."""
         if self._access is None:
             raise RuntimeError("the engine is used outside of its with block")
-        ray, bulletin = self._access.ray, Bulletin()
+        ray, node_notes = self._access.ray, NodeNotes()
         anywhere = [argument for argument in arguments if not targets.is_on_nodes(argument)]
         sources, notes = _shared(anywhere, self._since, self._links)
         nodes = targets.nodes_of(ray.nodes())
         living = [node for node in nodes if node.alive]
         asked = targets.by_node([argument for argument in arguments if targets.is_on_nodes(argument)], nodes)
-        bulletin.dead(targets.departed(list(asked), nodes))
-        self._crew = Crew(ray, parcel.program(), parcel.pack_rules(rules))
-        campaign = Campaign(ray, self._crew, bulletin, self._patience, self._jobs, self._stop)
+        node_notes.dead(targets.departed(list(asked), nodes))
+        self._workers = Workers(ray, codec.program(), codec.pack_rules(rules))
+        scan = ClusterScan(ray, self._workers, node_notes, self._timeout, self._jobs, self._stop)
         with self._stop.listening() if self._stop is not None else nullcontext():
-            campaign.search({node: paths for node, paths in asked.items() if node.alive}, self._since, self._links)
+            scan.search({node: paths for node, paths in asked.items() if node.alive}, self._since, self._links)
             if sources:
-                campaign.share(sources, living)
-            found = campaign.run(progress)
-        notes += bulletin.texts()
+                scan.share(sources, living)
+            found = scan.run(progress)
+        notes += node_notes.texts()
         if not found.sources and self._stop is not None and self._stop.asked is not None:
             raise interrupts.Ended(self._stop.asked)
         if not found.sources:
@@ -92,26 +92,26 @@ class RayEngine:
                 notes={lang: "; ".join(retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
                 remedy="name files or folders of the nodes, such as 'node:*/var/log/job'",
             )
-        self._readers = {source.path: (source, share.members) for share in campaign.shares for source in share.sources}
+        self._readers = {source.path: (source, share.workers) for share in scan.shares for source in share.sources}
         found.notes = [*sorted(found.notes), *notes]
         found.sources = {path: found.sources[path] for path in self._readers if path in found.sources}
         return found
 
     def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
-        """See ``Engine``; what lies on a node that is gone is left out."""
-        if self._crew is None:
+        """See ``Engine``; logs on a lost node are left out."""
+        if self._workers is None:
             return []
-        wanted: dict[Member, list[tuple[Source, Sequence[int]]]] = {}
+        wanted: dict[WorkerHandle, list[tuple[Source, Sequence[int]]]] = {}
         for path, numbers in lines.items():
-            source, members = self._readers.get(path, (None, []))
-            reader = next((member for member in members if member.idle), None)
+            source, workers = self._readers.get(path, (None, []))
+            reader = next((worker for worker in workers if worker.idle), None)
             if source is not None and reader is not None:
                 wanted.setdefault(reader, []).append((source, numbers))
-        for member, windows in wanted.items():
-            member.send("windows", windows, patience=min(_EXCERPTS, self._patience))
+        for worker, windows in wanted.items():
+            worker.send("windows", windows, timeout=min(_EXCERPTS, self._timeout))
         found: list[dict[str, Any]] = []
-        while any(member.call for member in wanted):
-            for _, reply in self._crew.turn():
+        while any(worker.call for worker in wanted):
+            for _, reply in self._workers.wait():
                 found += reply.value or []
         order = {path: index for index, path in enumerate(lines)}
         return sorted(found, key=lambda excerpt: order[excerpt["path"]])

@@ -1,4 +1,4 @@
-"""What arguments mean on a cluster: ``node:NAME/path`` is read on the nodes of that name, other paths by any node."""
+"""Resolves arguments on a cluster: ``node:NAME/path`` is read on the nodes of that name, other paths by any node."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nccl_triage.errors import UsageError
 from nccl_triage.ray_access import node_key, unique_names
 
 PREFIX = "node:"
-#: Where Ray keeps the logs of a session, if a node does not say it.
+#: The default folder of a session's logs.
 SESSION = "/tmp/ray/session_latest/logs"
-#: All nodes, each with its session's logs.
+#: The argument for the session logs of all nodes.
 EVERY_SESSION = f"{PREFIX}*"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A node of the cluster. ``name`` is its host's, made unique; ``host`` is what the host calls itself in logs.
+class TargetNode:
+    """A node of the cluster. ``name`` is its host's name, made unique; ``host`` is the host's name in logs.
 
     ``logs`` is the folder of its session's logs.
     """
@@ -32,24 +32,24 @@ class Node:
     logs: str = SESSION
 
     def is_called(self, pattern: str) -> bool:
-        """Tell whether a name, an address, an id or a pattern of them means this node."""
+        """Tell whether a pattern matches the name, host, address or id of this node."""
         return any(fnmatchcase(text, pattern) for text in (self.name, self.host, self.address, self.id))
 
 
-def nodes_of(told: Sequence[dict[str, Any]]) -> list[Node]:
-    """Return the nodes that ``ray.nodes()`` tells, in the order of their names; the dead ones come last."""
+def nodes_of(told: Sequence[dict[str, Any]]) -> list[TargetNode]:
+    """Return the nodes of ``ray.nodes()`` by name, the dead ones last."""
     alive = sorted((node for node in told if node["Alive"]), key=node_key)
     dead = sorted((node for node in told if not node["Alive"]), key=node_key)
     every = [*alive, *dead]
     hosts = [_short(node_key(node)[0]) for node in every]
     return [
-        Node(node["NodeID"], name, host, node["NodeManagerAddress"], bool(node["Alive"]), _logs(node))
+        TargetNode(node["NodeID"], name, host, node["NodeManagerAddress"], bool(node["Alive"]), _logs(node))
         for node, name, host in zip(every, unique_names(hosts), hosts, strict=True)
     ]
 
 
 def _logs(node: dict[str, Any]) -> str:
-    """Return where the session of a node has its logs, as the place of its raylet's socket tells."""
+    """Return the folder of a node's session logs, derived from the path of its raylet's socket."""
     session, found, _ = str(node.get("RayletSocketName") or "").rpartition("/sockets/")
     return f"{session}/logs" if found else SESSION
 
@@ -64,9 +64,9 @@ def is_on_nodes(argument: str) -> bool:
     return argument.startswith(PREFIX)
 
 
-def by_node(arguments: Sequence[str], nodes: Sequence[Node]) -> dict[Node, list[str]]:
-    """Return what each node is asked for, living or dead; raises UsageError for a name that no node has."""
-    asked: dict[Node, list[str]] = {}
+def by_node(arguments: Sequence[str], nodes: Sequence[TargetNode]) -> dict[TargetNode, list[str]]:
+    """Return the paths for each node, alive or dead; raises UsageError for a name that no node has."""
+    asked: dict[TargetNode, list[str]] = {}
     for argument in arguments:
         pattern, slash, path = argument.removeprefix(PREFIX).partition("/")
         called = [node for node in nodes if node.is_called(pattern or "*")]
@@ -83,7 +83,7 @@ def by_node(arguments: Sequence[str], nodes: Sequence[Node]) -> dict[Node, list[
     return asked
 
 
-def departed(asked: Sequence[Node], nodes: Sequence[Node]) -> list[str]:
-    """Return the names of the dead nodes that were asked, unless another node lives in their place."""
+def departed(asked: Sequence[TargetNode], nodes: Sequence[TargetNode]) -> list[str]:
+    """Return the names of the dead nodes among those asked, unless a living node has their address."""
     living = {node.address for node in nodes if node.alive}
     return [node.name for node in asked if not node.alive and node.address not in living]

@@ -1,4 +1,4 @@
-"""The actor on a node: it makes our code importable there and hands every call to a ``desk``.
+"""The actor on a node: makes our code importable there and passes every call to a ``NodeService``.
 
 Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Worker:
-    """A desk behind method calls.
+    """A node service behind method calls.
 
     ``program`` is a zip with our code. It lies in a file without a name that is gone with this process, however it ends.
     """
@@ -28,10 +28,10 @@ class Worker:
         sys.path.insert(0, f"/proc/self/fd/{self._program}")
         # Nothing stays on the node; a home folder may be the same for thousands of them.
         os.environ["NCCL_TRIAGE_CACHE"] = "off"
-        from nccl_triage.execution.cluster.desk import Desk
+        from nccl_triage.execution.cluster.node_service import NodeService
 
-        self._desk = Desk(rules)
+        self._service = NodeService(rules)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a method of the desk."""
-        return getattr(self._desk, name)(*arguments)
+        """Call a method of the node service."""
+        return getattr(self._service, name)(*arguments)

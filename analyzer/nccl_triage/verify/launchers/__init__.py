@@ -1,15 +1,15 @@
-"""How agents are reached: one module a way. A launcher yields links; the runner does not know what carries them."""
+"""Launchers: one module for each way to reach agents. A launcher yields links; the runner does not know what carries them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.model import HostPlace
 
 
-class Link(Protocol):
-    """A line to one host's agent."""
+class AgentLink(Protocol):
+    """A connection to one host's agent."""
 
     def send(self, command: Mapping[str, Any]) -> None:
         """Send one command; a dead agent is noticed by ``receive``."""
@@ -27,10 +27,10 @@ class Link(Protocol):
 class Launcher(Protocol):
     """A way to reach hosts."""
 
-    places: Sequence[Place]
+    places: Sequence[HostPlace]
 
-    def open(self) -> list[Link]:
-        """Start one agent a place and return the links in the places' order; raises TriageError when it cannot."""
+    def open(self) -> list[AgentLink]:
+        """Start one agent per host and return the links in their order; raises TriageError on failure."""
 
     def close(self) -> None:
-        """End all agents, and what the launcher itself reserved."""
+        """End all agents, and release what the launcher reserved."""

@@ -1,7 +1,8 @@
-"""Experiments by files: write what srun, torchrun or mpirun shall start, and judge what the ranks left behind.
+"""Experiments by files: writes what srun, torchrun or mpirun starts, and judges what the ranks left behind.
 
-Both sides meet in one folder that every host sees: worker.pyz, run.sh, plan.json, report.json, one spec-LABEL.json a run,
-and below results/ what each rank told.
+Both sides meet in one folder that every host sees: worker.pyz, run.sh, plan.json, report.json, one spec-LABEL.json per
+run, and below results/ the output of each rank. The shell script never contains text of a log: messages and variables are
+in the files of the runs, and the rest is quoted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,142 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify import bundle, feedback, session
+from nccl_triage.verify import feedback, session
+from nccl_triage.verify.api import Settings, question_of
 from nccl_triage.verify.judge import Report
-from nccl_triage.verify.launchers import collected, script, static
-from nccl_triage.verify.launchers.static import Design, Layout
-from nccl_triage.verify.planning import Settings, question_of
+from nccl_triage.verify.launchers import bundle, results, static
+from nccl_triage.verify.launchers.static import Design, Layout, Written
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.treatments import words
+
+#: Seconds beyond the ranks' own deadlines after which srun ends a step.
+MARGIN = 60
+WAYS = ("srun", "torchrun", "mpirun")
+
+_HEAD = """#!/usr/bin/env bash
+# Written by nccl-triage verify: {count} runs of one collective each. {where}
+# Further arguments are handed to {whom}. A run that begins after NCCL_TRIAGE_BUDGET seconds is left out.
+set -u
+folder={folder}
+python={python}
+budget=${{NCCL_TRIAGE_BUDGET:-{budget}}}
+"""
+_FUNCTIONS = """
+begin() {  # label, text
+  if [ "$SECONDS" -ge "$budget" ]; then
+    echo "nccl-triage: $1 is left out: the budget of $budget s is spent" >&2
+    return 1
+  fi
+  echo "nccl-triage: $1: $2" >&2
+}
+failed() {  # label, exit code
+  echo "nccl-triage: $1: the launcher ended with exit code $2" >&2
+}
+"""
+_CHOICE = """
+how=${1:-}
+case "$how" in
+  srun|torchrun|mpirun) shift ;;
+  *) echo "usage: bash run.sh srun|torchrun|mpirun [OPTION]..." >&2; exit 2 ;;
+esac
+"""
+_SEVERAL = """
+# torchrun is started on every host: with the same HEAD (the first host) and ATTEMPT (another one each time), and with
+# NODE_RANK=0 on the first host alone.
+if [ "$how" = torchrun ]; then
+  : "${HEAD:?the name or address of the first host, the same on every host}"
+  : "${NODE_RANK:?0 on the first host, another number on each other}"
+  attempt=${ATTEMPT:-1}
+  budget=999999  # each host would measure it for itself, and then wait for one that has stopped
+fi
+"""
+
+
+def script_text(
+    runs: Sequence[Written], folder: Path, python: str, kind: str, hosts: Sequence[str] = (), budget: float = 300.0
+) -> str:
+    """Return the script for ``kind`` slurm (srun alone) or print (its first argument chooses srun, torchrun or mpirun)."""
+    slurm = kind == "slurm"
+    several = any(len(written.run.places) > 1 for written in runs)
+    head = _HEAD.format(
+        count=len(runs),
+        where="Run it inside an allocation (salloc, sbatch)." if slurm else f"Its first argument: {'|'.join(WAYS)}.",
+        whom="srun" if slurm else "the launcher",
+        folder=shlex.quote(str(folder)),
+        python=shlex.quote(python),
+        budget=int(budget),
+    )
+    parts = [head, _FUNCTIONS]
+    if not slurm:
+        parts += [_CHOICE, _SEVERAL if several else ""]
+    parts += [_one(written, slurm, several, hosts) for written in runs]
+    parts.append(f"\necho {shlex.quote(f'nccl-triage: judge with: {judging(folder)}')} >&2\n")
+    return "".join(parts)
+
+
+def judging(folder: Path) -> str:
+    """Return the command that judges what the runs left in a folder."""
+    return f"nccl-triage verify --collect {shlex.quote(str(folder))}"
+
+
+def about(written: Written) -> str:
+    """Return what a run is, for people."""
+    run = written.run
+    where = f"{run.world} ranks on {len(run.places)} host{'s' if len(run.places) > 1 else ''}"
+    return f"{run.message.op} on {where}, {run.backend}" + (f", {run.changed}" if run.changed else "")
+
+
+def _one(written: Written, slurm: bool, several: bool, hosts: Sequence[str]) -> str:
+    label = written.label
+    lines = [f"\nif begin {label} {shlex.quote(about(written))}; then"]
+    if slurm:
+        lines.append(f"  {_srun(written, hosts)} || failed {label} $?")
+    else:
+        lines.append('  case "$how" in')
+        for way, command in zip(
+            WAYS, (_srun(written, hosts), _torchrun(written, several), _mpirun(written)), strict=True
+        ):
+            lines.append(f"    {way}) {command} || failed {label} $? ;;")
+        lines.append("  esac")
+    return "\n".join([*lines, "fi\n"])
+
+
+def _task(written: Written) -> str:
+    return f'"$python" "$folder/worker.pyz" task "$folder/spec-{written.label}.json" "$folder/results" </dev/null'
+
+
+def _srun(written: Written, hosts: Sequence[str]) -> str:
+    run, minutes = written.run, -(-int(written.seconds + MARGIN) // 60)
+    named = [f"--nodelist={shlex.quote(','.join(hosts[place] for place in run.places))}"] if hosts else []
+    options = [
+        f"--nodes={len(run.places)}",
+        f"--ntasks={run.world}",
+        f"--ntasks-per-node={written.per_host}",
+        "--kill-on-bad-exit=0",
+        f"--time={minutes // 60}:{minutes % 60:02d}:00",
+        *named,
+    ]
+    return f'srun {" ".join(options)} "$@" {_task(written)}'
+
+
+def _torchrun(written: Written, several: bool) -> str:
+    run = written.run
+    count = len(run.places)
+    command = f'"$python" -m torch.distributed.run --nnodes={count} --nproc-per-node={written.per_host}'
+    if written.per_host * count != run.world:
+        return f"echo 'torchrun cannot spread {run.world} ranks evenly over {count} hosts' >&2"
+    if count == 1:
+        here = f'{command} --standalone "$@" --no-python {_task(written)}'
+        return f'[ "$NODE_RANK" != 0 ] || {here}' if several else here
+    meeting = f'--rdzv-backend=c10d --rdzv-endpoint="$HEAD" --rdzv-id="{written.label}-$attempt"'
+    return f'{command} {meeting} "$@" --no-python {_task(written)}'
+
+
+def _mpirun(written: Written) -> str:
+    # Open MPI; --map-by is what spreads the ranks evenly over the hosts that its own options name.
+    spread = f"--map-by ppr:{written.per_host}:node" if len(written.run.places) > 1 else ""
+    return f'mpirun -n {written.run.world} {spread} "$@" {_task(written)}'.replace("  ", " ")
+
 
 #: Version of plan.json.
 FORMAT = 1
@@ -59,7 +189,7 @@ def write(
         try:
             _fill(folder, document, layout)
             python = settings.python or sys.executable
-            text = script.text(layout.runs, folder, python, kind, names, settings.wishes.budget)
+            text = script_text(layout.runs, folder, python, kind, names, settings.options.budget)
             _put(folder / "run.sh", text, 0o700)
         except OSError as error:
             raise OutputError(
@@ -73,7 +203,7 @@ def judge(document: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[dict[
 
     Raises UsageError for a folder that holds no plan or no result.
     """
-    report = collected.report_of(question_of(document), rules, folder)
+    report = results.report_of(question_of(document), rules, folder)
     return feedback.apply(document, report), report
 
 
@@ -90,7 +220,7 @@ def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
         "plan": name,
         "places": [{"name": place.name, "slots": place.slots} for place in means.places],
         "gpus": means.gpus,
-        "wishes": asdict(layout.plan.wishes),
+        "wishes": static.saved_options(layout.plan.options),
         "runs": [written.label for written in layout.runs],
         "experiments": [_design(design) for design in layout.designs],
     }
@@ -114,7 +244,7 @@ def _put(path: Path, text: str, mode: int = 0o600) -> None:
 def _told(layout: Layout, folder: Path, kind: str, question: Question, names: list[str]) -> str:
     """Return what was written, what to start, and what to do afterwards."""
     seconds = [written.seconds for written in layout.runs]
-    most = min(sum(seconds), layout.plan.wishes.budget + max(seconds))
+    most = min(sum(seconds), layout.plan.options.budget + max(seconds))
     lines = [f"{len(layout.runs)} runs are written to {folder}; together they take {most / 60:.0f} min at most."]
     for design in layout.designs:
         lines += _about(design)
@@ -122,7 +252,7 @@ def _told(layout: Layout, folder: Path, kind: str, question: Question, names: li
     if wanted and not names:
         more = f" and {len(wanted) - _SHOWN} more" if len(wanted) > _SHOWN else ""
         lines.append(f"Take the hosts of the log: {', '.join(wanted[:_SHOWN])}{more}; runs on others refute nothing.")
-    lines += ["", *_commands(layout, folder, kind), "Then judge them:", f"  {script.judging(folder)}"]
+    lines += ["", *_commands(layout, folder, kind), "Then judge them:", f"  {judging(folder)}"]
     return "".join(f"{_plain(line)}\n" for line in lines)
 
 

@@ -1,6 +1,6 @@
-"""Agents as child processes: on this host, or on others through a command such as ``ssh NAME``.
+"""Agents as child processes, on this host or on others through a command such as ``ssh NAME``.
 
-A host behind a command gets the worker through the command's standard input (``boot``) and sends the ranks' logs with its
+A host behind a command gets the worker through the command's standard input (``bundle``) and sends the ranks' logs with its
 answers: it need not share a folder with this one. When the line to it is cut, its agent ends its ranks once the command's
 other side (sshd, the kubelet) closes the input.
 """
@@ -22,10 +22,9 @@ from typing import Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify import bundle
-from nccl_triage.verify.launchers import Link, boot
-from nccl_triage.verify.launchers.logs import Logs
-from nccl_triage.verify.model import Place
+from nccl_triage.verify.launchers import AgentLink, bundle
+from nccl_triage.verify.launchers.bundle import RankLogs
+from nccl_triage.verify.model import HostPlace
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0
@@ -37,9 +36,9 @@ _AFTERWORD = lazily(r"command terminated with exit code \d+")
 
 
 class ProcessLink:
-    """An agent behind the pipes of a child process, to which ``parcel`` is written before any command."""
+    """An agent behind the pipes of a child process, to which the worker is written before any command."""
 
-    def __init__(self, command: Sequence[str], folder: Path, parcel: bytes = b"") -> None:
+    def __init__(self, command: Sequence[str], folder: Path, payload: bytes = b"") -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
         self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
@@ -55,10 +54,10 @@ class ProcessLink:
         os.set_blocking(self._out.fileno(), False)
         self._rest = b""
         self._gone = False
-        self._logs = Logs()
+        self._logs = RankLogs()
         # A thread writes: the worker is larger than a pipe, and a host that does not answer does not read either.
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outgoing.put(parcel)
+        self._outgoing.put(payload)
         threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, command: Mapping[str, Any]) -> None:
@@ -126,27 +125,27 @@ class ProcessLink:
 
 
 class ProcessLauncher:
-    """One agent a place, each the child of this process or of the command that reaches its host.
+    """One agent per host, each the child of this process or of the command that reaches the host.
 
     ``python`` is the interpreter that has torch, ``folder`` takes the worker and the ranks' logs; only agents without a
     command use it themselves.
     """
 
-    def __init__(self, places: Sequence[Place], folder: Path, python: str | None = None) -> None:
+    def __init__(self, places: Sequence[HostPlace], folder: Path, python: str | None = None) -> None:
         self.places = places
         self._folder = folder
         self._python = python or sys.executable
         self._links: list[ProcessLink] = []
 
-    def open(self) -> list[Link]:
+    def open(self) -> list[AgentLink]:
         """Start the agents."""
         worker = bundle.write(self._folder / "worker.pyz")
-        parcel = boot.parcel(worker.read_bytes())
+        payload = bundle.boot_payload(worker.read_bytes())
         for place in self.places:
             away = bool(place.command)
-            command = boot.words(place.command, self._python) if away else [self._python, str(worker), "agent"]
+            command = bundle.boot_command(place.command, self._python) if away else [self._python, str(worker), "agent"]
             try:
-                self._links.append(ProcessLink(command, self._folder, parcel if away else b""))
+                self._links.append(ProcessLink(command, self._folder, payload if away else b""))
             except OSError as error:
                 self.close()
                 raise UsageError(

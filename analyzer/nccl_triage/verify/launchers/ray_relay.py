@@ -1,4 +1,4 @@
-"""The actor beside one node's agent: it starts the agent and carries lines between it and the driver.
+"""The actor beside the agent of a node: starts the agent and relays lines between it and the driver.
 
 Ray pickles this module by value, so that the cluster's nodes need no nccl-triage: standard library only. Calls may
 overtake each other, come twice or get lost, so lines are numbered in both directions and kept until they are confirmed.
@@ -76,11 +76,11 @@ class Relay:
             self._news.wait_for(lambda: self._said, timeout)
             return list(self._said), self._expected
 
-    def stop(self, patience: float) -> None:
-        """End the agent's input, which ends its ranks; kill it when it lingers for ``patience`` seconds."""
+    def stop(self, timeout: float) -> None:
+        """End the agent's input, which ends its ranks; kill it when it lingers for ``timeout`` seconds."""
         self._commands.put(None)
         try:
-            self._process.wait(patience)
+            self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""The result files of ranks: read what is sound in them and fold it into the traces of a run.
+"""The result files that ranks left in a folder: read, placed on hosts, and judged like the runs of a session.
 
-The files come from other hosts and may be cut, missing or left by an earlier start: what cannot be read says nothing.
+The files come from other hosts and may be cut, missing or from an earlier start: what cannot be read says nothing.
 """
 
 from __future__ import annotations
@@ -9,14 +9,35 @@ import contextlib
 import ipaddress
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nccl_triage.engine.schema import RuleSet, Text
+from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.model import RankTrace, Run, RunResult
-from nccl_triage.verify.traces import first_missing, note, outcome_of
+from nccl_triage.verify import plan
+from nccl_triage.verify.judge import (
+    ExperimentOutcome,
+    Fact,
+    Report,
+    Trial,
+    fact_of_findings,
+    fact_of_versions,
+    outcome_without,
+    settle,
+    treated,
+    trial_of,
+)
+from nccl_triage.verify.launchers import static
+from nccl_triage.verify.launchers.static import Saved, read_saved
+from nccl_triage.verify.model import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
+from nccl_triage.verify.plan import Means, Planned
+from nccl_triage.verify.question import Question
+from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
+from nccl_triage.verify.runner import first_missing, note, outcome_of
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
 _LARGEST = 16 << 20
@@ -36,7 +57,7 @@ _NEEDED = {"call": "call", "part": "wrong", "done": "wrong"}
 
 @dataclass(slots=True)
 class RankFile:
-    """What one rank left: its host's facts, which plan and start it belongs to, its marks and its end."""
+    """The result file of one rank: its host's facts, its plan and start, its marks and its end."""
 
     plan: str
     attempt: str
@@ -52,8 +73,8 @@ class RankFile:
         return str(self.facts["host"])
 
 
-def read_run(folder: Path, run: Run, plan_id: str) -> dict[int, RankFile]:
-    """Return the files of a run's ranks, those of its latest start alone; files of another plan or rank say nothing."""
+def read_run(folder: Path, run: CollectiveRun, plan_id: str) -> dict[int, RankFile]:
+    """Return the files of a run's ranks from its latest start; files of another plan or rank are ignored."""
     found = {}
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
@@ -136,7 +157,7 @@ def _is_interface(entry: Any) -> bool:
     return True
 
 
-def result_of(run: Run, files: Mapping[int, RankFile], folder: Path) -> RunResult:
+def result_of(run: CollectiveRun, files: Mapping[int, RankFile], folder: Path) -> RunResult:
     """Return the result of a run; a rank without a file is a trace without marks."""
     traces = {rank: RankTrace(rank, slot) for rank, slot in enumerate(run.slots)}
     shifts = _shifts(files)
@@ -187,3 +208,171 @@ def _fold(trace: RankTrace, entry: RankFile, shift: float) -> None:
 def _reason(files: Mapping[int, RankFile]) -> str:
     told = [(rank, entry.end["why"]) for rank, entry in sorted(files.items()) if entry.end and entry.end.get("why")]
     return f"rank {told[0][0]} was stopped: {str(told[0][1])[:200]}" if told else ""
+
+
+@dataclass(slots=True)
+class Hosts:
+    """The hosts on which ranks have run, in order of appearance, with their facts."""
+
+    names: list[str] = field(default_factory=list)
+    facts: list[dict[str, Any]] = field(default_factory=list)
+
+    def index(self, name: str, facts: Mapping[str, Any] | None = None) -> int:
+        """Return the index of a host, which is a new one when its name is."""
+        if name not in self.names:
+            self.names.append(name)
+            self.facts.append(dict(facts) if facts else {"host": name, "interfaces": [], "own_addresses": []})
+        return self.names.index(name)
+
+    def findings(self, run: CollectiveRun) -> list[RunFinding]:
+        """Return what the hosts' interfaces show for a run."""
+        seen = [place for place in run.places if self.facts[place]["interfaces"]]
+        names = [self.names[place] for place in seen]
+        return interface_findings(names, [self.facts[place] for place in seen], run.backend, run.env_of(0))
+
+
+def hosts_of(files: Mapping[str, Mapping[int, RankFile]]) -> Hosts:
+    """Return the hosts in the results of all runs."""
+    hosts = Hosts()
+    for ranks in files.values():
+        for _, entry in sorted(ranks.items()):
+            hosts.index(entry.host, entry.facts)
+    return hosts
+
+
+def placed(run: CollectiveRun, files: Mapping[int, RankFile], hosts: Hosts, means: Means) -> CollectiveRun:
+    """Return a run with its ranks where they were, and with the variables that they had.
+
+    A rank without a result was, as far as one can know, where the others of its planned host were.
+    """
+    known = {run.slots[rank].place: entry.host for rank, entry in sorted(files.items(), reverse=True)}
+    slots = []
+    for rank, slot in enumerate(run.slots):
+        if rank in files:
+            place = hosts.index(files[rank].host)
+        else:
+            place = hosts.index(known.get(slot.place, means.places[slot.place].name))
+        slots.append(Slot(slot.number, place))
+    per_rank = {
+        rank: {name: value for name, value in entry.env.items() if run.env.get(name) != value}
+        for rank, entry in files.items()
+    }
+    return replace(run, slots=tuple(slots), per_rank_env={rank: env for rank, env in per_rank.items() if env})
+
+
+def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question, means: Means) -> Planned:
+    """Return an experiment as its ranks were really placed; where they fell short of the plan, a pass says less."""
+    wanted, run = planned.control, control.result.run
+    gpus = Counter(place for place, _ in set(gpus_of(control)))
+    if gpus:
+        means = replace(means, gpus=min(gpus.values()))
+    names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
+    planned = static.compared(replace(planned, control=run), question, means, names)
+    short: list[Text] = []
+    one, two = len(run.places), len(wanted.places) if wanted is not None else 0
+    if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
+        short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
+    if planned.experiment.kind == "single":
+        short.append({"en": "the health of the GPUs was not read", "zh": "未读取 GPU 的健康状态"})
+    if run.backend == "gloo" and _elsewhere(run, hosts):
+        text = "Gloo did not take the interface that NCCL would take"
+        short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
+    return replace(planned, differs=(*planned.differs, *short), complete=planned.complete and not short)
+
+
+def _known_as(question: Question, facts: Mapping[str, Any]) -> str:
+    """Return what the log calls a host: by one of its addresses, else by its own name."""
+    own = {str(entry["address"]) for entry in facts["interfaces"] if not entry["loopback"]}
+    return next((host for host in question.hosts if own & {host, *question.addresses.get(host, ())}), facts["host"])
+
+
+def gpus_of(control: Trial) -> list[tuple[int, str]]:
+    """Return host and bus number of each rank's GPU, as far as they are told."""
+    return [
+        (trace.slot.place, str(trace.details["device"]["bus"]))
+        for trace in control.result.ranks.values()
+        if trace.details.get("device", {}).get("bus")
+    ]
+
+
+def _elsewhere(run: CollectiveRun, hosts: Hosts) -> bool:
+    """Tell whether Gloo, which stood in for NCCL, took another interface; within a host only a wish makes it matter."""
+    if len(run.places) < 2 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
+        return False
+    for rank, slot in enumerate(run.slots):
+        facts, env = hosts.facts[slot.place], run.env_of(rank)
+        if not facts["interfaces"] or "GLOO_SOCKET_IFNAME" in run.env:
+            continue
+        taken = [entry["name"] for entry in chosen(facts, "gloo", env)]
+        if taken[:1] != [for_gloo(facts, run.env).get("GLOO_SOCKET_IFNAME")]:
+            return True
+    return False
+
+
+def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
+    """Judge the results in a folder; raises UsageError when there is no plan or no result of it."""
+    saved = read_saved(folder)
+    files = {label: read_run(folder / "results" / label, run, saved.plan_id) for label, run in saved.runs.items()}
+    if not any(files.values()):
+        raise UsageError(
+            "{folder} holds no result of its plan",
+            cause="no rank has written below {results}",
+            remedy="start {script} first, and look at what its launcher says",
+            folder=folder,
+            results=folder / "results",
+            script=folder / "run.sh",
+        )
+    hosts = hosts_of(files)
+    made = plan.build(question, rules.causes, saved.means, saved.options)
+    report = Report(made)
+    trials: dict[str, Trial] = {}
+    for label, run in saved.runs.items():
+        if not files[label]:
+            continue
+        where = placed(run, files[label], hosts, saved.means)
+        result = result_of(where, files[label], folder / "results" / label)
+        trials[label] = trial_of(result, hosts.names, hosts.findings(where), rules)
+        report.problems += _missing(where, files[label])
+    report.trials = list(trials.values())
+    report.seconds = sum(trial.result.seconds for trial in report.trials)
+    report.outcomes = [_outcome(planned, saved, trials, hosts, question) for planned in made.experiments]
+    report.hosts = hosts.facts
+    report.plan = replace(made, means=replace(made.means, places=tuple(HostPlace(name) for name in hosts.names)))
+    return report
+
+
+def _missing(run: CollectiveRun, files: Mapping[int, RankFile]) -> list[Text]:
+    ranks = [str(rank) for rank in range(run.world) if rank not in files]
+    if not ranks:
+        return []
+    shown = ", ".join(ranks[:8]) + (f" (+{len(ranks) - 8})" if len(ranks) > 8 else "")
+    return [{"en": f"{run.label}: no result of rank {shown}", "zh": f"{run.label}：没有 rank {shown} 的结果"}]
+
+
+def _outcome(
+    planned: Planned, saved: Saved, trials: Mapping[str, Trial], hosts: Hosts, question: Question
+) -> ExperimentOutcome:
+    labels, treatments = saved.designs.get(planned.suspect.cause, ([], []))
+    controls = [trials[label] for label in labels if label in trials]
+    if planned.control is None or not controls:
+        outcome = outcome_without(planned)
+        if planned.control is not None:
+            outcome.why_not = {"en": "Its runs left no result.", "zh": "其实验没有留下结果。"}
+        return outcome
+    planned = as_it_ran(planned, controls[0], hosts, question, saved.means)
+    outcome = outcome_without(planned, controls)
+    for treatment, own in treatments:
+        made = [trials[label] for label in own if label in trials]
+        if made:
+            outcome.treatments.append((treatment, [treated(trial, treatment) for trial in made]))
+    settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
+    return outcome
+
+
+def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
+    if planned.experiment.check == "nccl-versions":
+        return fact_of_versions(trials.values(), control.result.run)
+    if planned.experiment.check == "gpus":
+        gpus = gpus_of(control)
+        return ("shows" if len(set(gpus)) < len(gpus) else "clean") if gpus else "none"
+    return fact_of_findings(planned, hosts.findings(control.result.run), probed=False)

@@ -1,27 +1,30 @@
-"""Runs that are settled beforehand, for ranks that somebody else starts: the control and its treatments, twice each.
+"""Runs that are planned in advance for ranks that somebody else starts: the control and its treatments, twice each.
 
-Nothing is learnt between two runs, so only treatments that need no knowledge of the hosts can be made.
+Nothing is learnt between two runs, so only treatments that need no knowledge of the hosts are possible. A plan is saved
+in the folder of its runs and read back from there.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text, Treatment
+from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
-from nccl_triage.verify import spec as specs
-from nccl_triage.verify.differences import Comparison, differences
-from nccl_triage.verify.model import Deadlines, Message, Place, Run, Slot
-from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, Wishes
-from nccl_triage.verify.planning import Settings
+from nccl_triage.verify import runner as specs
+from nccl_triage.verify.api import Settings
+from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
+from nccl_triage.verify.plan import REPEATS, ExperimentComparison, Means, Plan, Planned, PlanOptions, differences
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.reachability import Matrix
-from nccl_triage.verify.treatments import Known, make, words
-from nccl_triage.verify.worker.marks import STAGES
+from nccl_triage.verify.reachability import ReachabilityMatrix
+from nccl_triage.verify.treatments import KnownHosts, make, words
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS
+from nccl_triage.verify.worker.progress import STAGES
 
 #: Treatments that can be written down before anything has run.
 STATIC = frozenset({"env", "size", "timeout", "placement", "variables", "port"})
@@ -34,7 +37,7 @@ class Written:
     """One run as it will be started: its label and the deadlines that its ranks keep themselves."""
 
     label: str
-    run: Run
+    run: CollectiveRun
     deadlines: Deadlines
 
     @property
@@ -60,7 +63,7 @@ class Design:
 
 @dataclass(slots=True)
 class Layout:
-    """Everything that is written: the plan, its runs in their order, and the experiments that they serve."""
+    """The written plan: its runs in their order, and the experiments that they belong to."""
 
     plan: Plan
     runs: list[Written] = field(default_factory=list)
@@ -69,7 +72,7 @@ class Layout:
 
 def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]:
     """Return the hosts, the ranks (None: the plan decides) and the most ranks on one host."""
-    each, world = settings.ranks_per_host, settings.wishes.world
+    each, world = settings.ranks_per_host, settings.options.world
     ranks = world or question.world or each or 1
     # A log often shows a part of the job: its hosts, and the ranks on each, are at least those that it names.
     usual = each or max([PER_HOST, *(len(found) for found in question.ranks_of.values())])
@@ -83,11 +86,11 @@ def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]
 def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
-    backend = "gloo" if settings.wishes.backend == "gloo" else "nccl"
+    backend = "gloo" if settings.options.backend == "gloo" else "nccl"
     named = [entry.partition("=")[0] for entry in settings.hosts]
-    places = tuple(Place(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
+    places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
     means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
-    made = plan.build(question, rules.causes, means, replace(settings.wishes, backend=backend, world=world))
+    made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))
     return replace(made, experiments=tuple(compared(entry, question, means, ()) for entry in made.experiments))
 
 
@@ -97,7 +100,7 @@ def compared(planned: Planned, question: Question, means: Means, names: tuple[st
     if run is None:
         return planned
     _, wanted = plan.message_of(question, planned.experiment, means, run.world, run.backend)
-    found, complete = differences(Comparison(question, planned.experiment, run, wanted, means.gpus, names))
+    found, complete = differences(ExperimentComparison(question, planned.experiment, run, wanted, means.gpus, names))
     return replace(planned, differs=found, complete=complete)
 
 
@@ -106,7 +109,7 @@ def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
     layout = Layout(made)
     known: dict[str, list[str]] = {}
 
-    def labels(run: Run, planned: Planned) -> list[str]:
+    def labels(run: CollectiveRun, planned: Planned) -> list[str]:
         run = _realised(replace(run, faults=faults or {}))
         key = repr(replace(run, changed=""))
         if key not in known:
@@ -130,13 +133,13 @@ def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
     return layout
 
 
-def _treated(treatment: Treatment, planned: Planned, control: Run, made: Plan) -> Run | None:
+def _treated(treatment: Treatment, planned: Planned, control: CollectiveRun, made: Plan) -> CollectiveRun | None:
     if treatment.variable not in STATIC:
         return None
-    known = Known(
+    known = KnownHosts(
         names=[place.name for place in made.means.places],
         facts=[],
-        matrix=Matrix(),
+        matrix=ReachabilityMatrix(),
         deadlines=planned.deadlines,
         gpus=made.means.gpus,
         suspect_variables=planned.suspect.variables,
@@ -146,7 +149,7 @@ def _treated(treatment: Treatment, planned: Planned, control: Run, made: Plan) -
     return replace(runs[0], changed=words(treatment)["en"]) if runs else None
 
 
-def _realised(run: Run) -> Run:
+def _realised(run: CollectiveRun) -> CollectiveRun:
     """Return a run whose ranks meet without leaving their host when they all run on one."""
     if run.store_address is not None or len(run.places) > 1:
         return run
@@ -154,7 +157,7 @@ def _realised(run: Run) -> Run:
 
 
 def _patient(limits: Deadlines) -> Deadlines:
-    """Return deadlines for ranks that no agent has warmed up: half of an import may pass between the first and the last."""
+    """Return deadlines for ranks without a preloaded torch: the first may wait half of an import for the last."""
     return replace(limits, store=limits.store + limits.start / 2)
 
 
@@ -175,7 +178,7 @@ def spec_of(written: Written, plan_id: str) -> dict[str, Any]:
     }
 
 
-def run_of(spec: Mapping[str, Any]) -> Run:
+def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
     """Return the run that a file describes; raises KeyError, TypeError or ValueError for what is none."""
     slots = tuple(Slot(int(number), int(place)) for number, place in zip(spec["slots"], spec["places"], strict=True))
     if len(slots) != int(spec["world"]):
@@ -183,10 +186,10 @@ def run_of(spec: Mapping[str, Any]) -> Run:
     if spec["op"] not in OPERATIONS or spec["dtype"] not in DTYPES:
         raise ValueError("no known collective")
     first, second = spec["pair"]
-    return Run(
+    return CollectiveRun(
         label=str(spec["label"]),
         slots=slots,
-        message=Message(
+        message=CollectiveMessage(
             str(spec["op"]), int(spec["numel"]), str(spec["dtype"]), int(spec["root"]), (int(first), int(second))
         ),
         backend=str(spec["backend"]),
@@ -200,6 +203,63 @@ def run_of(spec: Mapping[str, Any]) -> Run:
     )
 
 
-def wishes_of(saved: Mapping[str, Any]) -> Wishes:
-    """Return the wishes that a plan was made with."""
-    return Wishes(**saved)
+def saved_options(options: PlanOptions) -> dict[str, Any]:
+    """Return the options of a plan as plan.json holds them."""
+    return {"patience" if name == "timeout_factor" else name: value for name, value in asdict(options).items()}
+
+
+def options_of(saved: Mapping[str, Any]) -> PlanOptions:
+    """Return the options that a saved plan was made with."""
+    known = dict(saved)
+    return PlanOptions(timeout_factor=known.pop("patience"), **known)
+
+
+@dataclass(slots=True)
+class Saved:
+    """plan.json and the runs' files as they were written."""
+
+    plan_id: str
+    means: Means
+    options: PlanOptions
+    runs: dict[str, CollectiveRun]
+    designs: dict[str, tuple[list[str], list[tuple[Treatment, list[str]]]]]
+
+
+def read_saved(folder: Path) -> Saved:
+    """Read a folder's plan; raises UsageError when it holds none."""
+    try:
+        told = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        runs = {
+            str(label): run_of(json.loads((folder / f"spec-{label}.json").read_text(encoding="utf-8")))
+            for label in told["runs"]
+        }
+        places = tuple(HostPlace(str(entry["name"]), slots=int(entry["slots"])) for entry in told["places"])
+        if not all(0 <= slot.place < len(places) for run in runs.values() for slot in run.slots):
+            raise ValueError("a rank on a host that is not in the plan")
+        return Saved(
+            plan_id=str(told["plan"]),
+            means=Means(places, gpus=int(told["gpus"]), torch="unknown"),
+            options=options_of(told["wishes"]),
+            runs=runs,
+            designs={str(entry["cause"]): _design(entry) for entry in told["experiments"]},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            "{folder} holds no plan of this version",
+            cause="{name}: {error}",
+            remedy="name the folder that was the --workdir of --launcher slurm or print",
+            folder=folder,
+            name=type(error).__name__,
+            error=error,
+        ) from None
+
+
+def _design(entry: Mapping[str, Any]) -> tuple[list[str], list[tuple[Treatment, list[str]]]]:
+    treatments = [
+        (
+            Treatment(str(item["variable"]), str(item["value"]), dict(item["env"])),
+            [str(label) for label in item["runs"]],
+        )
+        for item in entry["treatments"]
+    ]
+    return [str(label) for label in entry["control"]], treatments

@@ -1,6 +1,6 @@
-"""What runs beside the job's GPUs: agents (one a host), ranks and the reachability probe.
+"""The worker that runs beside the GPUs of the job: agents (one per host), ranks and the reachability probe.
 
-The package uses the standard library and torch only and imports nothing of its surroundings, so that it can be packed
-into one file and carried to a machine, or into an interpreter, that has no nccl-triage: see ``verify.bundle``.
-Everything is said in JSON lines.
+The package uses only the standard library and torch and imports nothing from outside of it, so that it can be packed into
+one file and sent to a machine, or an interpreter, that has no nccl-triage: see ``verify.launchers.bundle``. All messages
+are JSON lines.
 """

@@ -34,8 +34,8 @@ def main() -> int:
     if part == "probe":
         from .reach import probe
 
-        wish = json.load(sys.stdin)
-        print(json.dumps(probe(wish["targets"], float(wish.get("patience", 4.0)))))
+        request = json.load(sys.stdin)
+        print(json.dumps(probe(request["targets"], float(request.get("timeout", 4.0)))))
         return 0
     if part == "task":
         from .task import run_task

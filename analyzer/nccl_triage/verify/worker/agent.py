@@ -1,8 +1,9 @@
-"""One host's agent: starts ranks, passes their marks on, tells how they ended, kills what it started.
+"""The agent of one host: starts ranks, forwards their progress marks, reports how they ended, and kills what it started.
 
-It reads commands and writes answers as JSON lines on standard input and output, whatever carries them (a pipe, ssh, an
-actor of Ray). When its input ends, everything it started is killed. torch is imported once, before the ranks are forked
-(``preload``), or by each rank for itself (``spawn``: CUDA must not be touched before a fork).
+It reads commands and writes answers as JSON lines on standard input and output, whatever carries them (a pipe, ssh, a Ray
+actor). When its input ends, everything that it started is killed. torch is imported once, before the ranks are forked
+(``preload``), or by each rank (``spawn``: CUDA must not be initialised before a fork). On a host that shares no folder
+with the driver, logs are unnamed files whose ends are sent back, so nothing has to be removed.
 """
 
 from __future__ import annotations
@@ -14,19 +15,38 @@ import os
 import selectors
 import signal
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import carry, children, host
+from . import children, host
+
+#: Bytes of a rank's log that are carried to the driver: its end.
+LOG = 256 << 10
+
+
+def unnamed_file() -> int:
+    """Return the descriptor of a new file that lies in no folder; raises OSError when there is no room for one."""
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def end_of_log(log: int) -> str:
+    """Return the end of a log, from the start of a line, and close the file."""
+    size = os.fstat(log).st_size
+    text = os.pread(log, LOG, max(0, size - LOG)).decode(errors="replace")
+    os.close(log)
+    return text.partition("\n")[2] or text if size > LOG else text
+
 
 #: Seconds between two looks at the children.
 TICK = 0.02
 
 
 @dataclass
-class Child:
+class RankProcess:
     """One rank: its process, and the pipes to it."""
 
     run: str
@@ -43,7 +63,7 @@ class Child:
 class Agent:
     """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
-    children: dict[int, Child] = field(default_factory=dict)
+    children: dict[int, RankProcess] = field(default_factory=dict)
     helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -64,17 +84,17 @@ class Agent:
 
     def do_gpus(self, command: dict[str, Any]) -> None:
         """Tell which GPUs this host has, and whether they are in use."""
-        from . import gpu
+        from . import host
 
-        self.say(answer="gpus", gpus=gpu.listed())
+        self.say(answer="gpus", gpus=host.listed_gpus())
 
     def do_preload(self, command: dict[str, Any]) -> None:
-        """Import torch, so that ranks start in no time."""
-        from . import preload
+        """Import torch, so that ranks start quickly."""
+        from . import rank
 
         started = time.monotonic()
         try:
-            version: str | None = preload.load()
+            version: str | None = rank.preload()
             error = None
             self.loaded = True
         except Exception as failure:  # a broken torch is a finding, not the end of the agent
@@ -143,7 +163,7 @@ class Agent:
     # children
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
-        log = carry.unnamed() if self.carries else _log(Path(command["folder"]), rank)
+        log = unnamed_file() if self.carries else _log(Path(command["folder"]), rank)
         marks_in, marks_out = os.pipe()
         control_in, control_out = os.pipe()
         spec = {**spec, "local_rank": command["ranks"].index(rank)}
@@ -163,11 +183,13 @@ class Agent:
         finally:
             for descriptor in ranks:
                 os.close(descriptor)
-        child = Child(command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None)
+        child = RankProcess(
+            command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None
+        )
         self.children[marks_in] = child
         self.selector.register(marks_in, selectors.EVENT_READ, "marks")
 
-    def _read(self, child: Child) -> None:
+    def _read(self, child: RankProcess) -> None:
         try:
             data = os.read(child.marks, 65536)
         except OSError:
@@ -180,8 +202,8 @@ class Agent:
             with contextlib.suppress(ValueError):
                 self.say(answer="mark", run=child.run, **json.loads(line))
 
-    def _bury(self, child: Child) -> None:
-        """Tell how a rank ended; its pipe has closed, so that it ends now if it has not yet."""
+    def _bury(self, child: RankProcess) -> None:
+        """Report how a rank ended; its pipe is closed, so it is killed if it has not ended."""
         self.selector.unregister(child.marks)
         os.close(child.marks)
         os.close(child.control)
@@ -189,7 +211,7 @@ class Agent:
         status = children.waited(child.pid)
         if child.popen is not None:
             child.popen.returncode = status  # waited for here: keep subprocess from waiting again
-        log = {"log": carry.end_of(child.log)} if child.log is not None else {}
+        log = {"log": end_of_log(child.log)} if child.log is not None else {}
         self.say(answer="exit", run=child.run, rank=child.rank, code=status, **log)
 
     def _kill(self, run: str | None) -> None:

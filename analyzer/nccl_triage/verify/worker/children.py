@@ -1,4 +1,4 @@
-"""Processes that this program starts: each rank in a session of its own, and none that outlives its parent."""
+"""Child processes: each rank in a session of its own, and none that outlives its parent."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def _keep_only(descriptors: set[int]) -> None:
                 os.close(int(entry.name))
 
 
-def waited(pid: int, patience: float = 2.0) -> int | None:
+def waited(pid: int, timeout: float = 2.0) -> int | None:
     """Return the exit status of a child as subprocess has it (negative: signal); kill it when it lingers."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             done, status = os.waitpid(pid, os.WNOHANG)

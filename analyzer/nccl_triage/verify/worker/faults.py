@@ -1,4 +1,4 @@
-"""Faults that a rank commits on purpose: the verifier's own proof, never part of a user's experiment.
+"""Faults that a rank commits on purpose, to test the verifier; never part of a user's experiment.
 
 ``spec["faults"]`` maps a slot to a fault; the slot is the rank's place in the whole job, so that a fault stays with its
 culprit when an experiment leaves other ranks out.
@@ -74,7 +74,7 @@ class Fault:
         return own
 
     def first(self, call: Any) -> None:
-        """Call what stands out of order, before the first collective."""
+        """Issue a call out of order, before the first collective."""
         if self.name == "wrong-order":
             call.dist.barrier()
 

@@ -1,4 +1,4 @@
-"""The one table of collectives: OpType of ProcessGroupNCCL -> torch.distributed call, shapes, check, bus bandwidth.
+"""The table of collectives: OpType of ProcessGroupNCCL -> torch.distributed call, shapes, check, bus bandwidth.
 
 ``n`` is NumelIn of the log's line, ``w`` the size of the process group. The arithmetic of sizes and bus bandwidth is
 that of nccl-tests (doc/PERFORMANCE.md); the OpTypes are those of torch/csrc/distributed/c10d/Types.hpp and
@@ -240,7 +240,7 @@ def _nothing(call: Call) -> Prepared:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row: how an OpType is called again.
+    """One row of the table: how to issue an OpType.
 
     ``size`` says which message counts as S of the bandwidth: "in" (n elements), "all" (n of every rank) or "none".
     ``ring`` tells whether a bus moves (w-1)/w of S (``double``: twice), as nccl-tests has it; otherwise the factor is 1.

@@ -1,4 +1,4 @@
-"""What each rank brings to a collective, and what must come out: in closed form, exact in every dtype.
+"""The input of each rank to a collective, and the expected result: in closed form, exact in every dtype.
 
 torch is passed in, never imported.
 """

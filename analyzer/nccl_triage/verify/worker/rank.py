@@ -1,21 +1,128 @@
-"""One rank of an experiment: join, run the collective, check every element, time it, say so."""
+"""One rank of an experiment: joins, runs the collective, checks every element, measures the time, and reports.
+
+``torch.distributed`` is wrapped to note each call. The parent compares the notes of all ranks, as torch's own
+ProcessGroupWrapper compares fingerprints: a rank whose call differs is found even where the library only hangs or aborts.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
-from . import faults, flight
-from .calls import Window
-from .marks import Marks
+from . import faults
 from .ops import Prepared, operation
 from .payload import Call
+from .progress import ProgressMarks
+
+_KEPT = 20
+
+
+def entries(torch: Any) -> list[dict[str, Any]]:
+    """Return the last collectives that this rank issued, oldest first; empty where nothing is recorded."""
+    c10d = getattr(torch._C, "_distributed_c10d", None)
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(c10d, name, None)
+        if dump is None:
+            continue
+        try:
+            found = json.loads(dump(includeCollectives=True, onlyActive=False)).get("entries", [])
+        except Exception:  # a recorder that fails must not end the experiment
+            continue
+        if found:
+            return [_short(entry) for entry in found[-_KEPT:]]
+    return []
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    kept = ("collective_seq_id", "p2p_seq_id", "profiling_name", "input_sizes", "output_sizes", "input_dtypes", "state")
+    return {name: entry[name] for name in kept if name in entry}
+
+
+#: Calls that move no data of the experiment.
+_QUIET = {"get_rank", "get_world_size", "is_initialized", "isend", "irecv"}
+#: Newer and older names of one call: ranks may have different releases of torch.
+_SAME = {
+    "all_gather_single": "all_gather_into_tensor",
+    "_all_gather_base": "all_gather_into_tensor",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+}
+#: Calls whose first argument is the output: what the log counts, and what is compared, is the input.
+_OUTPUT_FIRST = {
+    "all_gather",
+    "all_gather_into_tensor",
+    "allgather_into_tensor_coalesced",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+}
+
+
+def _shape(value: Any) -> list[Any] | None:
+    """Return [dtype, elements] of a tensor, of a list of tensors, or of the first of several transfers."""
+    if hasattr(value, "numel") and hasattr(value, "dtype"):
+        return [str(value.dtype).replace("torch.", ""), int(value.numel())]
+    if isinstance(value, (list, tuple)) and value:
+        if hasattr(value[0], "numel"):
+            return [str(value[0].dtype).replace("torch.", ""), sum(int(item.numel()) for item in value)]
+        return _shape(getattr(value[0], "tensor", None))  # a P2POp
+    return None
+
+
+class Window:
+    """Wraps ``torch.distributed`` and passes the name and message of every call to ``note``."""
+
+    def __init__(self, dist: Any, note: Callable[[dict[str, Any]], None]) -> None:
+        self._dist = dist
+        self._note = note
+        self._count = 0
+
+    @property
+    def distributed_c10d(self) -> Any:
+        """The module of that name, as far as operations use it: the group, whose calls are noted, too."""
+        group = self._dist.distributed_c10d._get_default_group()
+        return SimpleNamespace(_get_default_group=lambda: Window(group, self._note))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._dist, name)
+        call = _SAME.get(name, name)
+        if not callable(found) or isinstance(found, type) or call.startswith("_") or call in _QUIET:
+            return found
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self._count += 1
+            given = [*args[call in _OUTPUT_FIRST :], *kwargs.values()]
+            message = next((shape for value in given if (shape := _shape(value))), None)
+            self._note({"call": call, "message": message, "count": self._count})
+            return found(*args, **kwargs)
+
+        return noted
+
+
+def preload() -> str:
+    """Import torch.distributed and what its first use imports; returns torch's version."""
+    import torch
+    import torch.distributed
+    import torch.distributed.distributed_c10d
+
+    from . import (
+        progress,  # noqa: F401
+    )
+
+    torch.set_num_threads(1)
+    version: str = torch.__version__
+    return version
+
 
 #: Characters of an error's text that are kept.
 TEXT = 1500
@@ -33,7 +140,7 @@ def _set_up(spec: dict[str, Any]) -> None:
         os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
 
 
-def _device(torch: Any, spec: dict[str, Any], marks: Marks) -> Any:
+def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
     if spec.get("device", "cpu") == "cpu":
         marks.say("device", device="cpu")
         return torch.device("cpu")
@@ -58,7 +165,7 @@ def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
 
 
 def _all_joined(store: Any, world: int, limit: timedelta) -> None:
-    """Wait until the group stands on all ranks: one that leaves after it must not look like a group that never stood."""
+    """Wait until all ranks have made the group, so that a rank that leaves later does not look like a failed group."""
     if store.add("joined", 1) == world:
         store.set("all-joined", "1")
     store.wait(["all-joined"], limit)
@@ -81,7 +188,9 @@ def _together(call: Call, prepared: Prepared, iteration: int, fault: faults.Faul
     return time.perf_counter() - started, count_wrong(iteration)
 
 
-def _measure(call: Call, spec: dict[str, Any], prepared: Prepared, marks: Marks, fault: faults.Fault) -> dict[str, Any]:
+def _measure(
+    call: Call, spec: dict[str, Any], prepared: Prepared, marks: ProgressMarks, fault: faults.Fault
+) -> dict[str, Any]:
     """Return the outcome of the timed iterations: wrong elements and seconds each."""
     wrong, seconds = 0, []
     begun = time.monotonic()
@@ -97,7 +206,7 @@ def _measure(call: Call, spec: dict[str, Any], prepared: Prepared, marks: Marks,
     return {"wrong": wrong, "seconds": [round(value, 7) for value in seconds], "median": statistics.median(seconds)}
 
 
-def _part(call: Call, message: dict[str, Any], marks: Marks) -> None:
+def _part(call: Call, message: dict[str, Any], marks: ProgressMarks) -> None:
     """Run one further collective in the same group: once to warm up and check, then timed."""
     own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]))
     prepared = operation(message["op"]).prepare(own)
@@ -113,12 +222,12 @@ def _enough(call: Call, elapsed: float) -> bool:
     return bool(flag.item())
 
 
-def _listen(control: int, marks: Marks, torch: Any) -> None:
-    """Answer the parent's wish for the flight recorder while the main thread may be stuck in a collective."""
+def _listen(control: int, marks: ProgressMarks, torch: Any) -> None:
+    """Answer the parent's request for the flight recorder while the main thread may be stuck in a collective."""
 
     def loop() -> None:
         while os.read(control, 1):
-            marks.say("flight", entries=flight.entries(torch))
+            marks.say("flight", entries=entries(torch))
 
     threading.Thread(target=loop, daemon=True).start()
 
@@ -127,7 +236,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT // 2]} ... {text[-TEXT // 2 :]}"
 
 
-def _import(spec: dict[str, Any], marks: Marks) -> tuple[Any, Any]:
+def _import(spec: dict[str, Any], marks: ProgressMarks) -> tuple[Any, Any]:
     """Return torch and torch.distributed."""
     import torch
     import torch.distributed as dist
@@ -140,7 +249,7 @@ def _import(spec: dict[str, Any], marks: Marks) -> tuple[Any, Any]:
     return torch, dist
 
 
-def _join(dist: Any, spec: dict[str, Any], rank: int, marks: Marks, fault: faults.Fault) -> None:
+def _join(dist: Any, spec: dict[str, Any], rank: int, marks: ProgressMarks, fault: faults.Fault) -> None:
     """Meet the other ranks at the store and make the group."""
     fault.at("store")
     store = _store(dist, spec, rank)
@@ -152,7 +261,7 @@ def _join(dist: Any, spec: dict[str, Any], rank: int, marks: Marks, fault: fault
     marks.say("group")
 
 
-def _enter(call: Call, prepared: Prepared, op: str, marks: Marks, fault: faults.Fault) -> int:
+def _enter(call: Call, prepared: Prepared, op: str, marks: ProgressMarks, fault: faults.Fault) -> int:
     """Issue the first collective, which nothing but the group has preceded; returns the wrong elements."""
     fault.at("entered")
     marks.say("entered", op=op)
@@ -166,7 +275,7 @@ def _enter(call: Call, prepared: Prepared, op: str, marks: Marks, fault: faults.
     return wrong
 
 
-def _work(spec: dict[str, Any], rank: int, control: int, marks: Marks, fault: faults.Fault) -> None:
+def _work(spec: dict[str, Any], rank: int, control: int, marks: ProgressMarks, fault: faults.Fault) -> None:
     """Do everything that the spec asks of a rank, with a mark after each stage."""
     fault.at("start")
     torch, dist = _import(spec, marks)
@@ -201,7 +310,7 @@ def _work(spec: dict[str, Any], rank: int, control: int, marks: Marks, fault: fa
 def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     """Run one rank to its end and return the exit code: 0 for done, 3 for an error that was reported."""
     _set_up(spec)
-    marks = Marks(out, rank)
+    marks = ProgressMarks(out, rank)
     marks.say("start", pid=os.getpid())
     fault = faults.of(spec, rank)
     try:

@@ -22,7 +22,7 @@ from . import host
 #: Bytes of the messages, smallest first.
 SIZES = (64, 8192, 1 << 20)
 #: Seconds until a connection or an acknowledgement counts as lost.
-PATIENCE = 4.0
+PROBE_TIMEOUT = 4.0
 #: Small messages in a row from which loss and delay are read.
 ECHOES = 24
 #: Segments that the kernel sent again, of the thousand or so of a probe, from which on a path counts as lossy.
@@ -125,16 +125,16 @@ def _kind(error: OSError, done: list[int]) -> str:
     return _BY_ERRNO.get(error.errno or 0, "failed")
 
 
-def probe_port(address: str, port: int, thorough: bool, patience: float = PATIENCE) -> dict[str, Any]:
+def probe_port(address: str, port: int, thorough: bool, timeout: float = PROBE_TIMEOUT) -> dict[str, Any]:
     """Return what happens between here and one port: state, local address, seconds to connect and to be answered."""
     found: dict[str, Any] = {"address": address, "port": port, "state": "reachable"}
     done: list[int] = []
     started = time.monotonic()
     try:
-        with socket.create_connection((address, port), timeout=patience) as connection:
+        with socket.create_connection((address, port), timeout=timeout) as connection:
             found["connect_s"] = round(time.monotonic() - started, 4)
             found["local"] = connection.getsockname()[0]
-            connection.settimeout(patience)
+            connection.settimeout(timeout)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not thorough:
                 return found
@@ -158,12 +158,12 @@ def probe_port(address: str, port: int, thorough: bool, patience: float = PATIEN
     return found
 
 
-def probe(targets: list[dict[str, Any]], patience: float = PATIENCE) -> list[dict[str, Any]]:
+def probe(targets: list[dict[str, Any]], timeout: float = PROBE_TIMEOUT) -> list[dict[str, Any]]:
     """Probe all targets at once: {host, interface, address, ports}; the first port thoroughly, the others by connecting."""
     jobs = [(target, port, k == 0) for target in targets for k, port in enumerate(target["ports"])]
     own = {entry["address"]: entry["name"] for entry in host.interfaces()}
     with ThreadPoolExecutor(max_workers=min(32, len(jobs) or 1)) as pool:
-        found = list(pool.map(lambda job: probe_port(job[0]["address"], job[1], job[2], patience), jobs))
+        found = list(pool.map(lambda job: probe_port(job[0]["address"], job[1], job[2], timeout), jobs))
     for (target, _, _), result in zip(jobs, found, strict=True):
         result["to_host"] = target["host"]
         result["to_interface"] = target["interface"]

@@ -1,8 +1,8 @@
-"""One rank that srun, torchrun or mpirun started: find out which, run it as a child, write down what it told.
+"""One rank that srun, torchrun or mpirun started: finds out which, runs it as a child, and writes down its progress.
 
-There is no line back to the verifier, only a folder that every host sees. So this process keeps the deadlines that a
-session would keep, and leaves the rank's marks and its end as JSON lines in OUT/LABEL/rank-R.jsonl and its output in
-OUT/LABEL/rank-R.log. A rank that fails is a result: the exit code is 0, or the launcher would end the others.
+There is no connection to the verifier, only a folder that every host sees. So this process enforces the deadlines that a
+session would, and leaves the rank's marks and its end as JSON lines in OUT/LABEL/rank-R.jsonl and its output in
+OUT/LABEL/rank-R.log. A failing rank is a result: the exit code is 0, or the launcher would end the others.
 """
 
 from __future__ import annotations
@@ -17,12 +17,57 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from . import children, host
-from .launched import RefusedError, attempt, position
-from .marks import STAGES
+from .progress import STAGES
+
+#: Rank, world and rank on the host, as launchers set them. The shell of a batch job has SLURM_PROCID=0 and hands it to
+#: all that mpirun starts there: Slurm's own come last.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+class RefusedError(Exception):
+    """This process cannot be a rank of the run; the text says why."""
+
+
+def position(environment: Mapping[str, str], world: int, per_host: int) -> tuple[int, int]:
+    """Return the rank and the rank on its host; raises RefusedError without any, or when the world is another.
+
+    Without a rank on the host (MPICH has none), ranks count as placed host by host, ``per_host`` on each.
+    """
+    seen = []
+    for names in LAUNCHERS:
+        rank, size, local = (_number(environment.get(name)) for name in names)
+        if rank is None or size is None:
+            continue
+        if size == world and rank < world:
+            return rank, local if local is not None else rank % per_host
+        seen.append(f"{names[0]}={rank} {names[1]}={size}")
+    if seen:
+        raise RefusedError(f"this run has {world} ranks, but the launcher says {', '.join(seen)}")
+    raise RefusedError("no rank: start this with srun, torchrun or mpirun (none of their variables is set)")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def attempt(environment: Mapping[str, str]) -> str:
+    """Return what tells this start of the run from an earlier one, the same on all ranks; empty where nothing does."""
+    for name in ("TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"):
+        if environment.get(name):
+            return environment[name]
+    step = [environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")]
+    return ".".join(step) if any(step) else ""
+
 
 #: Seconds between two looks at the child, or at the file that tells where the store is.
 TICK = 0.05
@@ -84,7 +129,7 @@ def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
 
 
 class Rank:
-    """The child: its process, its marks as they come, and the deadlines that it has to keep."""
+    """The child process of a rank, its marks as they arrive, and its deadlines."""
 
     def __init__(self, spec: dict[str, Any], rank: int, folder: Path) -> None:
         self.rank, self.spec = rank, spec
@@ -170,9 +215,9 @@ class Rank:
             return f"deadline before {owed!r}: {limit:.0f} s"
         return "the time for this run is over" if now > self.end else None
 
-    def _read(self, marks: int, patience: float) -> bool:
+    def _read(self, marks: int, timeout: float) -> bool:
         """Take what has been told, waiting for the first word; returns False when nothing can come any more."""
-        ready, _, _ = select.select([marks], [], [], patience)
+        ready, _, _ = select.select([marks], [], [], timeout)
         while ready:
             try:
                 data = os.read(marks, 1 << 16)

@@ -1,0 +1,83 @@
+"""The worker in one file: the same bytes, complete, and free of its surroundings."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nccl_triage.verify.launchers import bundle
+from nccl_triage.verify.worker import ops
+
+WORKER = Path(ops.__file__).parent
+MODULES = sorted(WORKER.glob("*.py"))
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    one, two = bundle.write(tmp_path / "one.pyz"), bundle.write(tmp_path / "two.pyz")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_every_module_is_in_it_and_only_the_user_reads_it(tmp_path: Path) -> None:
+    path = bundle.write(tmp_path / "worker.pyz")
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        assert archive.testzip() is None
+        for module in MODULES:
+            assert archive.read(f"{bundle.PACKAGE}/{module.name}") == module.read_bytes()
+    assert names == {"__main__.py", *(f"{bundle.PACKAGE}/{module.name}" for module in MODULES)}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_writing_again_replaces_it(tmp_path: Path) -> None:
+    path = tmp_path / "worker.pyz"
+    path.write_bytes(b"x" * 1_000_000)
+    assert bundle.write(path).stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_of_the_worker_needs_the_standard_library_and_torch_only(module: Path) -> None:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = {str(node.module).split(".")[0]}
+        else:
+            continue
+        assert names <= {*sys.stdlib_module_names, "torch"}, f"{module.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_torch_is_imported_where_it_is_used_and_nowhere_else(module: Path) -> None:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    named = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+    assert not any(name.split(".")[0] == "torch" for name in named)
+
+
+def test_it_runs_in_an_interpreter_that_has_nothing(tmp_path: Path) -> None:
+    path = bundle.write(tmp_path / "worker.pyz")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(path), "agent"],
+        input=b'{"do": "facts"}\n{"do": "preload"}\n',
+        capture_output=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={},
+    )
+    told = {answer["answer"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert told["facts"]["facts"]["torch"] is None
+    assert "torch" in told["preload"]["error"]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["worker.pyz"], "no __pycache__ either"
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["agents"]])
+def test_an_unknown_part_says_how_to_call_it(words: list[str], tmp_path: Path) -> None:
+    path = bundle.write(tmp_path / "worker.pyz")
+    done = subprocess.run([sys.executable, "-S", str(path), *words], capture_output=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith(b"usage:") and done.stdout == b""
