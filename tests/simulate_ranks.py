@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage import garbage
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.events import Observations, SourceInfo
 from nccl_triage.execution.cluster import parcel

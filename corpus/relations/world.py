@@ -9,7 +9,7 @@ from functools import cache
 
 from corpus.gate.golden import ROOT
 from nccl_triage.classifier import model as models
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases

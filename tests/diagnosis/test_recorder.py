@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, messages
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.recorder.unpickle import NotPlainError, loads
 from tests.recorder import build
 

@@ -7,7 +7,7 @@ import pytest
 from nccl_triage.diagnosis import silence
 from nccl_triage.diagnosis.hearing import Hearing
 from nccl_triage.diagnosis.silence import Suspicion, limit
-from nccl_triage.diagnosis.silence_record import describe
+from nccl_triage.document.hang import describe
 from nccl_triage.events import Context, Event
 from nccl_triage.render import hang
 

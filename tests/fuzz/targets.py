@@ -17,7 +17,7 @@ import orjson
 
 from nccl_triage import renderings
 from nccl_triage.cli import saved
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.events import Observations
 from nccl_triage.history import memory, store
 from nccl_triage.history.memory import Memory

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, renderings
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.events import SourceInfo
 from nccl_triage.renderings import nccl_ras
 

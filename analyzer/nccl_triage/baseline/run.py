@@ -9,7 +9,7 @@ from nccl_triage.baseline import messages, networks, pace, shape, transports, va
 from nccl_triage.baseline.model import Difference
 from nccl_triage.baseline.values import first_event
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.diagnosis.verdict import decide
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Context, Event, Observations
 from nccl_triage.parsers.salient import SALIENT
@@ -29,7 +29,7 @@ MAX_NAMED = 4
 
 def against(good: Observations, rules: RuleSet) -> Callable[[Observations], Observations]:
     """Return what makes observations of the differences between a run and a good one."""
-    found = diagnose_observations(good, rules)
+    found = decide(good, rules)
 
     def produce(bad: Observations) -> Observations:
         return _compare(found.case, Case(bad, rules), found.verdict, found.cause)

@@ -15,8 +15,8 @@ from nccl_triage.cli import language, on_verdict, output
 from nccl_triage.cli.on_verdict import Hook
 from nccl_triage.cli.output import Document, Wanted
 from nccl_triage.cli.progress import StatusLine
-from nccl_triage.diagnosis.silence_record import stamp
-from nccl_triage.diagnosis.standing import Reason
+from nccl_triage.diagnosis.updates import Reason
+from nccl_triage.document.hang import stamp
 
 #: Formats of which one can be written behind the other.
 _STREAMS = ("text", "json", "ndjson")

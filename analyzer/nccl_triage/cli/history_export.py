@@ -92,7 +92,7 @@ def bad_hosts(incidents: list[Incident], causes: tuple[str, ...], at_least: int)
 
     wanted: Any = causes
     if not causes:
-        from nccl_triage.diagnosis.remembered import host_causes
+        from nccl_triage.document.other_runs import host_causes
         from nccl_triage.engine import load
 
         wanted = host_causes(load.load())

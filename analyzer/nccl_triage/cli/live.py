@@ -10,9 +10,10 @@ from nccl_triage.classifier.model import Model
 from nccl_triage.cli import language
 from nccl_triage.cli.announce import Announcer
 from nccl_triage.cli.output import Document
-from nccl_triage.diagnosis import excerpts, silence, silence_record, standing
-from nccl_triage.diagnosis.standing import Pace, Standing
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.diagnosis import silence, updates
+from nccl_triage.diagnosis.updates import Pace, ReportedVerdict
+from nccl_triage.document import evidence, hang
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.execution.follow import Follower
@@ -39,8 +40,8 @@ class Live:
         self._factor = factor
         self._recall = recall
         self._pace = Pace()
-        self._said: Standing | None = None
-        self._found: Standing | None = None
+        self._said: ReportedVerdict | None = None
+        self._found: ReportedVerdict | None = None
         self._hang: dict[str, Any] | None = None
         self._since: float | None = None
 
@@ -51,8 +52,8 @@ class Live:
             version = follower.version
             found = self._diagnose(follower.observations())
             self._pace.done(version, time.monotonic(), time.monotonic() - now)
-            self._found = Standing.of(found)
-            why = standing.reason(self._found, self._said)
+            self._found = ReportedVerdict.of(found)
+            why = updates.reason(self._found, self._said)
             if why is not None:
                 self._said = self._found
                 self._announcer.say(self._document(found), why, self._hang)
@@ -105,7 +106,7 @@ class Live:
 
         suspicion = silence.suspect(hearing, now, self._factor, rank_of)
         if suspicion is not None:
-            self._since, self._hang = suspicion.since, silence_record.describe(suspicion)
+            self._since, self._hang = suspicion.since, hang.describe(suspicion)
             self._announcer.say(self._document(found), "hang", self._hang)
 
     def _diagnose(self, observations: Observations) -> Diagnosis:
@@ -113,5 +114,5 @@ class Live:
         return diagnose_observations(known, self._rules, self._model)
 
     def _document(self, found: Diagnosis) -> Document:
-        found.excerpts = windows.read_all(self._follower.sources(), excerpts.wanted(found))
+        found.excerpts = windows.read_all(self._follower.sources(), evidence.excerpt_lines(found))
         return found.to_dict()

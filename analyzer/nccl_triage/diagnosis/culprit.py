@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim, texts  # noqa: F401  (their methods register themselves)
+from nccl_triage.diagnosis import culprit_device, culprit_named, culprit_stacks, culprit_victim, placeholders  # noqa: F401  (their methods register themselves)
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import METHODS, Culprit, Method, dead_rank, method, of_event, of_rank, strongest
 from nccl_triage.diagnosis.culprit_facts import BY_FACT
@@ -133,7 +133,7 @@ def _by_evidence(case: Case, weighed: Weighed) -> list[Culprit]:
             continue
         for name in item.evidence.when.literals("fact"):
             if name.endswith(RANKS) and f"{{fact:{name}}}" in item.evidence.says.get("en", ""):
-                says = texts.fill_both(item.evidence.says, case, item.events)
+                says = placeholders.fill_both(item.evidence.says, case, item.events)
                 found = _ranks(case, name, says["en"], says.get("zh", says["en"]))
                 world = max(case.identity.world_size or 0, len(case.identity.ranks))
                 return found if len(found) == 1 or not world or 2 * len(found) < world else []

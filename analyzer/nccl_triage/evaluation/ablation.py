@@ -13,7 +13,7 @@ from nccl_triage.classifier.examples import Example
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.train import FOLDS, fit, folds, for_training, temperature
 from nccl_triage.classifier.vote import VERDICTS
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.evaluation.incidents import Incident
 from nccl_triage.evaluation.run import outcome_of
 from nccl_triage.evaluation.score import Outcome, Scores, score

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from nccl_triage.classifier.examples import Example
 from nccl_triage.classifier.features import extract
+from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case as DiagnosisCase
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet
@@ -29,11 +30,11 @@ class Incident:
 
     def example(self) -> Example:
         """Return what the classifier learns of it."""
-        full = frozenset(extract(DiagnosisCase(self.observations, self.rules)).names)
+        full = _features(DiagnosisCase(self.observations, self.rules))
         if self.withheld is self.observations:
             withheld = full
         else:
-            withheld = frozenset(extract(DiagnosisCase(self.withheld, self.fewer_rules)).names)
+            withheld = _features(DiagnosisCase(self.withheld, self.fewer_rules))
         case = self.case
         return Example(
             id=case.id, label=case.cause, also=case.also, group=case.group, source=case.source, full=full, withheld=withheld
@@ -82,3 +83,7 @@ def scan(cases: Sequence[Case], rules: RuleSet, progress: Callable[[int], None] 
         if progress is not None:
             progress(number)
     return found
+
+
+def _features(case: DiagnosisCase) -> frozenset[str]:
+    return frozenset(extract(case, software.programs(case)).names)

@@ -8,8 +8,8 @@ from typing import Literal
 
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
-from nccl_triage.diagnosis.document import ordered_evidence
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
+from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.evaluation.cases import Case

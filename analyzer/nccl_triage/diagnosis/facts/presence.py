@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.events import Event
 
 
@@ -66,7 +65,7 @@ def _vanished(case: Case) -> Fact | None:
 
 @fact("progress.silent_ranks", "ranks without any error line of their own while others report errors")
 def _silent(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     known = case.presence.known
     own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
@@ -100,7 +99,7 @@ def _lost_host(case: Case) -> Fact | None:
 
 @fact("progress.missing_ranks", "ranks of the world that printed nothing at all")
 def _missing(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     world = case.identity.world_size
     if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2 or case.presence.by_file:
@@ -113,7 +112,7 @@ def _missing(case: Case) -> Fact | None:
 
 @fact("progress.init_missing_ranks", "ranks of the communicator that never printed Init START while others did")
 def _init_missing(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     started = case.having("communicator.starting", "nranks", "busid")  # the line of its own that each rank prints
     ranks = set(case.ranks(started))

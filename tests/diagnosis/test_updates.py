@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis.standing import PATIENCE, REST, SETTLE, Pace, Standing, reason
+from nccl_triage.diagnosis.updates import PATIENCE, REST, SETTLE, Pace, ReportedVerdict, reason
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -30,18 +30,18 @@ def test_news_without_end_is_not_waited_for_and_long_work_rests() -> None:
 
 
 def test_what_is_news(rules: RuleSet) -> None:
-    healthy = Standing.of(diagnose_text("step 1/9 loss 3.1\nstep 2/9 loss 3.0\n", rules))
-    failed = Standing.of(diagnose_text(f"step 1/9 loss 3.1\n{OOM}", rules))
+    healthy = ReportedVerdict.of(diagnose_text("step 1/9 loss 3.1\nstep 2/9 loss 3.0\n", rules))
+    failed = ReportedVerdict.of(diagnose_text(f"step 1/9 loss 3.1\n{OOM}", rules))
     assert (healthy.verdict, failed.cause) == ("healthy", "gpu-out-of-memory")
     assert reason(healthy, None) is None
     begun = diagnose_text("loading the configuration\n", rules)
     assert begun.verdict == "unknown"
-    assert reason(Standing.of(begun), None) is None
+    assert reason(ReportedVerdict.of(begun), None) is None
     assert reason(failed, None) == "first"
     assert reason(failed, failed) is None
     assert reason(healthy, failed) == "update"
-    repeated = Standing.of(diagnose_text(f"step 1/9 loss 3.1\n{OOM}{OOM}", rules))
+    repeated = ReportedVerdict.of(diagnose_text(f"step 1/9 loss 3.1\n{OOM}{OOM}", rules))
     assert reason(repeated, failed) is None
-    other = Standing.of(diagnose_text("step 1/9 loss 3.1\n" + OOM.replace("rank 3", "rank 1"), rules))
+    other = ReportedVerdict.of(diagnose_text("step 1/9 loss 3.1\n" + OOM.replace("rank 3", "rank 1"), rules))
     assert failed.culprits != other.culprits
     assert reason(other, failed) == "update"

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from nccl_triage import curves, resources
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Observations
 from tests.scan_helpers import scan_text

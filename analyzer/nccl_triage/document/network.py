@@ -1,4 +1,4 @@
-"""Who talks to whom: the connections that NCCL printed, rank by rank or host by host, and those that failed.
+"""The network of a job: connections between ranks or hosts, addresses by network, and what could not connect.
 
 NCCL numbers ranks within a communicator. They are taken for the job's ranks only in the largest communicator: where
 the process that printed a line is known to be another rank there, or its peer to sit on another device, the line
@@ -14,9 +14,10 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import network
 from nccl_triage.links import NOT_KNOWN, Link, Seen
+from nccl_triage.story.addresses import Address, network_of, parse
 
 #: Rows and columns at most, connections listed at most, failed connections listed at most.
-MAX_NAMES, MAX_LINKS, MAX_FAILED = 64, 2000, 32
+MAX_NAMES, MAX_LINKS, MAX_FAILED_LINKS = 64, 2000, 32
 #: Ranks above this are taken for a parsing accident.
 _MAX_RANK = 1_000_000
 
@@ -146,10 +147,10 @@ def _failures(case: Case) -> list[tuple[str, str, str, int]]:
         source, target = case.host(event), known.get(address) or case.identity.host_of_address(address)
         if source and target and source != target:
             found.setdefault((source, target), (event.source, event.line))
-    return [(*pair, *place) for pair, place in sorted(found.items())][:MAX_FAILED]
+    return [(*pair, *place) for pair, place in sorted(found.items())][:MAX_FAILED_LINKS]
 
 
-def describe(case: Case) -> dict[str, Any] | None:
+def peers(case: Case) -> dict[str, Any] | None:
     """Return the square of connections; None where the log names none.
 
     ``total`` is the number of names, ``complete`` tells that no connection was left out for being one too many. Failed connections name hosts, so that with any of them (and two hosts) the square is one of hosts.
@@ -177,3 +178,50 @@ def describe(case: Case) -> dict[str, Any] | None:
         "total": len(square.names),
         "complete": not table.cut,
     }
+
+
+#: Networks, members of one network and failed connections listed at most.
+MAX_NETWORKS, MAX_MEMBERS, MAX_FAILED_ADDRESSES = 40, 64, 64
+
+
+def _kind(address: Address, interface: str) -> str:
+    if address.is_loopback:
+        return "loopback"
+    if address.is_link_local:
+        return "link-local"
+    if network.is_virtual(interface):
+        return "container"
+    return "public" if address.is_global else "private"
+
+
+def networks(case: Case) -> dict[str, Any] | None:
+    """Return the networks with their members and the failed connections; None where no address was announced."""
+    networks: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, str] = {}
+    for host, interface, text, event in network.announced(case):
+        address = parse(text)
+        if address is None:
+            continue
+        name = network_of(address)
+        found = networks.setdefault(
+            name, {"network": name, "kind": _kind(address, interface), "members": [], "total": 0}
+        )
+        member = {"host": host, "interface": interface or None, "address": text}
+        if member not in [{key: m[key] for key in member} for m in found["members"]]:
+            found["total"] += 1
+            if len(found["members"]) < MAX_MEMBERS:
+                found["members"].append({**member, "path": event.source, "line": event.line})
+        if host:
+            hosts.setdefault(text, host)
+    failed: dict[tuple[str | None, str], dict[str, Any]] = {}
+    for text, event in network.targets(case):
+        key = (case.host(event), text)
+        if key in failed:
+            failed[key]["count"] += event.count
+        elif len(failed) < MAX_FAILED_ADDRESSES:
+            where = {"path": event.source, "line": event.line}
+            failed[key] = {"from": key[0], "to": hosts.get(text), "address": text, "count": event.count, **where}
+    if not networks and not failed:
+        return None
+    ordered = sorted(networks.values(), key=lambda n: (-n["total"], n["network"]))
+    return {"networks": ordered[:MAX_NETWORKS], "total": len(ordered), "failed": list(failed.values())}

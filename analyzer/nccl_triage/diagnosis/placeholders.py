@@ -1,4 +1,9 @@
-"""Fill the placeholders of rule texts: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``, ``{meaning}``."""
+"""Fill the placeholders of rule texts and of commands with what the log shows.
+
+Rule texts hold ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}`` and ``{meaning}``; commands also hold
+words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. A command is there to be copied into a shell, and names come
+from an untrusted log: only plain names are put in, and a word stays where several names would do.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,10 @@ from typing import Any
 
 from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.engine.placeholders import PLACEHOLDER
 from nccl_triage.events import Event
+from nccl_triage.patterns import lazily
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 
@@ -62,3 +69,34 @@ def fill_command(command: str, case: Case) -> str:
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
     """Return the text in every language, filled."""
     return {language: fill(value, case, events, language) for language, value in text.items()}
+
+
+_COMMAND_WORD = lazily(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
+_PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
+
+
+def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
+    """Return blank -> value for those that the log decides."""
+    hosts = {culprit.host for culprit in culprits if culprit.host}
+    gpus = {culprit.gpu for culprit in culprits if culprit.gpu is not None}
+    found = {"PEER_ADDRESS": case.value("network.target") or _only_peer(case)}
+    if len(hosts) == 1:
+        found["HOST"] = found["NODE"] = hosts.pop()
+    if len(gpus) == 1 and len(culprits) == 1:
+        found["GPU_INDEX"] = gpus.pop()
+    known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
+    sources = list(case.observations.sources)
+    if len(sources) == 1 and not sources[0].startswith(("-", "<")):  # neither standard input nor an option
+        known["LOG"] = shlex.quote(sources[0])
+    return known
+
+
+def _only_peer(case: Case) -> str | None:
+    """Return the peer that the faults name, where all of them name the same."""
+    peers = {event.fields["peer"] for event in case.events if event.role == "root" and event.fields.get("peer")}
+    return peers.pop() if len(peers) == 1 else None
+
+
+def fill_words(command: str, known: dict[str, str]) -> str:
+    """Return the command with the known blanks filled; the others stay as they are."""
+    return _COMMAND_WORD.sub(lambda match: known.get(match["name"], match[0]), command) if known else command

@@ -1,10 +1,6 @@
-"""Notes on the lines of the kernel that were set aside: nothing disappears without a word."""
+"""The reasons for which a line of the log does not count, in words."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-
-from nccl_triage.story.kernel_log import Aside
 
 #: Reasons in words; the first line of each is named.
 _WHY = {
@@ -30,37 +26,9 @@ _WHY = {
         "它没有时钟（dmesg 未加 -T），且作业自身没有任何失败信息",
     ),
 }
-_ZONES = {
-    "en": " Clocks in different zones would look the same: compare 'date' on the host and in the job.",
-    "zh": "若两边时钟时区不同也会如此：请比较主机与作业中的 date 输出。",
-}
-
-
-def notes(aside: Sequence[Aside]) -> list[dict[str, str]]:
-    """Return one note for each reason; only lines that speak of a failure are worth one."""
-    aside = [item for item in aside if item[0].is_failure]
-    return [_note(reason, [item for item in aside if item[1] == reason]) for reason in _reasons(aside)]
 
 
 def reason_in_words(reason: str) -> dict[str, str]:
     """Return why a line does not count, in every language."""
     en, zh = _WHY[reason]
     return {"en": en, "zh": zh}
-
-
-def _reasons(aside: Iterable[Aside]) -> list[str]:
-    return list(dict.fromkeys(reason for _, reason in aside))
-
-
-def _note(reason: str, items: Sequence[Aside]) -> dict[str, str]:
-    event = items[0][0]
-    place = f"{event.source}:{event.line}"
-    text = event.text.strip()[:160]
-    en, zh = _WHY[reason]
-    more = len(items) - 1
-    others = (f" and {more} more", f"等共 {more + 1} 行") if more else ("", "")
-    zones = _ZONES if reason in ("before", "after") else {"en": "", "zh": ""}
-    return {
-        "en": f"Set aside: {place}{others[0]} ({text}): {en}.{zones['en']}",
-        "zh": f"未计入：{place}{others[1]}（{text}）：{zh}。{zones['zh']}",
-    }

@@ -1,4 +1,4 @@
-"""When a verdict about a job that runs stands, and when it has changed so much that it must be said again."""
+"""When the verdict on a running job is reported, and when it has changed enough to be reported again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REST = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReportedVerdict:
     """What matters of a verdict: another cause, another word for how sure it is, or another culprit is news."""
 
     verdict: Verdict
@@ -25,7 +25,7 @@ class Standing:
     culprits: frozenset[tuple[int | None, str | None, str | None, int | None]]
 
     @classmethod
-    def of(cls, found: Findings) -> Standing:
+    def of(cls, found: Findings) -> ReportedVerdict:
         """Return what matters of a diagnosis."""
         if found.verdict == "unknown" and not found.case.story.outcome.is_bad:
             return cls("healthy", None, None, frozenset())  # a job that begins, or goes on, has said nothing bad
@@ -57,7 +57,7 @@ class Pace:
         self._known, self._since, self._rested = version, None, now + REST * took
 
 
-def reason(found: Standing, said: Standing | None) -> Reason | None:
+def reason(found: ReportedVerdict, said: ReportedVerdict | None) -> Reason | None:
     """Return why a verdict is to be said, None when there is nothing new to say."""
     if said is None:
         return "first" if found.verdict != "healthy" else None

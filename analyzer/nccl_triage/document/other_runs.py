@@ -1,4 +1,4 @@
-"""What earlier diagnoses say of the hosts of this job: a sentence for each host and GPU that failed before."""
+"""What other runs say of this one: the comparison with a good run, and earlier failures of its hosts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,66 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
+_COMPARED = "baseline.compared"
+#: Subjects in the order in which they are told; where the runs part is told by itself.
+_SUBJECTS = ("variable", "version", "interface", "transport", "world", "topology", "algorithm", "pace", "message")
+#: Differences in a document.
+MAX_DIFFERENCES = 60
+
+
+def comparison(diagnosis: Findings) -> dict[str, Any] | None:
+    """Return the comparison, None without a good run; differences that speak for a cause come first."""
+    case = diagnosis.case
+    found = case.of(_COMPARED)
+    if not found:
+        return None
+    fields = found[0].fields
+    speaks = _causes(diagnosis)
+    events = [event for subject in _SUBJECTS for event in case.of(f"baseline.{subject}")]
+    leading = diagnosis.candidates[0].id if diagnosis.candidates else None
+    events.sort(key=lambda event: leading not in speaks.get(id(event), ()))
+    parted = case.of("baseline.divergence")
+    return {
+        "good": [{"path": value} for name, value in sorted(fields.items()) if name.startswith("good_")],
+        "logs": int(fields["logs"]),
+        "state": fields["state"],
+        "verdict": fields["verdict"],
+        "divergence": _difference(parted[0], speaks) if parted else None,
+        "differences": [_difference(event, speaks) for event in events[:MAX_DIFFERENCES]],
+        "total": len(events),
+    }
+
+
+def _causes(diagnosis: Findings) -> dict[int, list[str]]:
+    """Return the causes for which each line speaks."""
+    found: dict[int, list[str]] = {}
+    for candidate in diagnosis.candidates:
+        for item in candidate.weighed.for_items:
+            for event in item.events:
+                known = found.setdefault(id(event), [])
+                if candidate.id not in known:
+                    known.append(candidate.id)
+    return found
+
+
+def _difference(event: Event, speaks: dict[int, list[str]]) -> dict[str, Any]:
+    fields = event.fields
+    good = fields.get("good_path")
+    return {
+        "subject": event.signature.partition(".")[2],
+        "name": fields["name"],
+        "change": fields["change"],
+        "good": fields.get("good"),
+        "bad": fields.get("bad"),
+        "ratio": event.number("ratio"),
+        "when": fields.get("when"),
+        "path": event.source,
+        "line": event.line,
+        "good_at": {"path": good, "line": int(fields["good_line"])} if good is not None else None,
+        "causes": speaks.get(id(event), []),
+    }
+
+
 #: Hosts and GPUs told of at most.
 MOST = 4
 
@@ -20,7 +80,7 @@ def host_causes(rules: RuleSet) -> set[str]:
     return {cause.id for cause in rules.causes.values() if cause.of_host}
 
 
-def describe(diagnosis: Findings) -> list[dict[str, Any]]:
+def recurrence(diagnosis: Findings) -> list[dict[str, Any]]:
     """Return the hosts and GPUs that failed before: those of the culprits first, of the others those that failed twice."""
     if diagnosis.verdict == "healthy":
         return []
