@@ -105,7 +105,7 @@ def cli() -> str:
 def accuracy() -> dict[str, str]:
     """Return README.md and README.zh.md with a freshly measured table."""
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import cases, run, table
+    from nccl_triage.evaluation import cases, run, score
 
     rules = load.load()
     results = []
@@ -113,7 +113,7 @@ def accuracy() -> dict[str, str]:
     for folder in (*shared, ROOT / "corpus" / "recorded", ROOT / "corpus" / "written"):
         if folder.is_dir():
             results.append((folder.name, *run.run(cases.read(folder), rules)))
-    measured = table.markdown(results)
+    measured = score.markdown(results)
     return {
         name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", measured)
         for name in ("README.md", "README.zh.md")
@@ -208,10 +208,10 @@ def ablation_page() -> str:
     """Return docs/accuracy.md with a freshly measured comparison of rules, classifier and both."""
     from nccl_triage.classifier import examples as files
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import ablation, cases, incidents
+    from nccl_triage.evaluation import ablation, cases
 
     found = [case for name in ("recorded", "written") for case in cases.read(ROOT / "corpus" / name)]
-    scanned = incidents.scan(found, load.load())
+    scanned = ablation.scan(found, load.load())
     further = [example for example in files.shipped() if not example.real]
     outcomes = ablation.outcomes(scanned, [incident.example() for incident in scanned], further)
     page = ROOT / "docs" / "accuracy.md"

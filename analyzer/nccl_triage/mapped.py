@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nccl_triage.curves import CurveTable, Ends, Row, Sample
+from nccl_triage.curves import CurveTable, Row
 from nccl_triage.events import Bucket, Event, Observations
-from nccl_triage.links import LinkTable, Seen
+from nccl_triage.links import LinkTable
 
 
 def mapped(
@@ -19,7 +19,7 @@ def mapped(
     """Return observations with these events, rows and paths of sources; the original stays as it is."""
 
     def bucket(one: Bucket) -> Bucket:
-        return Bucket([event(e) for e in one.first], [event(e) for e in one.last], one.count, one.room)
+        return replace(one, first=[event(e) for e in one.first], last=[event(e) for e in one.last])
 
     return replace(
         observations,
@@ -50,13 +50,17 @@ def renamed(observations: Observations, old: str, new: str) -> Observations:
 
 
 def _curves(table: CurveTable, row: Callable[[Row], Row]) -> CurveTable:
-    return CurveTable(
+    return replace(
+        table,
         samples={
-            kind: Sample([(mark, row(one)) for mark, one in sample.rows], sample.limit)
+            kind: replace(sample, rows=[(mark, row(one)) for mark, one in sample.rows])
             for kind, sample in table.samples.items()
         },
         ends={
-            kind: {row(ends.first).process: Ends(row(ends.first), row(ends.last)) for ends in processes.values()}
+            kind: {
+                row(ends.first).process: replace(ends, first=row(ends.first), last=row(ends.last))
+                for ends in processes.values()
+            }
             for kind, processes in table.ends.items()
         },
         strange={metric: ([row(one) for one in rows], number) for metric, (rows, number) in table.strange.items()},
@@ -64,8 +68,7 @@ def _curves(table: CurveTable, row: Callable[[Row], Row]) -> CurveTable:
 
 
 def _links(table: LinkTable, path: Callable[[str], str]) -> LinkTable:
-    return LinkTable(
-        links={link: Seen((path(seen.place[0]), seen.place[1]), seen.channels) for link, seen in table.links.items()},
-        lines=table.lines,
-        cut=table.cut,
+    return replace(
+        table,
+        links={link: replace(seen, place=(path(seen.place[0]), seen.place[1])) for link, seen in table.links.items()},
     )

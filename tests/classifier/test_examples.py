@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.classifier import samples
+from nccl_triage.classifier import examples
 from nccl_triage.classifier.examples import SAMPLE, Example
 from nccl_triage.classifier.features import words_of
 from nccl_triage.classifier.train import for_training
@@ -10,7 +10,7 @@ from nccl_triage.engine.schema import RuleSet
 
 
 def test_samples_teach_words_of_the_causes_for_which_their_signatures_speak(rules: RuleSet) -> None:
-    found = samples.taught(rules)
+    found = examples.from_samples(rules)
     assert len(found) > 1500
     assert {example.source for example in found} == {SAMPLE}
     assert {example.label for example in found} <= rules.causes.keys()
