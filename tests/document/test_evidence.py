@@ -128,21 +128,21 @@ def test_times_are_asked_for_where_the_failure_has_none(rules: RuleSet) -> None:
     assert "times" not in missing(WATCHDOG, rules)
 
 
-def test_witnesses_speak_of_known_signatures_and_facts(rules: RuleSet) -> None:
+def test_missing_evidence_speaks_of_known_signatures_and_facts(rules: RuleSet) -> None:
     from nccl_triage.diagnosis.case import fact_names
     from nccl_triage.producers import produced_signatures
 
-    assert names.check_witnesses(rules, fact_names(), produced_signatures()) == []
+    assert names.check_missing_evidence(rules, fact_names(), produced_signatures()) == []
 
 
-WITNESS = "witnesses:\n  - id: mine\n    when: {}\n    what: {{en: a, zh: b}}\n    why: {{en: a, zh: b}}\n"
+MISSING = "missing_evidence:\n  - id: mine\n    when: {}\n    what: {{en: a, zh: b}}\n    why: {{en: a, zh: b}}\n"
 
 
-def test_a_witness_of_ones_own_is_checked(tmp_path: Path) -> None:
-    folder = tmp_path / "witnesses"
+def test_missing_evidence_of_ones_own_is_checked(tmp_path: Path) -> None:
+    folder = tmp_path / "missing_evidence"
     folder.mkdir()
-    (folder / "mine.yaml").write_text(WITNESS.format("not has('nccl.no_such') and fact('no.such')"))
-    found = names.check_witnesses(load.load((tmp_path,)), (), {})
+    (folder / "mine.yaml").write_text(MISSING.format("not has('nccl.no_such') and fact('no.such')"))
+    found = names.check_missing_evidence(load.load((tmp_path,)), (), {})
     assert {"mine"} <= {finding.rule for finding in found}
     assert any("'nccl.no_such'" in finding.message for finding in found)
     assert any("'no.such'" in finding.message for finding in found)
@@ -150,11 +150,11 @@ def test_a_witness_of_ones_own_is_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "where"),
-    [(WITNESS.format("has("), ":3"), (WITNESS.format("has('nccl.*')") * 1 + "  - id: mine\n", ":6")],
+    [(MISSING.format("has("), ":3"), (MISSING.format("has('nccl.*')") * 1 + "  - id: mine\n", ":6")],
 )
-def test_a_broken_witness_is_told_with_its_line(tmp_path: Path, text: str, where: str) -> None:
-    (tmp_path / "witnesses").mkdir()
-    (tmp_path / "witnesses" / "mine.yaml").write_text(text)
+def test_broken_missing_evidence_is_told_with_its_line(tmp_path: Path, text: str, where: str) -> None:
+    (tmp_path / "missing_evidence").mkdir()
+    (tmp_path / "missing_evidence" / "mine.yaml").write_text(text)
     with pytest.raises(RuleError) as caught:
         load.load((tmp_path,))
     assert where in str(caught.value)

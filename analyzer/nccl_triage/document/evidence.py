@@ -12,7 +12,7 @@ from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.document import incident
-from nccl_triage.engine.schema import WEIGHTS, Witness
+from nccl_triage.engine.schema import WEIGHTS, MissingEvidence
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 from nccl_triage.producers import produced_signatures
@@ -176,26 +176,26 @@ _LEADING = 3
 
 
 def missing(diagnosis: Findings) -> list[dict[str, Any]]:
-    """Return the witnesses that are missing, each with what it would show and how to have it next time."""
+    """Return the evidence that is missing, each piece with what it would show and how to have it next time."""
     if diagnosis.verdict == "healthy":
         return []
     families = {candidate.weighed.cause.family for candidate in diagnosis.candidates[:_LEADING]}
     conditions = Conditions(diagnosis.case)
 
-    def lacks(witness: Witness) -> bool:
-        matters = not witness.families or not families or bool(families & set(witness.families))
-        return matters and conditions.holds(witness.when)[0]
+    def lacks(item: MissingEvidence) -> bool:
+        matters = not item.families or not families or bool(families & set(item.families))
+        return matters and conditions.holds(item.when)[0]
 
     return [
         {
-            "id": witness.id,
-            "what": witness.what["en"],
-            "what_zh": witness.what["zh"],
-            "why": witness.why["en"],
-            "why_zh": witness.why["zh"],
-            "env": dict(witness.env),
-            "commands": list(witness.commands),
+            "id": item.id,
+            "what": item.what["en"],
+            "what_zh": item.what["zh"],
+            "why": item.why["en"],
+            "why_zh": item.why["zh"],
+            "env": dict(item.env),
+            "commands": list(item.commands),
         }
-        for witness in diagnosis.case.rules.witnesses.values()
-        if lacks(witness)
+        for item in diagnosis.case.rules.missing_evidence.values()
+        if lacks(item)
     ]

@@ -52,14 +52,14 @@ _ZONES = {
 }
 
 
-def _excluded(aside: Sequence[Aside]) -> list[dict[str, str]]:
+def _excluded(excluded: Sequence[Aside]) -> list[dict[str, str]]:
     """Return one note for each reason; only lines that speak of a failure are worth one."""
-    aside = [item for item in aside if item[0].is_failure]
-    return [_exclusion(reason, [item for item in aside if item[1] == reason]) for reason in _reasons(aside)]
+    excluded = [item for item in excluded if item[0].is_failure]
+    return [_exclusion(reason, [item for item in excluded if item[1] == reason]) for reason in _reasons(excluded)]
 
 
-def _reasons(aside: Iterable[Aside]) -> list[str]:
-    return list(dict.fromkeys(reason for _, reason in aside))
+def _reasons(excluded: Iterable[Aside]) -> list[str]:
+    return list(dict.fromkeys(reason for _, reason in excluded))
 
 
 def _exclusion(reason: str, items: Sequence[Aside]) -> dict[str, str]:
