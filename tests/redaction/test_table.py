@@ -14,7 +14,7 @@ from nccl_triage.engine import cache as store
 from nccl_triage.errors import RuleError
 from nccl_triage.redaction import table
 from nccl_triage.redaction.secrets import mask_text
-from nccl_triage.redaction.table import Row, expand, secrets, unpacked
+from nccl_triage.redaction.table import SecretKind, expand, secrets, unpacked
 
 if sys.version_info >= (3, 11):
     from re import _constants as constants
@@ -29,7 +29,7 @@ YAML = (resources.rules_dir() / "redaction" / "secrets.yaml").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("row", "sample"), MATCH)
-def test_a_sample_is_masked_by_its_row(row: Row, sample: str) -> None:
+def test_a_sample_is_masked_by_its_row(row: SecretKind, sample: str) -> None:
     found = row.pattern.compiled.search(sample)
     assert found is not None
     secret = found[found.lastgroup or 0]
@@ -79,7 +79,7 @@ def repeats(tree: Any, outer: int = 1) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("row", secrets(), ids=lambda row: row.id)
-def test_no_text_makes_a_pattern_slow(row: Row) -> None:
+def test_no_text_makes_a_pattern_slow(row: SecretKind) -> None:
     for most, around in repeats(parser.parse(row.pattern.source)):
         assert most <= 16384, "a repeat without a bound"
         assert around <= 4 or most <= 1, "a repeat inside a long repeat"

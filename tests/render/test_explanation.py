@@ -8,7 +8,7 @@ import re
 import pytest
 
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
-from nccl_triage.knowledge import catalogue, describe, listing, lookup, model, timeout_plan, timeouts
+from nccl_triage.knowledge import catalogue, describe, lookup, model, timeout_plan, timeouts
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.render import explanation, explanation_words
 from nccl_triage.render.explanation_blocks import Block
@@ -20,7 +20,7 @@ KINDS = ("causes", "symptoms", "advice", "variables", "codes", "families", "topi
 
 
 def entries(rules: RuleSet, kind: str) -> list[dict[str, object]]:
-    names = [row["id"] for row in listing.listing(kind, rules)["rows"]]
+    names = [row["id"] for row in lookup.listing(kind, rules)["rows"]]
     found = [lookup.exact(name, rules) for name in names]
     return [describe.found(item, rules) for item in found if item is not None]
 
@@ -80,7 +80,7 @@ def test_lines_fit_the_terminal_but_for_commands(rules: RuleSet) -> None:
     for lang in ("en", "zh"):
         for name in ("rank-divergence", "NCCL_SOCKET_IFNAME", "symptoms", "ib-status", "timeouts", "advice"):
             found = lookup.exact(name, rules)
-            data = describe.found(found, rules) if found else listing.listing("advice", rules)
+            data = describe.found(found, rules) if found else lookup.listing("advice", rules)
             for line in explanation.text(page(data, lang), width=80).splitlines():  # type: ignore[arg-type]
                 if not line.lstrip().startswith(("$ ", "# ", "- http")) and " " in line.strip():
                     assert columns(line) <= 80, line

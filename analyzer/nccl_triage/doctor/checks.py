@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nccl_triage.engine import expression
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.nodes import Node
-from nccl_triage.knowledge import fields, files
+from nccl_triage.knowledge import reading
 from nccl_triage.knowledge.model import Text
 
 #: What a check may come to besides ok, the worst first.
@@ -61,20 +61,20 @@ def _check(node: Node) -> Check:
 
     limits = {}
     for name, value in part["limits"].mapping().items() if "limits" in part else ():
-        limits[name] = fields.number({name: value}, name) or 0.0
+        limits[name] = reading.number({name: value}, name) or 0.0
     return Check(
         id=part["id"].text(),
         table=part["of"].choice(TABLES),
-        known=fields.texts(part, "known"),
+        known=reading.texts(part, "known"),
         states=states,
-        says=fields.bilingual(part["says"]),
-        do=fields.bilingual(part["do"]),
+        says=reading.bilingual(part["says"]),
+        do=reading.bilingual(part["do"]),
         where=node.where,
-        fine=fields.maybe_bilingual(part, "fine"),
+        fine=reading.maybe_bilingual(part, "fine"),
         applies=_condition(part["applies"]) if "applies" in part else None,
         limits=limits,
-        versions=fields.mapping(part, "versions"),
-        causes=fields.texts(part, "causes"),
+        versions=reading.mapping(part, "versions"),
+        causes=reading.texts(part, "causes"),
     )
 
 
@@ -87,10 +87,10 @@ def _difference(node: Node) -> Difference:
     return Difference(
         value=part["value"].text(),
         state=part["state"].choice(BAD),
-        title=fields.bilingual(part["title"]),
-        means=fields.bilingual(part["means"]),
+        title=reading.bilingual(part["title"]),
+        means=reading.bilingual(part["means"]),
         where=node.where,
-        causes=fields.texts(part, "causes"),
+        causes=reading.texts(part, "causes"),
     )
 
 
@@ -116,4 +116,4 @@ def read(roots: list[Node]) -> tuple[dict[str, Check], dict[str, Difference]]:
 @cache
 def shipped() -> tuple[dict[str, Check], dict[str, Difference]]:
     """Return the checks and differences that the tool ships."""
-    return read(files.roots("doctor"))
+    return read(reading.roots("doctor"))

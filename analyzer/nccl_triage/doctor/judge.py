@@ -9,7 +9,7 @@ from nccl_triage.doctor import wording
 from nccl_triage.doctor.checks import BAD, Check
 from nccl_triage.doctor.rows import rows
 from nccl_triage.engine.expression import Evaluator
-from nccl_triage.knowledge import versions
+from nccl_triage.knowledge import reading
 from nccl_triage.knowledge.model import Text
 
 #: All states, the worst first.
@@ -45,11 +45,11 @@ class Result(NamedTuple):
 
 
 def _older(one: Any, two: Any) -> bool:
-    return versions.key(str(one)) < versions.key(str(two))
+    return reading.version_key(str(one)) < reading.version_key(str(two))
 
 
 def _major(version: Any) -> int:
-    return versions.key(str(version))[0]
+    return reading.version_key(str(version))[0]
 
 
 def _starts(text: Any, *prefixes: str) -> bool:

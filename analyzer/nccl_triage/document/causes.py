@@ -14,7 +14,7 @@ from nccl_triage.diagnosis.model import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution
 from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, ordered_evidence, pair
 from nccl_triage.engine.schema import Fix, NextCheck
-from nccl_triage.knowledge import stages
+from nccl_triage.knowledge import report_advice
 
 
 def _culprit(found: Culprit) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def describe(case: Case, candidate: Candidate) -> dict[str, Any]:
         ],
         "fixes": [_fix(case, fix, known) for fix in fixes],
         "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
-        "stages": [{**row, "command": _filled(row["command"], known)} for row in stages.rows(cause)],
+        "stages": [{**row, "command": _filled(row["command"], known)} for row in report_advice.staged_steps(cause)],
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,

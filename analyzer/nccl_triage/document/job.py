@@ -8,7 +8,7 @@ from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Findings
 from nccl_triage.events import Event
-from nccl_triage.knowledge import collective_advice, remarks
+from nccl_triage.knowledge import report_advice
 from nccl_triage.recorder.table import Standing, Way
 from nccl_triage.recorder.vote import elements
 
@@ -138,7 +138,7 @@ def collective(case: Case) -> dict[str, Any] | None:
         "elapsed_ms": first.elapsed_ms if first else None,
     }
     found = {name: dumped.get(name) if value is None else value for name, value in found.items()}
-    found["advice"] = collective_advice.advice(found, software.first_versions(case), software.frameworks(case))
+    found["advice"] = report_advice.collective_advice(found, software.first_versions(case), software.frameworks(case))
     return found
 
 
@@ -164,5 +164,5 @@ def job(diagnosis: Findings) -> dict[str, Any]:
         "frameworks": software.frameworks(case),
         "software": versions,
         "env": variables,
-        "env_remarks": remarks.remarks(variables, versions),
+        "env_remarks": report_advice.environment_remarks(variables, versions),
     }

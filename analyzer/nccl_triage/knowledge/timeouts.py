@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nccl_triage.knowledge import amounts, catalogue, versions
+from nccl_triage.knowledge import amounts, catalogue, reading
 from nccl_triage.knowledge.model import Knob, Owner, Text
 
 #: A bus bandwidth that a working path exceeds: less than Ethernet of 1 Gbit/s carries.
@@ -30,7 +30,7 @@ ASSUMED_DTYPE = "fp32"
 _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 
 
-class Message(NamedTuple):
+class CollectiveMessage(NamedTuple):
     """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth.
 
     ``world`` is None where nobody knows the size of the group; the factor is then that of an endless one.
@@ -60,7 +60,7 @@ def operation_name(name: str) -> str | None:
     return names.get(plain(name))
 
 
-def message(op: str, numel: int, world: int, dtype: str | None = None) -> Message | None:
+def message(op: str, numel: int, world: int, dtype: str | None = None) -> CollectiveMessage | None:
     """Return what a collective moves; ``numel`` is NumelIn. None for unknown operations, sizes and types."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 
@@ -69,10 +69,12 @@ def message(op: str, numel: int, world: int, dtype: str | None = None) -> Messag
         return None
     row = OPERATIONS[name]
     size = row.bytes(numel, world, DTYPE_BYTES[kind])
-    return Message(name, numel, world, kind, size, row.bus_factor(world))
+    return CollectiveMessage(name, numel, world, kind, size, row.bus_factor(world))
 
 
-def message_of_unknown_group(op: str, numel: int | None, out: int | None, dtype: str | None = None) -> Message | None:
+def message_of_unknown_group(
+    op: str, numel: int | None, out: int | None, dtype: str | None = None
+) -> CollectiveMessage | None:
     """Return what a collective moves at most when the size of its group is unknown: by NumelIn or NumelOut."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 
@@ -95,7 +97,7 @@ def owners(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str
     possible = [
         owner
         for owner in catalogue.owners()
-        if owner.milliseconds == milliseconds and not versions.contradicts(owner.bounds, known)
+        if owner.milliseconds == milliseconds and not reading.contradicts(owner.bounds, known)
     ]
     return sorted(possible, key=lambda owner: owner.program not in shown)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.patterns import lazily
-from nccl_triage.redaction import addresses
-from nccl_triage.redaction.known import Known
+from nccl_triage.redaction import pseudonyms
+from nccl_triage.redaction.names import KnownNames
 from nccl_triage.redaction.pseudonyms import Pseudonyms, looks_made
 from nccl_triage.redaction.vocabulary import vocabulary
 
@@ -20,18 +20,18 @@ class People:
 
     def __init__(self, pseudonyms: Pseudonyms) -> None:
         self.pseudonyms = pseudonyms
-        self.known = Known()
+        self.known = KnownNames()
 
-    def address(self, address: addresses.Address, prefix: int | None = None) -> str | None:
+    def address(self, address: pseudonyms.Address, prefix: int | None = None) -> str | None:
         """Return the pseudonym of an address or network, None for one that stays."""
-        return addresses.pseudonym(address, prefix, self.pseudonyms)
+        return pseudonyms.address_pseudonym(address, prefix, self.pseudonyms)
 
     def host(self, name: str) -> str:
         """Return the pseudonym of a host: ``host-1``, with its domain ``host-1.domain-1``; ports stay."""
         with_port = _PORT.fullmatch(name)
         if with_port:
             return self.host(with_port["name"]) + with_port["port"]
-        address = addresses.parse(name)
+        address = pseudonyms.parse_address(name)
         if address is not None:
             made = self.address(address)
             return name if made is None else name.replace(name.strip("[]").split("%")[0], made)
@@ -47,7 +47,7 @@ class People:
 
     def _stays(self, name: str) -> bool:
         """Tell whether a name stays: it is a pseudonym already, or says nothing."""
-        if self.pseudonyms.made(name) or addresses.taken(name, self.pseudonyms):
+        if self.pseudonyms.made(name) or pseudonyms.take_address(name, self.pseudonyms):
             return True
         return (vocabulary().plain(name) or _is_short(name)) and not looks_made(name)
 

@@ -31,7 +31,7 @@ _PLACEHOLDER = lazily(rf"<({'|'.join(_ALPHABETS)}):(\d+)>")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SecretKind:
     """One kind of secret.
 
     Its pattern is tried on texts that hold one of ``starts``, the first characters of such secrets, or one of
@@ -53,13 +53,13 @@ class Row:
         return [self.id, self.pattern.source, self.random, *lists]
 
 
-def unpacked(parts: Any) -> Row:
+def unpacked(parts: Any) -> SecretKind:
     """Return the row of ``packed``; raises ValueError when it is damaged."""
     name, pattern, random, *lists = parts
     if not isinstance(name, str) or not isinstance(pattern, str) or not isinstance(random, bool) or len(lists) != 4:
         raise ValueError("damaged row")
     guards, starts, matching, not_matching = (tuple(map(str, found)) for found in lists)
-    return Row(name, Pattern(pattern), guards, starts, matching, not_matching, random)
+    return SecretKind(name, Pattern(pattern), guards, starts, matching, not_matching, random)
 
 
 def expand(sample: str) -> str:
@@ -91,7 +91,7 @@ def written_out(node: Node, parts: dict[str, str]) -> Pattern:
     return Pattern(source)
 
 
-def _row(node: Node, parts: dict[str, str]) -> Row:
+def _row(node: Node, parts: dict[str, str]) -> SecretKind:
     part = node.keys(("id", "pattern", "match", "not"), ("starts", "guard", "random"))
     if ("starts" in part) == ("guard" in part):
         raise node.fail("a row has either 'starts' or 'guard'")
@@ -101,7 +101,7 @@ def _row(node: Node, parts: dict[str, str]) -> Row:
     guards = tuple(part["guard"].texts()) if "guard" in part else ()
     if any(guard != guard.lower() for guard in guards):
         raise part["guard"].fail("guards are in lower case")
-    return Row(
+    return SecretKind(
         id=part["id"].text(),
         pattern=written_out(part["pattern"], parts),
         guards=guards,
@@ -112,11 +112,11 @@ def _row(node: Node, parts: dict[str, str]) -> Row:
     )
 
 
-def read(text: str, path: str) -> tuple[Row, ...]:
+def read(text: str, path: str) -> tuple[SecretKind, ...]:
     """Return the rows of a table; raises RuleError, with the line, for what is wrong in it."""
     root = nodes.parse(text, path).keys(("parts", "secrets"))
     parts = {name: node.text() for name, node in root["parts"].mapping().items()}
-    found: dict[str, Row] = {}
+    found: dict[str, SecretKind] = {}
     for node in root["secrets"].items():
         row = _row(node, parts)
         if row.id in found:
@@ -126,7 +126,7 @@ def read(text: str, path: str) -> tuple[Row, ...]:
 
 
 @cache
-def secrets() -> tuple[Row, ...]:
+def secrets() -> tuple[SecretKind, ...]:
     """Return the kinds of secrets in the order in which they are looked for; raises RuleError for a wrong table.
 
     Every report needs them, and parsing YAML takes longer than all the rest: the rows are kept on disk.

@@ -34,7 +34,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class KeptWords:
     """Sets of words in lower case; ``networks`` are those whose addresses stay."""
 
     words: frozenset[str]
@@ -108,10 +108,10 @@ def _words(node: Node) -> frozenset[str]:
 
 
 @cache
-def vocabulary() -> Vocabulary:
+def vocabulary() -> KeptWords:
     """Return the words to keep; raises RuleError when the file is wrong."""
     text = (resources.rules_dir() / "redaction" / "keep.yaml").read_text(encoding="utf-8")
-    names = [name for name in Vocabulary.__dataclass_fields__ if name != "networks"]
+    names = [name for name in KeptWords.__dataclass_fields__ if name != "networks"]
     part = nodes.parse(text, "rules/redaction/keep.yaml").keys((*names, "networks"))
     networks = tuple(ipaddress.ip_network(network) for network in part["networks"].texts())
-    return Vocabulary(networks=networks, **{name: _words(part[name]) for name in names})
+    return KeptWords(networks=networks, **{name: _words(part[name]) for name in names})

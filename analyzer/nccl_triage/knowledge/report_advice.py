@@ -1,12 +1,90 @@
-"""What a report says of a collective's time-out: who set it, and whether the size can explain it."""
+"""What a report advises from the knowledge: staged steps of a cause, remarks on the environment, a collective's time-out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nccl_triage.engine.schema import Cause, Step
 from nccl_triage.knowledge import amounts, catalogue, timeouts
 from nccl_triage.knowledge.model import Text
+
+#: Stage of a cause's file -> (word in documents, urgency of a step that names none).
+STAGES = {"now": ("5min", "high"), "soon": ("15min", "medium"), "lasting": ("lasting", "low")}
+
+
+def _staged_step(stage: str, step: Step) -> dict[str, Any] | None:
+    shared = catalogue.steps().get(step.use) if step.use is not None else None
+    what = step.what or (shared.what if shared is not None else None)
+    if what is None:
+        return None  # a user's rule names a step that does not exist; ``rules test`` says so
+    when, urgency = STAGES[stage]
+    return {
+        "when": when,
+        "urgency": step.urgency or (shared.urgency if shared is not None else None) or urgency,
+        "what": what["en"],
+        "what_zh": what["zh"],
+        "command": step.command or (shared.command if shared is not None else None),
+    }
+
+
+def staged_steps(cause: Cause) -> list[dict[str, Any]]:
+    """Return the steps of a cause in the order in which they are taken, as documents hold them."""
+    found = [_staged_step(stage, step) for stage in STAGES for step in cause.stages.get(stage, ())]
+    return [row for row in found if row is not None]
+
+
+def unknown_steps(causes: Iterable[Cause]) -> list[tuple[Cause, str]]:
+    """Return the names of shared steps that causes speak of and that do not exist."""
+    known = catalogue.steps()
+    return [
+        (cause, step.use)
+        for cause in causes
+        for steps in cause.stages.values()
+        for step in steps
+        if step.use is not None and step.use not in known
+    ]
+
+
+#: Remarks of one document, and variables that are looked at for them.
+MAX_REMARKS, MAX_VARIABLES = 30, 400
+
+
+def _values(value: Any) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
+def environment_remarks(environment: Mapping[str, Any], versions: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the remarks on a job's variables, sorted by name; warnings first when there are too many.
+
+    ``environment`` maps a name to its value, or to the list of the values of different hosts.
+    """
+    if not environment:
+        return []  # nothing of the catalogue is read for most logs
+    from nccl_triage.knowledge.judge import judge_variable
+
+    flat = {name: _values(value)[0] for name, value in environment.items() if _values(value)}
+    found = [
+        remark
+        for name, value in sorted(environment.items())[:MAX_VARIABLES]
+        for one in sorted(set(_values(value)))
+        for remark in judge_variable(name, one, versions, flat)
+        # RCCL reads names under NCCL_ that NCCL does not.
+        if not (remark.kind == "unknown" and "rccl" in versions)
+    ]
+    kept = sorted(found, key=lambda remark: remark.level != "warn")[:MAX_REMARKS]
+    return [
+        {
+            "name": remark.name,
+            "value": remark.value[:200],
+            "level": remark.level,
+            "kind": remark.kind,
+            "says": remark.says["en"],
+            "says_zh": remark.says["zh"],
+        }
+        for remark in sorted(kept, key=lambda remark: (remark.name, remark.value, remark.level != "warn", remark.kind))
+    ]
+
 
 #: Owners that a document names.
 _OWNERS = 4
@@ -58,7 +136,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _message(collective: Mapping[str, Any]) -> timeouts.Message | None:
+def _message(collective: Mapping[str, Any]) -> timeouts.CollectiveMessage | None:
     op, world, dtype = collective.get("op"), _number(collective.get("world_size")), collective.get("dtype")
     numel, out = _number(collective.get("numel_in")), _number(collective.get("numel_out"))
     if not isinstance(op, str):
@@ -83,7 +161,9 @@ def _owner_rows(milliseconds: int, known: Mapping[str, str], frameworks: Sequenc
     ]
 
 
-def advice(collective: Mapping[str, Any], known: Mapping[str, str], frameworks: Sequence[str]) -> dict[str, Any] | None:
+def collective_advice(
+    collective: Mapping[str, Any], known: Mapping[str, str], frameworks: Sequence[str]
+) -> dict[str, Any] | None:
     """Return the advice on a document's collective, or None when it shows no time-out.
 
     ``known`` maps programs to versions, ``frameworks`` are those that the log shows.

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.redaction import mask_secrets, redact
-from nccl_triage.redaction.plain import plain
 from nccl_triage.redaction.secrets import mask_text
+from nccl_triage.redaction.strings import plain
 
 #: Sequences by what they are called in ECMA-48 or by terminals.
 SEQUENCES = {

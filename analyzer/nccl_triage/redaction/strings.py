@@ -1,10 +1,30 @@
-"""Through every string of a report document, keys included, in an order that its JSON form keeps."""
+"""The strings of a report document: a walk through all of them, and what a reader sees of one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+from nccl_triage.patterns import lazily
+
+#: Sequences of ECMA-48, with an escape or as one 8-bit character: CSI; strings (OSC, DCS, SOS, PM, APC) with their end;
+#: character sets and single functions (ESC 7, ESC =, ESC M); and an escape that begins nothing, which hides nothing
+#: either. No string holds the beginning of another, so that each character is looked at once.
+_HIDDEN = lazily(
+    "(?:\x1b\\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
+    "|\x1b(?:[()*+./-][0-9A-Za-z<=>]|#[0-9]|%[@G8]| [F-N]|[\\[\\]PX^_\\\\0-9<=>|}~cDEHMNOZlmno])?"
+    "|[\x80-\x9f\xad\u200b-\u200f\u2060-\u2064\ufeff]"
+)
+
+
+def plain(text: str) -> str:
+    """Return the text as a reader sees it; the text itself when nothing in it is hidden."""
+    if text.isascii() and "\x1b" not in text:
+        return text
+    return _HIDDEN.sub("", text)
+
 
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
 #: Called with the key of a value, as ``texts`` gives it; returns the value to put there.
