@@ -60,9 +60,9 @@ class Announcer:
         follow = {"reason": reason, "number": self._number, "time": stamp(time.time()), "hang": hang}
         document = {**found, "follow": follow}
         if hang is not None:
-            from nccl_triage.render import hang as hangs
+            from nccl_triage.render import phrases as hangs
 
-            note = hangs.note(hang)
+            note = hangs.hang_note(hang)
             document["notes"] = [*found["notes"], note["en"]]
             document["notes_zh"] = [*found["notes_zh"], note["zh"]]
         return mask_secrets(document)
@@ -90,20 +90,20 @@ class Announcer:
 
     def _short(self, shown: Document, reason: Reason, silent: float | None) -> list[str]:
         """Return what has changed, in a few lines."""
-        from nccl_triage.render import brief, incident
-        from nccl_triage.render import hang as hangs
+        from nccl_triage.render import phrases
+        from nccl_triage.render import phrases as hangs
 
         lang = self._wish.lang
         if silent is not None:
-            span = incident.duration(silent, lang)
+            span = phrases.duration(silent, lang)
             return [self._headline(language.text("the job goes on; it was silent for {span}", span=span))]
         hang = shown["follow"]["hang"]
         if reason == "hang" and hang is not None:
-            headline = self._headline(hangs.sentence(hang, lang))
-            return [headline, *(f"  {line}" for line in hangs.lines(hang, lang))]
+            headline = self._headline(hangs.hang_sentence(hang, lang))
+            return [headline, *(f"  {line}" for line in hangs.hang_lines(hang, lang))]
         best = shown["diagnoses"][0] if shown["verdict"] == "diagnosed" and shown["diagnoses"] else None
-        details = brief.lines(best, lang) if best is not None else []
-        known = brief.headline(shown, lang)
+        details = phrases.cause_lines(best, lang) if best is not None else []
+        known = phrases.headline(shown, lang)
         if reason == "first":
             told = f"{language.text('the verdict so far:')} {known}"
         else:

@@ -18,7 +18,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.events import Event, Observations
 from nccl_triage.execution.follow import Follower
 from nccl_triage.ingest import windows
-from nccl_triage.render.incident import duration
+from nccl_triage.render.phrases import duration
 
 
 class Live:

@@ -126,7 +126,7 @@ def wanted(given: dict[str, Any]) -> Wanted:
 
 def deliver(document: Document, wish: Wanted) -> None:
     """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
-    from nccl_triage.render import brief, render
+    from nccl_triage.render import phrases, render
 
     shown = redacted(document) if wish.redact else document
     page = report_page(shown, wish)
@@ -144,7 +144,7 @@ def deliver(document: Document, wish: Wanted) -> None:
         _add_summary(shown, wish)
     write(data, wish.output, wish.force)
     if wish.output is not None:
-        wish.say(brief.headline(shown, wish.lang))
+        wish.say(phrases.headline(shown, wish.lang))
         wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
     if wish.report is not None:
         told = _verification(document, wish.lang)
@@ -175,13 +175,13 @@ def write(data: bytes, path: Path | None, force: bool) -> None:
 
 def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
     """Return what to say of a report's verification in a few words."""
-    from nccl_triage.render import experiments
+    from nccl_triage.render import verification
     from nccl_triage.render.words import word
 
-    if experiments.needs_command(document):
-        command = experiments.verify_command(document)
+    if verification.needs_command(document):
+        command = verification.verify_command(document)
         return f"{word('not_verified', lang)}; {word('confirm', lang)}: {command}"
-    entries = experiments.verified(document)
+    entries = verification.verified(document)
     if not entries:
         return messages.fill("nothing to verify", {}, lang)
     outcome = word(str(entries[0]["verification"].get("outcome")), lang)

@@ -100,11 +100,11 @@ def _check_shape(found: dict[str, Any], path: str) -> None:
     import orjson
 
     from nccl_triage import resources
-    from nccl_triage.render import shape
+    from nccl_triage.render import validation
     from nccl_triage.render.words import visible
 
     schema = orjson.loads((resources.reports_dir() / "schema" / "report.schema.json").read_bytes())
-    where = shape.problem(found, schema)
+    where = validation.problem(found, schema)
     if where is not None:
         raise InputError(
             "{path} is a damaged report",

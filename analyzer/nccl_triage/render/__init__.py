@@ -9,15 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 
 if TYPE_CHECKING:
     from nccl_triage.render.words import Document
 
-__all__ = ["FORMATS", "Format", "View", "render"]
+__all__ = ["FORMATS", "OutputFormat", "RenderOptions", "render"]
 
 
-class Format(NamedTuple):
+class OutputFormat(NamedTuple):
     """One output format: ``module.produce(document, view) -> str`` makes it; files of these suffixes hold it."""
 
     module: str
@@ -27,15 +27,15 @@ class Format(NamedTuple):
 
 
 #: What ``--format`` accepts. A further format is one module of this package and one row.
-FORMATS: dict[str, Format] = {
-    "text": Format("terminal", (".txt",)),
-    "json": Format("json_output", (".json",), False),
-    "ndjson": Format("ndjson", (".ndjson", ".jsonl"), False),
-    "markdown": Format("markdown", (".md", ".markdown")),
-    "html": Format("html", (".html", ".htm")),
-    "sarif": Format("sarif", (".sarif", ".sarif.json")),
-    "junit": Format("junit", (".xml",)),
-    "github": Format("github", ()),
+FORMATS: dict[str, OutputFormat] = {
+    "text": OutputFormat("terminal", (".txt",)),
+    "json": OutputFormat("json_output", (".json",), False),
+    "ndjson": OutputFormat("ndjson", (".ndjson", ".jsonl"), False),
+    "markdown": OutputFormat("markdown", (".md", ".markdown")),
+    "html": OutputFormat("html", (".html", ".htm")),
+    "sarif": OutputFormat("sarif", (".sarif", ".sarif.json")),
+    "junit": OutputFormat("junit", (".xml",)),
+    "github": OutputFormat("github", ()),
 }
 
 
@@ -65,7 +65,7 @@ def render(
     if FORMATS[format].shown:
         same = _shown(same)
     maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
-    text: str = maker.produce(same, View(lang, color, width, verbose))
+    text: str = maker.produce(same, RenderOptions(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.render.shapes import WIDTH, pixel, shape
+from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
 from nccl_triage.render.words import Document, Pair, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_triage.parsers import times
-from nccl_triage.render.shapes import WIDTH
-from nccl_triage.render.timeline_chart import seconds
+from nccl_triage.render.chart_symbols import WIDTH
+from nccl_triage.render.rank_charts import seconds
 
 #: The rows, from top to bottom, and the most bars of each.
 VERDICTS, MAX_BARS = ("diagnosed", "unknown", "healthy"), 60

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from nccl_triage.patterns import lazily
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
@@ -55,6 +55,6 @@ def render(document: Document) -> bytes:
     return dump(document, orjson.OPT_INDENT_2)
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return the document as indented JSON; the view changes nothing."""
     return render(document).decode()

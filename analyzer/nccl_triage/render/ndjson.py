@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nccl_triage.render import json_output
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return the document as one line with sorted keys; the view changes nothing."""
     return json_output.dump(document).decode()

@@ -1,4 +1,4 @@
-"""The marks of the report's charts: state and role are told by shape and word as well as by colour."""
+"""The symbols of the report's charts: state and role are told by shape and word as well as by colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a reader wants to see a document; every output format takes the same ``View``."""
+"""How a reader wants to see a document; every output format takes the same options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RenderOptions:
     """The reader's wishes; a format ignores those that do not concern it."""
 
     lang: Literal["en", "zh"] = "en"

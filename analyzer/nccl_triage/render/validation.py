@@ -1,9 +1,4 @@
-"""Whether data from outside have the shape of a report document, as far as the formats rest on it.
-
-The schema of reports is the measure, read leniently: a document may lack keys that were added after it was written
-(what the schema requires was there from the first version on), and may have keys and words (a state, a role) that are
-newer than this program. What it has must be of the right type.
-"""
+"""Whether data from outside have the form of a report document, as far as the formats rest on it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,105 @@
-"""The story as lanes of ranks over time: the first fault, the waits, and the consequences that hang on it."""
+"""Charts of ranks: the grid of ranks by host, and the story as lanes of ranks over time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from nccl_triage.render.shapes import ROLE_SHAPES, WIDTH, pixel, shape
-from nccl_triage.render.words import Document, Pair, cut, place, visible, word
+from nccl_triage.render.chart_symbols import ROLE_SHAPES, SHAPES, SUSPECTS, WIDTH, pixel, shape
+from nccl_triage.render.words import Document, Pair, columns, cut, place, rank_ranges, visible, word
+
+#: The most ranks drawn at all, and as labelled cells.
+MAX_RANKS, MAX_CELLS = 4096, 64
+
+
+@dataclass
+class RankGrid:
+    """The rank grid: labelled cells for a few ranks, one path per state for many."""
+
+    height: int = 0
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[tuple[str, str]] = field(default_factory=list)
+    labels: list[tuple[int, int, str]] = field(default_factory=list)
+    legend: list[tuple[str, str, int, str]] = field(default_factory=list)
+    not_drawn: int = 0
+
+
+def _by_host(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    hosts: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in ranks:
+        hosts.setdefault(str(entry.get("host") or ""), []).append(entry)
+    return list(hosts.items())
+
+
+def state_of(entry: Mapping[str, Any]) -> str:
+    """Return a rank's state; a state of a newer document counts as unknown."""
+    state = str(entry.get("state"))
+    return state if state in SHAPES else "unknown"
+
+
+def rank_grid(document: Document, limit: int = MAX_RANKS) -> RankGrid | None:
+    """Return the grid of ranks by host, or None when no rank is known."""
+    ranks = sorted((document.get("job") or {}).get("ranks") or [], key=lambda e: e.get("rank") or 0)
+    if not ranks:
+        return None
+    states = Counter(map(state_of, ranks))
+    grid = RankGrid()
+    for state, kind in SHAPES.items():
+        if states[state]:
+            numbers = rank_ranges(e.get("rank") or 0 for e in ranks if state_of(e) == state)
+            grid.legend.append((state, shape(kind, 9, 9, 6), states[state], cut(numbers, 60)))
+    if len(ranks) > limit:
+        commonest = states.most_common(1)[0][0]
+        kept = [e for e in ranks if state_of(e) != commonest][:limit]
+        grid.not_drawn, ranks = len(ranks) - len(kept), kept
+    (_cells if len(ranks) <= MAX_CELLS else _mosaic)(grid, ranks)
+    return grid
+
+
+def _cells(grid: RankGrid, ranks: Sequence[Mapping[str, Any]]) -> None:
+    wide, tall, y = 116, 52, 0
+    for host, entries in _by_host(ranks):
+        if host:
+            grid.labels.append((2, y + 14, cut(visible(host, 200), 60)))
+            y += 22
+        for i, entry in enumerate(entries):
+            left, top, state = (i % 8) * wide + 2, y + (i // 8) * tall, state_of(entry)
+            error = entry.get("first_error") or {}
+            tip = f"{error.get('signature')} {place(error)}" if error else ""
+            path = shape(SHAPES[state], left + 16, top + 22, 7)
+            cell = {"x": left, "y": top, "rank": entry.get("rank") or 0, "state": state}
+            grid.cells.append({**cell, "path": path, "tip": visible(tip, 200)})
+        y += -(-len(entries) // 8) * tall + 6
+    grid.height = y
+
+
+def _mosaic(grid: RankGrid, ranks: Sequence[Mapping[str, Any]]) -> None:
+    """Blocks of small marks, one block per host, flowing over the width."""
+    step, parts, x, y, tallest = 14, dict[str, list[str]](), 0, 0, 0
+    for host, entries in _by_host(ranks):
+        across = min(len(entries), 64)
+        wide = max(across * step, 56) + 10
+        tall = -(-len(entries) // 64) * step + 20
+        if x and x + wide > WIDTH:
+            x, y, tallest = 0, y + tallest, 0
+        tallest = max(tallest, tall + 6)
+        label = visible(host, 200) or f"rank {entries[0].get('rank')}"
+        room = max((wide - 10) // 7, 6)
+        # Hosts of one cluster differ at the end of their names.
+        grid.labels.append((x + 1, y + 12, label if columns(label) <= room else ".." + label[-(room - 2) :]))
+        for i, entry in enumerate(entries):
+            at = x + (i % 64) * step + 7, y + 25 + (i // 64) * step
+            state = state_of(entry)
+            parts.setdefault(state, []).append(shape(SHAPES[state], *at, 5))
+            if state in SUSPECTS:
+                parts.setdefault("mark", []).append(shape("square", *at, 7))
+        x += wide
+    grid.paths = [(state, "".join(parts[state])) for state in ("mark", *reversed(SHAPES)) if state in parts]
+    grid.height = y + tallest
+
 
 #: The most lanes, and how many of them hold several ranks.
 MAX_LANES, FOLDED_LANES = 20, 6
@@ -17,7 +108,7 @@ _MONTH = 30 * 86400.0
 
 
 @dataclass(frozen=True)
-class Mark:
+class TimelineMark:
     """One event of the timeline, or several of one lane that fall together; ``first`` is the word for the first fault."""
 
     x: int
@@ -45,10 +136,10 @@ class Timeline:
 
     height: int
     lanes: list[tuple[int, Pair]]
-    marks: list[Mark]
+    marks: list[TimelineMark]
     ticks: list[tuple[int, str]]
     by_time: bool
-    fault: Mark | None
+    fault: TimelineMark | None
     waits: list[Wait]
     links: list[str]
 
@@ -190,11 +281,11 @@ def _wait(label: Pair, lane: int, start: int, end: int) -> Wait:
     return Wait(start, _middle(lane) - 5, max(end - start, 2), label.en)
 
 
-def _links(fault: Mark | None, marks: Sequence[Mark]) -> list[str]:
+def _links(fault: TimelineMark | None, marks: Sequence[TimelineMark]) -> list[str]:
     """Return a curve from the first fault to the first consequence after it in every other lane."""
     if fault is None:
         return []
-    first: dict[int, Mark] = {}
+    first: dict[int, TimelineMark] = {}
     for mark in marks:
         if mark.role == "cascade" and mark.x >= fault.x and mark.y != fault.y:
             known = first.get(mark.y)
@@ -209,7 +300,7 @@ def _links(fault: Mark | None, marks: Sequence[Mark]) -> list[str]:
     return sorted(paths)
 
 
-def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) -> Mark:
+def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) -> TimelineMark:
     lane, role, is_fault, at = key
     # What is marked as the first fault is drawn as one, whatever role its line has in general; a consequence that
     # comes first is only the first sign of a fault that the log does not show.
@@ -221,4 +312,4 @@ def _mark(key: tuple[int, str, bool, int], events: Sequence[Mapping[str, Any]]) 
     tip = f"{who}{first.get('time') or ''} {first.get('signature')} {place(first)}: {first.get('text') or ''}"
     more = f" (+{len(events) - 1})" if len(events) > 1 else ""
     path = shape(ROLE_SHAPES.get(role, "dot"), at, y, radius)
-    return Mark(at, y, role, path, len(events), visible(tip, 200) + more, word_of_first)
+    return TimelineMark(at, y, role, path, len(events), visible(tip, 200) + more, word_of_first)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccl_triage import resources
-from nccl_triage.render import FORMATS, json_output, render, shape
+from nccl_triage.render import FORMATS, json_output, render, validation
 
 from .documents import ALL, HOSTILE, diagnosed
 
@@ -21,7 +21,7 @@ Place = tuple[Any, ...]
 
 
 def problem(document: Any) -> str | None:
-    return shape.problem(document, SCHEMA)
+    return validation.problem(document, SCHEMA)
 
 
 @pytest.mark.parametrize("kind", sorted(set(DOCUMENTS) - {"hostile"}))  # its words are none

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.render import experiments, markdown, terminal
+from nccl_triage.render import markdown, terminal, verification
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import columns
 
 from .documents import diagnosed, not_run, unknown, verified
-from .verified import failing, path, run, verification
+from .verified import failing, path, run
+from .verified import verification as entry
 
 
 def text(doc, **how):
@@ -17,7 +18,7 @@ def text(doc, **how):
 
 
 def test_a_line_for_every_run_and_one_for_all_ports_of_a_path():
-    lines = outcome_lines(verification(), "en")
+    lines = outcome_lines(entry(), "en")
     assert lines[0] == "confidence: 0.71 (supported) -> 0.99 (established)"
     assert lines[1].startswith(
         "run-01: error (connecting with one another), 32.1 s: control, ALLREDUCE 67,108,864 x bfloat16, "
@@ -33,7 +34,7 @@ def test_a_line_for_every_run_and_one_for_all_ports_of_a_path():
 
 
 def test_chinese_lines_have_no_english_words_of_ours():
-    lines = outcome_lines(verification(), "zh")
+    lines = outcome_lines(entry(), "zh")
     assert lines[0] == "置信度: 0.71 (有证据支持) -> 0.99 (已确定)"
     assert lines[1].startswith("run-01: 报错 (彼此建立连接), 32.1 s: 对照, ALLREDUCE")
     assert "又运行 3 次后缩小到这一对：node-a, node-b。" in lines
@@ -81,7 +82,7 @@ def test_the_command_stands_where_an_experiment_could_say_something():
     ],
 )
 def test_the_command_names_the_logs_while_they_are_few(paths, command):
-    assert experiments.verify_command({"inputs": [{"path": name} for name in paths]}) == command
+    assert verification.verify_command({"inputs": [{"path": name} for name in paths]}) == command
 
 
 def test_markdown_has_the_runs_and_the_paths_as_tables():
@@ -110,31 +111,31 @@ def test_paths_that_differ_in_more_than_the_port_stay_apart():
         path("a", "b", "eth1", "10.1.0.2", 2, "silent", error="TimeoutError"),
         path("b", "a", "eth0", "10.0.0.1", 2, "reachable"),
     ]
-    found = experiments.folded(paths)
+    found = verification.folded(paths)
     assert [(entry["ports"], entry["state"]) for entry in found] == [
         ([1, 2], "silent"),
         ([3], "refused"),
         ([2], "silent"),
         ([1], "lossy"),
     ]
-    assert experiments.measured(found[-1], "en") == "7 segments sent again"
-    assert experiments.endpoint({**found[0], "ports": [1, 2, 3, 4, 5]}) == "10.0.0.2:1,2,3,4,..(5)"
+    assert verification.measured(found[-1], "en") == "7 segments sent again"
+    assert verification.endpoint({**found[0], "ports": [1, 2, 3, 4, 5]}) == "10.0.0.2:1,2,3,4,..(5)"
 
 
 def test_what_a_run_shows_is_the_most_certain_thing():
     failed = failing(1)
-    assert experiments.shows(failed, "en").startswith("node-a and node-b")
+    assert verification.shows(failed, "en").startswith("node-a and node-b")
     failed["finding"] = None
-    assert experiments.shows(failed, "en").startswith("rank 2: DistBackendError: NCCL error: unhandled system error")
-    assert experiments.shows(run(1, outcome="hung", reason="deadline"), "en") == "deadline"
-    assert experiments.shows(run(1, reason="deadline"), "en") == ""
+    assert verification.shows(failed, "en").startswith("rank 2: DistBackendError: NCCL error: unhandled system error")
+    assert verification.shows(run(1, outcome="hung", reason="deadline"), "en") == "deadline"
+    assert verification.shows(run(1, reason="deadline"), "en") == ""
 
 
 def test_a_second_dtype_is_named_with_the_message():
     part = {"op": "ALLREDUCE", "numel": 67108864, "dtype": "float32"}
-    assert experiments.message(run(1, parts=[part])) == "ALLREDUCE 67,108,864 x bfloat16, float32"
-    assert experiments.message(run(1, parts=[part, {**part, "numel": 5}])).endswith("float32 (+1)")
-    assert experiments.message({"op": "INIT"}) == "INIT"
+    assert verification.message(run(1, parts=[part])) == "ALLREDUCE 67,108,864 x bfloat16, float32"
+    assert verification.message(run(1, parts=[part, {**part, "numel": 5}])).endswith("float32 (+1)")
+    assert verification.message({"op": "INIT"}) == "INIT"
 
 
 @pytest.mark.parametrize(
@@ -142,13 +143,13 @@ def test_a_second_dtype_is_named_with_the_message():
     [(482.26, "482"), (1234.5, "1,234"), (25.04, "25.0"), (0.0567, "0.0567"), (0.00003821, "0.00004"), (0, "0"), (None, "")],
 )  # fmt: skip
 def test_figures_have_three_digits_and_no_powers(value, shown):
-    assert experiments.figure(value) == shown
+    assert verification.figure(value) == shown
 
 
 @pytest.mark.parametrize(
     "narrowed", [{"ranks": [4], "kind": "one", "runs": 5}, {"hosts": ["a", "b", "c"], "kind": "group", "runs": 9}]
 )
 def test_what_bisection_came_to(narrowed):
-    shown = experiments.narrowed_text({"narrowed": narrowed}, "en")
+    shown = verification.narrowed_text({"narrowed": narrowed}, "en")
     assert ("rank 4 in 5" if narrowed["kind"] == "one" else "a, b, c in 9") in shown
-    assert experiments.narrowed_text({"narrowed": None}, "en") == ""
+    assert verification.narrowed_text({"narrowed": None}, "en") == ""
