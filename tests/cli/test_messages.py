@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from nccl_triage import diagnose, errors, messages, resources
 from nccl_triage.cli import COMMANDS, cli, every_command, language
-from nccl_triage.cli.help_page import keys
+from nccl_triage.cli.usage import keys
 from tests.cli.texts import SOURCE, all_texts, of_module
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_tables_hold_nothing_that_nobody_says() -> None:
         assert sorted(set(messages.table(name)) - said) == [], name
 
 
-#: What click says to programmers, or where we have words of our own (cli/complaints.py).
+#: What click says to programmers, or where we have words of our own (cli/usage.py).
 _NOT_OURS = (
     "(Deprecated", "(Did you", "(Possible", "Aborted", "Argument", "Boolean option", "Choice(", "Could not determine", "Deprecat", "Did you mean",
     "Error", "Invalid start", "Missing", "Name '", "No options", "No such", "Positional", "Try '",

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.cli import on_verdict
-from nccl_triage.cli.on_verdict import Hook, command_words, variables
+from nccl_triage.cli import live
+from nccl_triage.cli.live import Hook, command_words, variables
 from nccl_triage.errors import UsageError
 
 DOCUMENT: dict[str, Any] = {
@@ -93,7 +93,7 @@ def test_a_command_that_fails_or_cannot_run_is_told(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_verdict, "GRACE", 0.2)
+    monkeypatch.setattr(live, "GRACE", 0.2)
     out = tmp_path / "pids"
     program = (
         "import os,signal,subprocess,sys,time\n"
@@ -133,16 +133,16 @@ def test_verdicts_wait_for_each_other_and_do_not_pile_up(tmp_path: Path) -> None
     program = f"import sys; open({str(gate)!r}).read(); open({str(out)!r}, 'a').write(sys.stdin.read())"
     told = Told()
     hook = Hook(python(program), told)
-    for number in range(on_verdict.MAX_WAITING + 3):
+    for number in range(live.MAX_WAITING + 3):
         hook.call(f"{number} ".encode(), {})
-    for _ in range(on_verdict.MAX_WAITING + 1):
+    for _ in range(live.MAX_WAITING + 1):
         with gate.open("w"):
             pass
         before = hook._run
         while hook._run is before and before is not None:
             hook.poll()
     hook.finish()
-    assert out.read_text().split() == ["0", *map(str, range(3, on_verdict.MAX_WAITING + 3))]
+    assert out.read_text().split() == ["0", *map(str, range(3, live.MAX_WAITING + 3))]
     assert told.texts == ["--on-verdict: the command is too slow; a verdict was left out"] * 2
 
 

@@ -18,8 +18,8 @@ import click
 
 from nccl_triage import errors, interrupts
 from nccl_triage._version import __version__
-from nccl_triage.cli import base, complaints, configuration, language
-from nccl_triage.cli.help_page import Translated
+from nccl_triage.cli import base, configuration, language, usage
+from nccl_triage.cli.usage import TranslatedCommand
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -63,7 +63,7 @@ def every_command() -> dict[tuple[str, ...], click.Command]:
     return found
 
 
-class DefaultGroup(Translated, click.Group):
+class DefaultGroup(TranslatedCommand, click.Group):
     """A group whose unknown first word is an argument of ``diagnose``."""
 
     def make_context(
@@ -177,10 +177,8 @@ def cli(ctx: click.Context) -> None:
         return
     shown = base.remembered("show_config")
     if shown:
-        from nccl_triage.cli import whole_config
-
         flags = base.remembered("no_config"), shown, base.remembered("config")
-        click.echo(whole_config.everything(every_command(), *flags))
+        click.echo(base.configuration_of_all(every_command(), *flags))
         ctx.exit()
     click.echo(ctx.get_help(), err=True)
     ctx.exit(errors.EXIT_USAGE)
@@ -246,7 +244,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     except click.exceptions.Exit as exit_:
         _leave(exit_.exit_code)
     except click.ClickException as error:
-        _complain(complaints.as_ours(error).lines(language.current()))
+        _complain(usage.usage_error(error).lines(language.current()))
         _leave(errors.EXIT_USAGE)
     except errors.TriageError as error:
         if _debug():

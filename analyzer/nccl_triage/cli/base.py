@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from nccl_triage.cli import configuration, language, settings
 from nccl_triage.cli.config_files import Layer
-from nccl_triage.cli.help_page import Translated
-from nccl_triage.cli.settings import Setting
+from nccl_triage.cli.settings import Setting, Words
+from nccl_triage.cli.usage import TranslatedCommand
 from nccl_triage.errors import EXIT_USAGE, UsageError
 
 #: Keys of ``Context.meta``.
@@ -133,7 +133,7 @@ def command_first(args: list[str]) -> tuple[list[str], list[str]]:
     return leading, rest
 
 
-class Command(Translated):
+class Command(TranslatedCommand):
     """A command as users meet it: made from the plain click command of its module."""
 
     def __init__(self, plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> None:
@@ -156,7 +156,7 @@ class Command(Translated):
         """Read the configuration, which gives defaults, before the command line."""
         words = before_dashes(args)
         if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
-            reading = configuration.Reading()
+            reading = configuration.ConfigurationFiles()
             if "--no-config" not in words:
                 # The command that allows files is not told that they are not allowed.
                 reading = configuration.read(chosen_file(args), look=self.words[:1] != ("config",))
@@ -198,7 +198,7 @@ class Command(Translated):
         return super().invoke(ctx)
 
 
-class Section(Translated, click.Group):
+class CommandGroup(TranslatedCommand, click.Group):
     """A group of commands below the main one, such as ``rules``."""
 
     def __init__(self, plain: click.Group, words: tuple[str, ...], commands: settings.Commands) -> None:
@@ -252,14 +252,35 @@ def _no_such_command(group: str, name: str, known: list[str]) -> UsageError:
 
 def first_line(command: click.Command) -> str:
     """Return the first paragraph of a command's help in the reader's language."""
-    from nccl_triage.cli.help_page import paragraphs
+    from nccl_triage.cli.usage import paragraphs
 
     parts = paragraphs(command.help or "")
     return language.text(" ".join(parts[0].split())) if parts else ""
 
 
-def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | Section:
+def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | CommandGroup:
     """Return the command of a module as users meet it."""
     if isinstance(plain, click.Group):
-        return Section(plain, words, commands)
+        return CommandGroup(plain, words, commands)
     return Command(plain, words, commands)
+
+
+def configuration_of_all(
+    commands: Mapping[Words, click.Command], without_files: bool, form: str, chosen: str | None = None
+) -> str:
+    """Return the configuration of all commands, as it is without any flag but ``--config``."""
+    from nccl_triage.cli import show_config
+
+    if not without_files:
+        for template, values in configuration.read(chosen_file(["--config", chosen] if chosen else [])).notes:
+            language.say(template, **values)
+    found = {}
+    files: Sequence[Layer] = []
+    for words, command in commands.items():
+        assert isinstance(command, Command)
+        flags = ["--show-config=text", *(["--no-config"] if without_files else [])]
+        flags += [f"--config={chosen}"] if chosen is not None else []
+        with command.make_context(" ".join(words), flags) as ctx:
+            found[words] = show_config.rows(ctx, command.settings)
+            files = command.files if words[:1] != ("config",) else files
+    return show_config.page(found, files, form)

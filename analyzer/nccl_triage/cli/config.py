@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import candidates, configuration, consent, language
+from nccl_triage.cli import completion, configuration, consent, language
 from nccl_triage.errors import UsageError
 
-_PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path), shell_complete=candidates.files)
+_PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path), shell_complete=completion.files)
 
 
 @click.group("config")

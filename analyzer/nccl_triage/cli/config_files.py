@@ -12,7 +12,7 @@ from nccl_triage.errors import RuleError, UsageError
 from nccl_triage.patterns import lazily
 
 #: The words of a command, () for all commands -> key -> entry.
-Sections = dict[tuple[str, ...], dict[str, "Entry"]]
+Sections = dict[tuple[str, ...], dict[str, "ConfigEntry"]]
 Reader = Callable[[Path, str], Sections]
 _HEADER = lazily(r"\s*\[([^\[\]]+)\]")
 #: Names in a row, and keys of ours in a file, at most.
@@ -27,7 +27,7 @@ _SIGN = lazily("[=:]")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """What a file or a variable says for one key: a text or a list of texts, and ``path:line`` or the variable."""
 
     value: str | list[str]
@@ -43,7 +43,7 @@ class Layer:
     trusted: bool = True
     sections: Sections = field(default_factory=dict)
 
-    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
+    def get(self, words: tuple[str, ...], key: str) -> ConfigEntry | None:
         """Return what the section of these words says for an option."""
         return self.sections.get(words, {}).get(key)
 
@@ -152,7 +152,7 @@ def _sections(path: Path, found: dict[str, Any], line: Callable[[tuple[str, ...]
         if number >= MAX_KEYS:
             raise broken(str(path), "more than {limit} keys", limit=MAX_KEYS)
         key = words[-1].replace("_", "-")
-        sections.setdefault(words[:-1], {})[key] = Entry(value, f"{path}:{line(words)}")
+        sections.setdefault(words[:-1], {})[key] = ConfigEntry(value, f"{path}:{line(words)}")
     return sections
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from nccl_triage import files
 from nccl_triage.cli import config_files
-from nccl_triage.cli.config_files import Entry, Layer, Reader, others_cannot_write
+from nccl_triage.cli.config_files import ConfigEntry, Layer, Reader, others_cannot_write
 from nccl_triage.errors import UsageError
 
 PREFIX = "NCCL_TRIAGE_"
@@ -54,11 +54,11 @@ class Environment:
     project: bool = False
     trusted: bool = True
 
-    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
+    def get(self, words: tuple[str, ...], key: str) -> ConfigEntry | None:
         """Return what the variable of an option says; an empty one counts as not set."""
         name = variable(words, key)
         value = os.environ.get(name)
-        return Entry(value, name) if value else None
+        return ConfigEntry(value, name) if value else None
 
 
 def variable(words: tuple[str, ...], key: str) -> str:
@@ -76,7 +76,7 @@ def user_file() -> Path | None:
 
 
 @dataclass(slots=True)
-class Reading:
+class ConfigurationFiles:
     """The files that count, in their order, and what is to be told of those that do not."""
 
     layers: list[Layer] = field(default_factory=list)
@@ -88,12 +88,12 @@ def layers(chosen: str | None = None) -> list[Layer]:
     return read(chosen).layers
 
 
-def read(chosen: str | None = None, *, look: bool = True) -> Reading:
+def read(chosen: str | None = None, *, look: bool = True) -> ConfigurationFiles:
     """Read the files that count; raises UsageError for one of the user's that cannot be understood.
 
     ``chosen`` is read in place of the files of the project, ``look`` tells whether to look for these.
     """
-    reading = Reading()
+    reading = ConfigurationFiles()
     if chosen is not None:
         reading.layers.append(named(Path(chosen)))
     elif look:
@@ -146,7 +146,7 @@ def _speaks(path: Path, reader: Reader) -> bool:
         return True
 
 
-def _taken(path: Path, reader: Reader, reading: Reading) -> bool:
+def _taken(path: Path, reader: Reader, reading: ConfigurationFiles) -> bool:
     """Take over a file that was merely found, if the user has allowed what it says; else note what would allow it.
 
     Raises UsageError for one that was allowed and cannot be understood any more.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_triage import files
-from nccl_triage.cli.config_files import Entry, Layer, others_cannot_write
+from nccl_triage.cli.config_files import ConfigEntry, Layer, others_cannot_write
 from nccl_triage.errors import OutputError, TriageError
 from nccl_triage.history import place
 
@@ -108,7 +108,7 @@ def named(layer: Layer, keys: Iterable[str] = NAMING) -> list[Path]:
     return list(dict.fromkeys(_placed(text, layer.path) for text in texts if text != "none"))
 
 
-def _items(entry: Entry) -> list[str]:
+def _items(entry: ConfigEntry) -> list[str]:
     parts = entry.value if isinstance(entry.value, list) else entry.value.replace("\n", ",").split(",")
     return [part.strip() for part in parts if part.strip()]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_triage.cli import candidates, options
+from nccl_triage.cli import completion, options
 from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ Examples:
   nccl-triage explain symptoms
   nccl-triage explain --list variables""",
 )
-@click.argument("name", nargs=-1, shell_complete=candidates.explainable)
+@click.argument("name", nargs=-1, shell_complete=completion.explainable)
 @click.option(
     "--list", "listed", is_flag=False, flag_value="all", type=click.Choice(LISTS), help="List what can be explained."
 )

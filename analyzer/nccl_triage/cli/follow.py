@@ -14,12 +14,11 @@ import click
 
 from nccl_triage import errors
 from nccl_triage.cli import options
-from nccl_triage.cli.output import Document, Wanted
+from nccl_triage.cli.output import Document, OutputWish
 from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
-    from nccl_triage.cli.live import Live
-    from nccl_triage.cli.on_verdict import Hook
+    from nccl_triage.cli.live import Hook, Live
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.execution.follow import Follower
     from nccl_triage.history.memory import Memory
@@ -98,7 +97,7 @@ class _Stop(Stop):
 def run(
     paths: tuple[str, ...],
     stdin: BinaryIO | None,
-    wish: Wanted,
+    wish: OutputWish,
     folders: tuple[Path, ...],
     model_name: str | None,
     hang_after: float | None,
@@ -108,14 +107,12 @@ def run(
 ) -> Document:
     """Follow the logs to the end and return the last document."""
     from nccl_triage.classifier import model as models
-    from nccl_triage.cli import on_verdict
-    from nccl_triage.cli.announce import Announcer
-    from nccl_triage.cli.live import Live
+    from nccl_triage.cli.live import Announcer, Hook, Live, command_words
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.engine import load
     from nccl_triage.execution.follow import Follower
 
-    hook = on_verdict.Hook(on_verdict.command_words(command), wish.tell) if command is not None else None
+    hook = Hook(command_words(command), wish.tell) if command is not None else None
     stop = _Stop()
     rules, model = load.load(folders), options.chosen_model(model_name)
     with stop.listening(), StatusLine(wish.quiet) as line:
@@ -141,7 +138,7 @@ def run(
                 hook.kill()
 
 
-def _begin(follower: Follower, wish: Wanted) -> None:
+def _begin(follower: Follower, wish: OutputWish) -> None:
     if len(follower.logs) == 1:
         wish.tell("following {path}; Ctrl-C ends it with the last verdict", path=follower.logs[0].name)
     elif follower.logs:
@@ -152,7 +149,7 @@ def _begin(follower: Follower, wish: Wanted) -> None:
             wish.say({"en": text, "zh": text})
 
 
-def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop, wish: Wanted) -> None:
+def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop, wish: OutputWish) -> None:
     pause, deadline, shown = SOON, float("inf"), 0.0
     while not follower.over:
         came = follower.poll()

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from nccl_triage.cli import configuration, language
-from nccl_triage.cli.config_files import Entry, Layer
+from nccl_triage.cli.config_files import ConfigEntry, Layer
 from nccl_triage.cli.configuration import Environment, Note
 from nccl_triage.errors import TriageError, UsageError
 
@@ -94,7 +94,7 @@ def resolve(
     return settings, notes
 
 
-def _refused(key: str, entry: Entry, layer: Layer | Environment) -> Note | None:
+def _refused(key: str, entry: ConfigEntry, layer: Layer | Environment) -> Note | None:
     """Return why an entry does not count although its file does, None for one that counts."""
     if isinstance(layer, Environment):
         return None
@@ -127,7 +127,7 @@ def _others(key: str, words: Words, commands: Commands) -> Iterator[click.Option
 
 
 def _value(
-    option: click.Option, key: str, entry: Entry, layer: Layer | Environment, others: Iterable[click.Option]
+    option: click.Option, key: str, entry: ConfigEntry, layer: Layer | Environment, others: Iterable[click.Option]
 ) -> Any:
     """Return an entry's value for an option; None when only another command takes it."""
     try:
@@ -144,7 +144,7 @@ def _value(
         ) from None
 
 
-def _converted(option: click.Option, entry: Entry, path: Path | None) -> Any:
+def _converted(option: click.Option, entry: ConfigEntry, path: Path | None) -> Any:
     """Return what click is to take as the default; raises BadParameter where it would not."""
     value: Any
     if option.multiple:
@@ -199,7 +199,7 @@ def _check_keys(layer: Layer, words: Words, mine: Mapping[str, click.Option], co
                 )
 
 
-def _check_elsewhere(section: Words, key: str, entry: Entry, commands: Commands) -> None:
+def _check_elsewhere(section: Words, key: str, entry: ConfigEntry, commands: Commands) -> None:
     """Raise UsageError where no command of the section has such an option."""
     known = {k for words, c in commands().items() if words[: len(section)] == section for k in options_of(c)}
     if key in known:

@@ -1,4 +1,4 @@
-"""How ``--help`` looks: examples before options, in the reader's language, wide characters counted as two columns."""
+"""What the command line says of itself: help pages with examples first, and click's errors as error / cause / try."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from nccl_triage.cli import language
 from nccl_triage.cli.language import columns
+from nccl_triage.errors import UsageError
 from nccl_triage.patterns import lazily
 
 #: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
@@ -47,7 +48,7 @@ def keys(text: str) -> list[str]:
     return found
 
 
-class Page(click.HelpFormatter):
+class HelpFormatter(click.HelpFormatter):
     """Writes help pages; the texts come translated or are translated here, paragraph by paragraph."""
 
     def write_text(self, text: str) -> None:
@@ -76,16 +77,16 @@ class Page(click.HelpFormatter):
             )
 
 
-class Context(click.Context):
+class HelpContext(click.Context):
     """A context whose help is a ``Page``."""
 
-    formatter_class = Page
+    formatter_class = HelpFormatter
 
 
-class Translated(click.Command):
+class TranslatedCommand(click.Command):
     """A command whose help is in the reader's language, with the examples before the options."""
 
-    context_class = Context
+    context_class = HelpContext
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, what it does, examples, options, and the rest of the epilog."""
@@ -130,3 +131,58 @@ def _record(param: click.Parameter, ctx: click.Context) -> tuple[str, str] | Non
     if "--help" in param.opts:  # click has it made once, in the language of that moment
         return names, language.text("Show this message and exit.")
     return names, language.text(" ".join(english.split())) + text[len(english) :]
+
+
+_QUOTED = lazily(r"'([^']+)'")
+
+
+def usage_error(error: click.ClickException) -> UsageError:
+    """Return click's error as one of ours, with the nearest option or value where there is one."""
+    ctx = getattr(error, "ctx", None)
+    command = ctx.command_path if ctx is not None else "nccl-triage"
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error, ctx, command)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return UsageError("{name} is missing", name=_name(error.param), command=command, remedy="{command} --help")
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _bad_value(error, error.param, command)
+    text = error.format_message().rstrip(".。")
+    return UsageError("{text}", text=text[:1].lower() + text[1:], command=command, remedy="{command} --help")
+
+
+def _name(param: click.Parameter) -> str:
+    if isinstance(param, click.Argument):
+        return param.human_readable_name.upper()
+    return max(param.opts, key=len)
+
+
+def _no_such_option(error: click.NoSuchOption, ctx: click.Context | None, command: str) -> UsageError:
+    import difflib
+
+    known = [name for param in ctx.command.get_params(ctx) for name in param.opts] if ctx is not None else []
+    near = difflib.get_close_matches(error.option_name, [name for name in known if name.startswith("--")], 1)
+    return UsageError(
+        "there is no option {name}",
+        name=error.option_name,
+        near="".join(near),
+        command=command,
+        remedy="did you mean {near}?" if near else "{command} --help lists the options",
+    )
+
+
+def _bad_value(error: click.BadParameter, param: click.Parameter, command: str) -> UsageError:
+    import difflib
+
+    near: list[str] = []
+    given = _QUOTED.match(error.message)
+    if isinstance(param.type, click.Choice) and given:
+        near = difflib.get_close_matches(given[1], list(map(str, param.type.choices)), 1)
+    return UsageError(
+        "no value for {name}",
+        name=_name(param),
+        why=error.message,
+        cause="{why}",
+        near="".join(near),
+        command=command,
+        remedy="did you mean {near}?" if near else "{command} --help",
+    )
