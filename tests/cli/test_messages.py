@@ -156,8 +156,8 @@ def test_errors_speak_both_languages() -> None:
     ],
 )
 def test_what_the_reader_says_is_retold(said: str, chinese: str) -> None:
-    assert messages.retold(said) == chinese
-    assert messages.retold(said, "en") == said
+    assert messages.translated_text(said) == chinese
+    assert messages.translated_text(said, "en") == said
 
 
 def test_everything_that_the_reader_says_is_known(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_everything_that_the_reader_says_is_known(tmp_path: Path) -> None:
     found = diagnose([tmp_path, tmp_path / "none", tmp_path / "absent.log", tmp_path / "*.nothing"]).to_dict()
     said = [*found["notes"], *(problem for source in found["inputs"] for problem in source["problems"])]
     assert len(said) > 12
-    unknown = [text for text in said if messages.retold(text) == text and "py-spy" not in text]
+    unknown = [text for text in said if messages.translated_text(text) == text and "py-spy" not in text]
     assert unknown == []
 
 

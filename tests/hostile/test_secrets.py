@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.redaction import redact
-from nccl_triage.redaction.table import SecretKind, secrets
+from nccl_triage.redaction.secret_kinds import SecretKind, secrets
 from nccl_triage.render import FORMATS, render
 
 #: Samples in one traceback: as many lines of a message are kept; and in one log.

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.document import build as documents_of
+from nccl_triage.document import diagnosis as documents_of
+from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.redaction.secrets import mask_secrets, mask_text, secret_name
-from nccl_triage.redaction.table import expand
 from nccl_triage.render import FORMATS, render
 from tests.render import documents
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nccl_triage.redaction import mask_secrets, redact
 from nccl_triage.redaction.rewrite import FieldKind, kind_of
-from nccl_triage.redaction.table import expand
+from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.render import FORMATS, render
 from tests.render import documents
 

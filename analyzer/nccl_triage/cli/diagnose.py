@@ -149,7 +149,7 @@ def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
         )
 
 
-def _partial(number: int, document: output.Document, wish: output.OutputWish) -> int:
+def _partial(number: int, document: output.Document, wish: output.OutputOptions) -> int:
     """Deliver what was found until a signal ended the reading, and return the exit code of that signal.
 
     Nobody who wants the end waits for experiments, and what was only half read is no history.

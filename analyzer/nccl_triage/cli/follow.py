@@ -14,11 +14,11 @@ import click
 
 from nccl_triage import errors
 from nccl_triage.cli import options
-from nccl_triage.cli.output import Document, OutputWish
+from nccl_triage.cli.output import Document, OutputOptions
 from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
-    from nccl_triage.cli.live import Hook, Live
+    from nccl_triage.cli.live import JobWatch, VerdictCommand
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.execution.follow import Follower
     from nccl_triage.history.memory import Memory
@@ -97,7 +97,7 @@ class _Stop(Stop):
 def run(
     paths: tuple[str, ...],
     stdin: BinaryIO | None,
-    wish: OutputWish,
+    wish: OutputOptions,
     folders: tuple[Path, ...],
     model_name: str | None,
     hang_after: float | None,
@@ -107,19 +107,19 @@ def run(
 ) -> Document:
     """Follow the logs to the end and return the last document."""
     from nccl_triage.classifier import model as models
-    from nccl_triage.cli.live import Announcer, Hook, Live, command_words
+    from nccl_triage.cli.live import Announcer, JobWatch, VerdictCommand, command_words
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.engine import load
     from nccl_triage.execution.follow import Follower
 
-    hook = Hook(command_words(command), wish.tell) if command is not None else None
+    hook = VerdictCommand(command_words(command), wish.tell) if command is not None else None
     stop = _Stop()
     rules, model = load.load(folders), options.chosen_model(model_name)
     with stop.listening(), StatusLine(wish.quiet) as line:
         try:
             follower = Follower(paths, stdin, rules, links=links)
             announcer = Announcer(wish, hook, line)
-            live = Live(
+            live = JobWatch(
                 follower,
                 rules,
                 models.shipped() if model == "shipped" else model,
@@ -138,7 +138,7 @@ def run(
                 hook.kill()
 
 
-def _begin(follower: Follower, wish: OutputWish) -> None:
+def _begin(follower: Follower, wish: OutputOptions) -> None:
     if len(follower.logs) == 1:
         wish.tell("following {path}; Ctrl-C ends it with the last verdict", path=follower.logs[0].name)
     elif follower.logs:
@@ -149,7 +149,9 @@ def _begin(follower: Follower, wish: OutputWish) -> None:
             wish.say({"en": text, "zh": text})
 
 
-def _loop(follower: Follower, live: Live, hook: Hook | None, line: StatusLine, stop: _Stop, wish: OutputWish) -> None:
+def _loop(
+    follower: Follower, live: JobWatch, hook: VerdictCommand | None, line: StatusLine, stop: _Stop, wish: OutputOptions
+) -> None:
     pause, deadline, shown = SOON, float("inf"), 0.0
     while not follower.over:
         came = follower.poll()

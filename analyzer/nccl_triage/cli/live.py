@@ -17,7 +17,7 @@ from typing import IO, Any
 from nccl_triage import errors
 from nccl_triage.classifier.model import Model
 from nccl_triage.cli import language, output
-from nccl_triage.cli.output import Document, OutputWish
+from nccl_triage.cli.output import Document, OutputOptions
 from nccl_triage.cli.progress import StatusLine
 from nccl_triage.diagnosis import silence, updates
 from nccl_triage.diagnosis.updates import Pace, Reason, ReportedVerdict
@@ -76,7 +76,7 @@ class _Run:
 
 
 @dataclass(slots=True)
-class Hook:
+class VerdictCommand:
     """Runs the command for one verdict after the other; ``tell`` says what went wrong."""
 
     words: list[str]
@@ -160,7 +160,7 @@ _STREAMS = ("text", "json", "ndjson")
 class Announcer:
     """Delivers verdicts; what cannot be written before the end is told, and following goes on."""
 
-    def __init__(self, wish: OutputWish, hook: Hook | None, line: StatusLine) -> None:
+    def __init__(self, wish: OutputOptions, hook: VerdictCommand | None, line: StatusLine) -> None:
         self._wish = wish
         self._hook = hook
         self._line = line
@@ -262,7 +262,7 @@ class Announcer:
         )
 
 
-class Live:
+class JobWatch:
     """What is known of the job, and what was said of it."""
 
     def __init__(

@@ -77,7 +77,7 @@ def teller(quiet: bool) -> Say:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputWish:
+class OutputOptions:
     """Where a result goes, and how it is to look there."""
 
     kind: str
@@ -104,7 +104,7 @@ class OutputWish:
         self.say(messages.fill(template, values, self.lang))
 
 
-def wanted(given: dict[str, Any]) -> OutputWish:
+def wanted(given: dict[str, Any]) -> OutputOptions:
     """Return the wishes among the values of ``output_options`` and ``--lang``.
 
     Raises UsageError, before any work is done, where files exist already or would overwrite each other.
@@ -115,7 +115,7 @@ def wanted(given: dict[str, Any]) -> OutputWish:
             "--output and --report name the same file {path}", path=output, remedy="give them different names"
         )
     options.refuse_existing((report, output), given["force"])
-    return OutputWish(
+    return OutputOptions(
         kind=format_of(given["chosen"], output),
         output=output,
         report=report,
@@ -124,7 +124,7 @@ def wanted(given: dict[str, Any]) -> OutputWish:
     )
 
 
-def deliver(document: Document, wish: OutputWish) -> None:
+def deliver(document: Document, wish: OutputOptions) -> None:
     """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
     from nccl_triage.render import phrases, render
 
@@ -151,14 +151,14 @@ def deliver(document: Document, wish: OutputWish) -> None:
         wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
 
 
-def report_page(shown: Document, wish: OutputWish) -> bytes:
+def report_page(shown: Document, wish: OutputOptions) -> bytes:
     """Return the HTML report of a document, nothing where none is wanted."""
     from nccl_triage.render import render
 
     return render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
 
 
-def write_report(page: bytes, wish: OutputWish) -> None:
+def write_report(page: bytes, wish: OutputOptions) -> None:
     """Write the HTML report to its file."""
     if wish.report is not None:
         options.write_file(wish.report, page, wish.force)
@@ -198,7 +198,7 @@ def redacted(document: Document) -> Document:
     return redact(orjson.loads(json_output.render(document)))
 
 
-def _add_summary(document: Document, wish: OutputWish) -> None:
+def _add_summary(document: Document, wish: OutputOptions) -> None:
     """Append the report as Markdown to the summary of the GitHub step that runs us, as far as it has room for it."""
     from nccl_triage.render import github, render
 

@@ -116,7 +116,7 @@ def _written(collect: Path | None) -> tuple[str, ...]:
     return (str(path),)
 
 
-def _show_plan(made: Any, wish: output.OutputWish) -> None:
+def _show_plan(made: Any, wish: output.OutputOptions) -> None:
     from nccl_triage.render import verification
     from nccl_triage.verify.plan_record import plan_record
 

@@ -250,7 +250,7 @@ def _interruption(case: Case) -> list[dict[str, str]]:
 def notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     """Return the notes of a report, in the order in which they are shown."""
     found = _interruption(case)
-    found += [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
+    found += [{"en": note, "zh": messages.translated_text(note)} for note in case.observations.notes]
     found += _collector(case.observations)
     found += _excluded(case.aside)
     found += _flight_recorder(case)

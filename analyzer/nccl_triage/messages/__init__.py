@@ -66,7 +66,7 @@ def _shapes() -> list[tuple[re.Pattern[str], str]]:
     return [(pattern, text) for _, pattern, text in found]
 
 
-def retold(said: str, lang: str = "zh") -> str:
+def translated_text(said: str, lang: str = "zh") -> str:
     """Return a finished English text of the reader in the language asked for, its parts too; others as they are.
 
     What the reader finds is merged over files, processes and hosts as plain text: it is translated where it is shown.
@@ -77,5 +77,5 @@ def retold(said: str, lang: str = "zh") -> str:
         found = pattern.fullmatch(said)
         if found:
             parts = found.groupdict().items()
-            return text.format(**{name: retold(part) if name in _SAID else part for name, part in parts})
+            return text.format(**{name: translated_text(part) if name in _SAID else part for name, part in parts})
     return said

@@ -15,9 +15,9 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import strings
+from nccl_triage.redaction.kept_words import vocabulary
 from nccl_triage.redaction.pseudonyms import FORM, MADE
-from nccl_triage.redaction.table import written_out
-from nccl_triage.redaction.vocabulary import vocabulary
+from nccl_triage.redaction.secret_kinds import written_out
 
 _RUN = lazily(r"[A-Za-z0-9]+|[^\x00-\x7f]")
 

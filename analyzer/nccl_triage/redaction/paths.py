@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nccl_triage.patterns import lazily
+from nccl_triage.redaction.identities import Identities
+from nccl_triage.redaction.kept_words import vocabulary
 from nccl_triage.redaction.names import KnownNames
-from nccl_triage.redaction.people import People
 from nccl_triage.redaction.pseudonyms import Pseudonyms
-from nccl_triage.redaction.vocabulary import vocabulary
 
 _HOMES = frozenset({"home", "homes", "users", "user"})
 _PYTHON = lazily(r"python\d(?:\.\d+)?t?")
@@ -132,7 +132,7 @@ _CUT = "..."
 class Urls:
     """Makes pseudonyms of URLs with those of hosts, users and paths."""
 
-    def __init__(self, paths: Paths, people: People) -> None:
+    def __init__(self, paths: Paths, people: Identities) -> None:
         self._paths, self._people = paths, people
 
     def of(self, url: str) -> str:

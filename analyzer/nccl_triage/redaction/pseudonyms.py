@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from nccl_triage.patterns import lazily
-from nccl_triage.redaction.vocabulary import vocabulary
+from nccl_triage.redaction.kept_words import vocabulary
 
 #: kind, as the document counts it -> the word before the number.
 WORDS = {

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import names, pseudonyms
+from nccl_triage.redaction.identities import Identities, is_version
+from nccl_triage.redaction.kept_words import vocabulary
 from nccl_triage.redaction.names import KnownNames, forms_in
 from nccl_triage.redaction.paths import Paths, Urls
-from nccl_triage.redaction.people import People, is_version
 from nccl_triage.redaction.pseudonyms import Pseudonyms
 from nccl_triage.redaction.strings import plain
-from nccl_triage.redaction.vocabulary import vocabulary
 
 
 class FieldKind(Enum):
@@ -63,7 +63,7 @@ class Rewriter:
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.pseudonyms = Pseudonyms(counts)
-        self._people = People(self.pseudonyms)
+        self._people = Identities(self.pseudonyms)
         self._paths = Paths(self.pseudonyms, self._people.user, self._people.known)
         self._urls = Urls(self._paths, self._people)
         #: Paths that a field of the document holds: in texts they are found whatever characters they have.

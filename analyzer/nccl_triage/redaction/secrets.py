@@ -19,8 +19,8 @@ from typing import Any
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import strings
+from nccl_triage.redaction.secret_kinds import SecretKind, secrets
 from nccl_triage.redaction.strings import plain
-from nccl_triage.redaction.table import SecretKind, secrets
 
 #: Fewer characters than this prove nothing; fewer than the second only if capitals, small letters and digits mix.
 _SHORTEST, _SHORT = 8, 16

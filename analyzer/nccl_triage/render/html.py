@@ -95,7 +95,7 @@ def environment() -> Environment:
         pseudonyms=lambda document: phrase(phrases.pseudonyms_note, document),
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
-        retold=lambda text: both((text, messages.retold(str(text)))),
+        retold=lambda text: both((text, messages.translated_text(str(text)))),
         reference=reference,
         role_mark=lambda role: chart_symbols.shape(chart_symbols.ROLE_SHAPES[role], 9, 9, 6),
         run_name=lambda run, runs: both((run_name(run, runs, "en"), run_name(run, runs, "zh"))),

@@ -281,7 +281,7 @@ def _context(document: Document, lang: Lang) -> list[str]:
             code(i.get("path")),
             str(i.get("bytes")),
             str(i.get("lines")),
-            plain("; ".join(messages.retold(str(problem), lang) for problem in i.get("problems") or [])),
+            plain("; ".join(messages.translated_text(str(problem), lang) for problem in i.get("problems") or [])),
         )
         for i in document.get("inputs") or []
     ]

@@ -166,7 +166,7 @@ def _notifications(document: Document, lang: Lang) -> list[Made]:
             found.append(
                 {
                     "level": "warning",
-                    "message": _message([visible(messages.retold(str(problem), lang))]),
+                    "message": _message([visible(messages.translated_text(str(problem), lang))]),
                     "locations": where,
                 }
             )

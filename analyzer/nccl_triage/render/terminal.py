@@ -280,7 +280,10 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     for source in document.get("inputs") or []:
         for problem in source.get("problems") or []:
             page.say(
-                2, word("problems", lang), f"{source.get('path')}: {messages.retold(str(problem), lang)}", fg="yellow"
+                2,
+                word("problems", lang),
+                f"{source.get('path')}: {messages.translated_text(str(problem), lang)}",
+                fg="yellow",
             )
     causes = [str(d.get("cause")) for d in diagnoses[: 1 if verdict == "diagnosed" else 3]]
     for cause in causes:

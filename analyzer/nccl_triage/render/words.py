@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.patterns import lazily
-from nccl_triage.render.vocabulary import HISTORY, PAGE, VERIFICATION
+from nccl_triage.render.section_words import HISTORY, PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]

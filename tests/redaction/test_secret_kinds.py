@@ -12,9 +12,9 @@ import pytest
 from nccl_triage import resources
 from nccl_triage.engine import cache as store
 from nccl_triage.errors import RuleError
-from nccl_triage.redaction import table
+from nccl_triage.redaction import secret_kinds
+from nccl_triage.redaction.secret_kinds import SecretKind, expand, secrets, unpacked
 from nccl_triage.redaction.secrets import mask_text
-from nccl_triage.redaction.table import SecretKind, expand, secrets, unpacked
 
 if sys.version_info >= (3, 11):
     from re import _constants as constants
@@ -98,20 +98,20 @@ def test_samples_without_end_are_masked_in_time_that_grows_with_them(joint: str)
 
 def test_rows_are_read_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
-    first = table.secrets.__wrapped__()
-    monkeypatch.setattr(table.nodes, "parse", lambda *_: pytest.fail("the table was parsed again"))
-    assert [row.packed() for row in table.secrets.__wrapped__()] == [row.packed() for row in first]
+    first = secret_kinds.secrets.__wrapped__()
+    monkeypatch.setattr(secret_kinds.nodes, "parse", lambda *_: pytest.fail("the table was parsed again"))
+    assert [row.packed() for row in secret_kinds.secrets.__wrapped__()] == [row.packed() for row in first]
 
 
 def test_a_damaged_cache_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_CACHE", str(tmp_path))
-    first = table.secrets.__wrapped__()
+    first = secret_kinds.secrets.__wrapped__()
     (path,) = tmp_path.iterdir()
     for damage in (b'{"rows": [["x", 1]]}', b'{"rows": []}', b'{"rows": 7}', b"{}", b""):
         path.write_bytes(damage)
-        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+        assert [row.id for row in secret_kinds.secrets.__wrapped__()] == [row.id for row in first]
         store.write(path.name, damage)  # as if it had been stored so
-        assert [row.id for row in table.secrets.__wrapped__()] == [row.id for row in first]
+        assert [row.id for row in secret_kinds.secrets.__wrapped__()] == [row.id for row in first]
     with pytest.raises(ValueError, match="damaged"):
         unpacked(["id", 7, [], [], [], []])
 
@@ -134,5 +134,5 @@ GOOD = "{id: a, starts: [x_], pattern: 'x_[a-z]{4}', match: [x_abcd], not: [xy]}
 )
 def test_a_wrong_row_is_refused_at_its_line(row: str, message: str) -> None:
     with pytest.raises(RuleError, match=message) as error:
-        table.read(f"parts: {{}}\nsecrets:\n  - {row}\n", "secrets.yaml")
+        secret_kinds.read(f"parts: {{}}\nsecrets:\n  - {row}\n", "secrets.yaml")
     assert (error.value.where or "").startswith("secrets.yaml:")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nccl_triage.patterns import lazily
 from nccl_triage.redaction import pseudonyms
+from nccl_triage.redaction.kept_words import vocabulary
 from nccl_triage.redaction.names import KnownNames
 from nccl_triage.redaction.pseudonyms import Pseudonyms, looks_made
-from nccl_triage.redaction.vocabulary import vocabulary
 
 _PORT = lazily(r"(?P<name>[^\s:]+)(?P<port>:\d{1,5})")
 _HOST = lazily(r"[^\W_](?:[\w.-]*\w)?")
@@ -15,7 +15,7 @@ _NUMBER = lazily(r"v?\d+(?:\.\d+)*")
 _LETTERS = 4
 
 
-class People:
+class Identities:
     """Gives pseudonyms to names and remembers them in ``known``."""
 
     def __init__(self, pseudonyms: Pseudonyms) -> None:

@@ -1,4 +1,4 @@
-"""The table of secrets, ``rules/redaction/secrets.yaml``, as rows: what a credential looks like."""
+"""The kinds of secrets of ``rules/redaction/secrets.yaml``: what a credential looks like."""
 
 from __future__ import annotations
 
