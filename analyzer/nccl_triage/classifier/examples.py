@@ -111,12 +111,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(gzip.decompress(data)).hexdigest()
 
 
-#: A signature teaches the causes for which it is evidence of at least this weight; of more than two it teaches none.
+#: A signature teaches causes for which it is evidence of at least this weight, and none when there are more than two.
 MIN_WEIGHT, MAX_CAUSES = "moderate", 2
 
 
 def from_samples(rules: RuleSet) -> list[Example]:
-    """Return an example for each sample of a signature and each cause for which the signature speaks most."""
+    """Return an example for each sample of a signature and each cause that its strongest evidence supports."""
     found = []
     for name, causes in sorted(_spoken_for(rules).items()):
         for number, sample in enumerate(rules.signatures[name].match_samples):
@@ -128,7 +128,7 @@ def from_samples(rules: RuleSet) -> list[Example]:
 
 
 def _spoken_for(rules: RuleSet) -> dict[str, list[str]]:
-    """Return signature -> the causes for which its strongest evidence speaks."""
+    """Return signature -> the causes that its strongest evidence supports."""
     weights: dict[str, dict[str, float]] = defaultdict(dict)
     for cause in rules.causes.values():
         for item in cause.evidence:

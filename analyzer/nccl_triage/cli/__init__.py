@@ -69,7 +69,7 @@ class DefaultGroup(TranslatedCommand, click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Find out the language before anything can go wrong."""
+        """Determine the language first, since errors are printed in it."""
         language.use(language.resolve(_language(args)))
         return super().make_context(info_name, args, parent, **extra)
 
@@ -118,7 +118,7 @@ def _is_show_config(words: list[str]) -> bool:
 
 
 def _language(args: list[str]) -> str:
-    """Return the value of ``--lang`` that flag, variable or file give; a file that is broken is told of later."""
+    """Return the value of ``--lang`` from flag, variable or file; a broken file is reported later."""
     found = language.asked(args)
     if found is None:
         entry = configuration.Environment().get((), "lang")
@@ -148,9 +148,9 @@ def _refuse_mistyped(word: str) -> None:
         )
 
 
-#: What a disk says that takes no more.
+#: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-#: Set by the completion scripts (``completion.VARIABLE``, which is not imported for nothing).
+#: Set by the completion scripts (``completion.VARIABLE``; the module is imported only when it is needed).
 _COMPLETE = "_NCCL_TRIAGE_COMPLETE"
 EPILOG = """\b
 Examples:
@@ -206,7 +206,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _forget_output() -> None:
-    """Let what is still to be printed go nowhere: there is nobody, or no room, to take it."""
+    """Discard the remaining output: its reader is gone or the disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -224,7 +224,7 @@ def _open_closed_streams() -> None:
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit; every way to end has its code."""
+    """Run the command line and exit with the code of how it ended."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)

@@ -1,4 +1,4 @@
-"""What all commands have in common: their help, where their options come from, and the options that all have."""
+"""The common base of all commands: help, options from configuration, and the options that every command has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def remembered(name: str, default: Any = None) -> Any:
-    """Return the value of such an option in the command that runs, or that has just ended: errors are printed then."""
+    """Return the value of a remembered option, also just after the command ended, when errors are printed."""
     ctx = click.get_current_context(silent=True)
     return _last.get(name, default) if ctx is None else ctx.meta.get(f"{_META}{name}", default)
 
@@ -91,7 +91,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
 
 
 def group_options() -> list[click.Parameter]:
-    """Return those of these options that stand for themselves, without a command."""
+    """Return the common options that also work without a command."""
     wanted = ("lang", "color", "show_config", "config", "no_config")
     return [param for param in _common(click.Command(None)) if param.name in wanted]
 
@@ -114,13 +114,13 @@ def chosen_file(args: Sequence[str]) -> str | None:
 
 
 def spelled_out(args: list[str]) -> list[str]:
-    """Give ``--show-config`` its value where it stands alone: click would take the next word for it."""
+    """Add the default value to a bare ``--show-config``: click would take the next word for it."""
     words = before_dashes(args)
     return [*("--show-config=text" if word == "--show-config" else word for word in words), *args[len(words) :]]
 
 
 def command_first(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options that all commands have and that stand before the command's name, and the words from there."""
+    """Split off the common options that stand before the command's name; return them and the remaining words."""
     rest, leading = list(args), list[str]()
     while rest:
         if rest[0] in ("--lang", "--color", "--config") and len(rest) > 1:
@@ -134,7 +134,7 @@ def command_first(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 class Command(TranslatedCommand):
-    """A command as users meet it: made from the plain click command of its module."""
+    """A command with configuration, common options and translated help, made from the click command of its module."""
 
     def __init__(self, plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> None:
         super().__init__(
@@ -153,7 +153,7 @@ class Command(TranslatedCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the configuration, which gives defaults, before the command line."""
+        """Read the configuration before the command line, since it provides defaults."""
         words = before_dashes(args)
         if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
             reading = configuration.ConfigurationFiles()
@@ -171,7 +171,7 @@ class Command(TranslatedCommand):
         return ctx
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; with ``--show-config`` nothing is missing."""
+        """Parse the command line; with ``--show-config`` no argument is required."""
         if any(word.startswith("--show-config=") for word in before_dashes(args)):
             self.params = [copy.copy(param) for param in self.params]  # they are the module's
             for param in self.params:
@@ -183,7 +183,7 @@ class Command(TranslatedCommand):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it in the language asked for, or show the configuration."""
+        """Run the command in the chosen language, or show the configuration."""
         choice = ctx.params.get("lang", ctx.meta.get(f"{_META}lang", "auto"))
         language.use(language.resolve(choice))
         if not ctx.params.get("quiet"):
@@ -259,7 +259,7 @@ def first_line(command: click.Command) -> str:
 
 
 def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | CommandGroup:
-    """Return the command of a module as users meet it."""
+    """Return the ``Command`` or ``CommandGroup`` made from the click command of a module."""
     if isinstance(plain, click.Group):
         return CommandGroup(plain, words, commands)
     return Command(plain, words, commands)

@@ -55,7 +55,7 @@ class Environment:
     trusted: bool = True
 
     def get(self, words: tuple[str, ...], key: str) -> ConfigEntry | None:
-        """Return what the variable of an option says; an empty one counts as not set."""
+        """Return the value of an option's variable; an empty one counts as not set."""
         name = variable(words, key)
         value = os.environ.get(name)
         return ConfigEntry(value, name) if value else None
@@ -77,7 +77,7 @@ def user_file() -> Path | None:
 
 @dataclass(slots=True)
 class ConfigurationFiles:
-    """The files that count, in their order, and what is to be told of those that do not."""
+    """The configuration files in use, in their order, and notes on those that are ignored."""
 
     layers: list[Layer] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -123,13 +123,13 @@ def found(start: Path | None) -> Iterator[tuple[Path, Reader]]:
 
 
 def _speaking(start: Path | None, name: str, reader: Reader) -> Iterator[Path]:
-    """Yield the files of a name that have something for us, the nearest first."""
+    """Yield the files of a name that configure nccl-triage, the nearest first."""
     folders = _folders(start) if start is not None else ()
     return (folder / name for folder in folders if _speaks(folder / name, reader))
 
 
 def _speaks(path: Path, reader: Reader) -> bool:
-    """Tell whether a file is there that has, or seems to have, something for us."""
+    """Tell whether a file exists that configures nccl-triage, or seems to."""
     try:
         data = files.read_regular(path, MAX_SIZE)
     except files.TooLarge:
@@ -147,7 +147,7 @@ def _speaks(path: Path, reader: Reader) -> bool:
 
 
 def _taken(path: Path, reader: Reader, reading: ConfigurationFiles) -> bool:
-    """Take over a file that was merely found, if the user has allowed what it says; else note what would allow it.
+    """Use a file that was found if the user has allowed its content; else note the command that allows it.
 
     Raises UsageError for one that was allowed and cannot be understood any more.
     """
@@ -208,7 +208,7 @@ def _folders(start: Path) -> Iterator[Path]:
 
 
 def _layer(path: Path, reader: Reader, project: bool) -> Layer | None:
-    """Read a file that may be absent; None for one that has nothing of ours."""
+    """Read a file that may be absent; None when it does not configure nccl-triage."""
     try:
         return _from(path, reader, project)
     except files.TooLarge:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def engine_options(function: Any) -> Any:
-    """Add the options to a command."""
+    """Add the options that choose the engine."""
     further = [
         click.option(
             "--engine",
@@ -75,7 +75,7 @@ def chosen_engine(
 
 
 def refuse_while_following(engine: Engine | None) -> None:
-    """Raise UsageError for a cluster: logs that grow are followed by who sees them grow."""
+    """Raise UsageError for a cluster: growing logs are followed on the machine that has them."""
     if engine is not None:
         raise UsageError(
             "--engine ray does not go with --follow",
@@ -84,7 +84,7 @@ def refuse_while_following(engine: Engine | None) -> None:
 
 
 def _refuse_nodes(paths: tuple[str, ...]) -> None:
-    """Raise UsageError for files of nodes, which this machine does not have."""
+    """Raise UsageError for ``node:`` paths, which need ``--engine ray``."""
     import os
 
     for path in paths:
@@ -105,7 +105,7 @@ def host_facts_option(function: Any) -> Any:
 
 
 def with_host_facts(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, ...]:
-    """Return the paths with the files of facts behind them.
+    """Return the paths followed by the files of host facts.
 
     Raises UsageError for a file that cannot be read or that holds something else.
     """
@@ -137,7 +137,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 
 
 def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
-    """Raise UsageError for a good run on standard input, or beside logs that are followed and not whole yet."""
+    """Raise UsageError for a good run on standard input, or together with ``--follow``."""
     if "-" in baseline:
         raise errors.UsageError(
             "- cannot be the good run: it is the log that is diagnosed",
@@ -150,9 +150,9 @@ def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
 
 
 def _partial(number: int, document: output.Document, wish: output.OutputOptions) -> int:
-    """Deliver what was found until a signal ended the reading, and return the exit code of that signal.
+    """Deliver the partial result of an interrupted reading and return the signal's exit code.
 
-    Nobody who wants the end waits for experiments, and what was only half read is no history.
+    No experiments are run after a signal, and a partial diagnosis is not added to the history.
     """
     ended = interrupts.Ended(number)
     if not document.get("interrupted", {}).get("bytes_read", 1):

@@ -62,7 +62,7 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
 
 
 def fill_command(command: str, case: Case) -> str:
-    """Return a command with its placeholders filled by single shell words: what a log says must not run."""
+    """Return a command with its placeholders filled by single quoted shell words, so that text from a log is never run."""
     return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
 
 
@@ -76,7 +76,7 @@ _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
 def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
-    """Return blank -> value for those that the log decides."""
+    """Return the words that the log decides, with their values."""
     hosts = {culprit.host for culprit in culprits if culprit.host}
     gpus = {culprit.gpu for culprit in culprits if culprit.gpu is not None}
     found = {"PEER_ADDRESS": case.value("network.target") or _only_peer(case)}
@@ -98,5 +98,5 @@ def _only_peer(case: Case) -> str | None:
 
 
 def fill_words(command: str, known: dict[str, str]) -> str:
-    """Return the command with the known blanks filled; the others stay as they are."""
+    """Return the command with the known words filled in; the others stay."""
     return _COMMAND_WORD.sub(lambda match: known.get(match["name"], match[0]), command) if known else command

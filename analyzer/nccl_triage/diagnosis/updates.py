@@ -7,17 +7,17 @@ from typing import Literal
 
 from nccl_triage.diagnosis.model import Findings, Status, Verdict
 
-#: Why a verdict is said: it stands for the first time, it has changed, a hang is suspected, the job is no longer followed.
+#: Why a verdict is reported: it is the first one, it has changed, a hang is suspected, the job is no longer followed.
 Reason = Literal["first", "update", "hang", "end"]
-#: Seconds without news about a failure after which a verdict stands, and those after which it is said anyway.
+#: Seconds without news after which a verdict is settled, and seconds after which it is reported anyway.
 SETTLE, PATIENCE = 2.0, 15.0
-#: How many times as long as a diagnosis took nothing is diagnosed.
+#: Pause after a diagnosis, as a multiple of the time that it took.
 REST = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedVerdict:
-    """What matters of a verdict: another cause, another word for how sure it is, or another culprit is news."""
+    """The part of a verdict whose change is reported: cause, status and culprits."""
 
     verdict: Verdict
     cause: str | None
@@ -38,14 +38,14 @@ class ReportedVerdict:
 
 @dataclass(slots=True)
 class Pace:
-    """When the next diagnosis is due: soon after news has come and no more comes, and seldom where it takes long."""
+    """When the next diagnosis is due: soon after the news settles, and less often when a diagnosis takes long."""
 
     _known: int = 0
     _since: float | None = None
     _rested: float = 0.0
 
     def due(self, version: int, changed: float, now: float) -> bool:
-        """Tell whether to diagnose now; ``version`` grows with the news, the last of which came at ``changed``."""
+        """Tell whether to diagnose now; ``version`` grows with each piece of news, the last of which came at ``changed``."""
         if version == self._known:
             return False
         if self._since is None:
@@ -58,7 +58,7 @@ class Pace:
 
 
 def reason(found: ReportedVerdict, said: ReportedVerdict | None) -> Reason | None:
-    """Return why a verdict is to be said, None when there is nothing new to say."""
+    """Return why a verdict is to be reported, None when nothing has changed."""
     if said is None:
         return "first" if found.verdict != "healthy" else None
     return "update" if found != said else None

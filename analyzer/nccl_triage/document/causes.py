@@ -113,12 +113,12 @@ def _contribution(case: Case, item: Contribution) -> dict[str, Any]:
     }
 
 
-#: Files named at most, and rules of each; further ones are counted.
+#: Maximum number of files, and of rules of each file.
 _FILES, _RULES = 50, 50
 
 
 def foreign_rules(diagnosis: Findings) -> list[dict[str, Any]]:
-    """Return files with the ids of their rules that took part; nothing where the shipped ones spoke alone."""
+    """Return the files of foreign rules that took part, with the ids of those rules; empty when only shipped rules did."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for path, rule in _foreign(diagnosis):
         found[path][rule] = None
@@ -127,7 +127,7 @@ def foreign_rules(diagnosis: Findings) -> list[dict[str, Any]]:
 
 
 def _foreign(diagnosis: Findings) -> Iterator[tuple[str, str]]:
-    """Yield file and id of every such rule, maybe more than once."""
+    """Yield the file and id of every foreign rule that took part; a rule may come more than once."""
     case = diagnosis.case
     rules = case.rules
     votes = False

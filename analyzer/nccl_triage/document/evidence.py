@@ -144,7 +144,7 @@ def timeline(case: Case) -> list[dict[str, Any]]:
     ]
 
 
-#: Lines marked at most.
+#: Maximum number of excerpted lines.
 MAX_WINDOWS = 24
 
 
@@ -161,7 +161,7 @@ def _shown(diagnosis: Findings) -> Iterator[Event]:
 
 
 def excerpt_lines(diagnosis: Findings) -> dict[str, list[int]]:
-    """Return the lines that matter by their source, each source's sorted."""
+    """Return the numbers of the lines to excerpt, sorted, by source."""
     marks: dict[str, list[int]] = defaultdict(list)
     count = 0
     for event in _shown(diagnosis):
@@ -171,7 +171,7 @@ def excerpt_lines(diagnosis: Findings) -> dict[str, list[int]]:
     return {path: sorted(lines) for path, lines in marks.items() if lines}
 
 
-#: Candidates whose families decide what matters.
+#: Number of candidates whose families decide which missing evidence matters.
 _LEADING = 3
 
 

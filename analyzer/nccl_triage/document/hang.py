@@ -8,12 +8,12 @@ from typing import Any
 
 from nccl_triage.diagnosis.silence import Last, Suspicion
 
-#: Processes listed one by one, and characters kept of what each printed last.
+#: Maximum number of processes listed, and of characters kept of the last line of each.
 LISTED, TEXT = 16, 300
 
 
 def stamp(seconds: float) -> str:
-    """Return a time of our own clock as ISO 8601 with its zone."""
+    """Return a time of the local clock as ISO 8601 with its zone."""
     return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 

@@ -11,7 +11,7 @@ from nccl_triage.events import Event
 from nccl_triage.parsers import times
 from nccl_triage.story.model import Outcome, Run
 
-#: Runs listed one by one: the last ones, and characters kept of a line.
+#: Maximum number of runs listed (the last ones), and of characters kept of a line.
 LISTED, TEXT = 20, 160
 
 _SAYS: dict[str, tuple[str, str]] = {
@@ -23,7 +23,7 @@ _SAYS: dict[str, tuple[str, str]] = {
     "cut": ("The input ends before the job did", "输入在作业结束之前就中断了"),
     "none": ("Nothing of a distributed job is recognised in this input", "输入中没有识别出分布式作业的内容"),
 }
-#: What the last known line of a run that was cut tells of how far it came.
+#: How far a truncated run came, by the kind of its last known line.
 _PHASES: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
     (("task.started",), ("in a long task", "处于一项耗时任务中")),
     (("communicator.ready", "collective.entered"), ("behind its set-up, before any step", "准备已完成，尚未开始任何步骤")),
@@ -33,7 +33,7 @@ _PHASES: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
 
 
 def outcome(case: Case) -> dict[str, Any]:
-    """Return how the run ended that the verdict is about: state, since when, in words, and the line that says so."""
+    """Return how the diagnosed run ended: its state, since when, a sentence, and the line that says so."""
     return _outcome(case.story.outcome)
 
 
@@ -59,7 +59,7 @@ def _outcome(found: Outcome) -> dict[str, Any]:
 
 
 def runs(case: Case) -> list[dict[str, Any]]:
-    """Return the runs of the input in order, the last ones of very many; ``told`` marks the one of the verdict."""
+    """Return the last ``LISTED`` runs of the input in order; ``told`` marks the diagnosed one."""
     found = list(enumerate(case.story.runs, 1))[-LISTED:]
     return [_run(number, run, run is case.story.told) for number, run in found]
 

@@ -17,9 +17,9 @@ from nccl_triage.document.series import rank_of
 from nccl_triage.events import Event
 from nccl_triage.parsers import times
 
-#: Waits listed at most, and the longest span that still counts as one incident, in seconds.
+#: Maximum number of waits listed, and the longest span of one incident in seconds.
 MAX_WAITS, LONGEST = 64, 30 * 86400.0
-#: Lines from a fault without a time to one whose time is about the fault's.
+#: How many lines away a timed line may be to lend its time to a fault without one.
 NEAR = 200
 
 
@@ -37,7 +37,7 @@ def first_fault(diagnosis: Findings) -> Event | None:
 
 
 def waits(case: Case) -> list[dict[str, Any]]:
-    """Return since when and until when each rank waited in the collective that timed out, by rank."""
+    """Return, by rank, since when and until when it waited in the collective that timed out."""
     records = [r for r in case.value("collective.stuck") or [] if r.arrival is not None and r.rank is not None]
     return [
         {
@@ -74,13 +74,13 @@ def _point(case: Case, event: Event, time: float | None = None) -> dict[str, Any
 
 
 def _latest(events: Iterable[Event], like: float) -> Event | None:
-    """Return the event with the latest time among those whose clock shows the year just as ``like`` does."""
+    """Return the latest event whose time has a year if ``like`` has one, and has none otherwise."""
     timed = [e for e in events if e.context.time is not None and times.has_year(e.context.time) == times.has_year(like)]
     return max(timed, key=lambda e: e.context.time or 0.0, default=None)
 
 
 def _about(case: Case, event: Event) -> float | None:
-    """Return the time of the nearest line of the same source that has one, if it is near: before, else after."""
+    """Return the time of an event, or of the nearest timed line of its source within ``NEAR`` lines, before or else after it."""
     if event.context.time is not None:
         return event.context.time
     timed = [
@@ -94,13 +94,13 @@ def _about(case: Case, event: Event) -> float | None:
 
 
 def _longest_wait(case: Case) -> float | None:
-    """Return for how many seconds the most patient rank waited in the collective, by its own account."""
+    """Return the longest wait in the collective that a rank reports, in seconds."""
     found = [r.elapsed_ms / 1000 for r in case.value("collective.stuck") or [] if r.elapsed_ms]
     return max(found, default=None)
 
 
 def _last_progress(case: Case, fault: Event) -> Event | None:
-    """Return the last sign of progress that certainly stands before the fault."""
+    """Return the last sign of progress that is known to precede the fault."""
     if case.order_known:
         before = [e for e in progress_of(case) if case.position(e) < case.position(fault)]
     else:
@@ -159,7 +159,7 @@ def describe(diagnosis: Findings) -> dict[str, Any] | None:
 
 
 def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:
-    """Return the last training step that certainly stands before the first fault; None without a fault or a step."""
+    """Return the last training step that is known to precede the first fault; None without a fault or a step."""
     fault = first_fault(diagnosis)
     if fault is None:
         return None

@@ -12,7 +12,7 @@ from nccl_triage.knowledge import report_advice
 from nccl_triage.recorder.table import Standing, Way
 from nccl_triage.recorder.vote import elements
 
-#: Ranks listed at most; a report says what it cut.
+#: Maximum number of ranks listed; a report says what it leaves out.
 MAX_RANKS = 4096
 
 
@@ -82,7 +82,7 @@ def rank_states(diagnosis: Findings) -> list[dict[str, Any]]:
     return states
 
 
-#: Types as the recorder calls them (c10 ``ScalarType``), in the words of torch's Python.
+#: The recorder's names of types (c10 ``ScalarType``) -> those of PyTorch's Python API.
 _TYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
     "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool",
@@ -90,12 +90,12 @@ _TYPES = {
 
 
 def op_type(op: str) -> str:
-    """Return an operation as the logs of torch call it (``OpType``): ALLREDUCE for all_reduce."""
+    """Return the ``OpType`` of an operation as PyTorch logs it: ALLREDUCE for all_reduce."""
     return op.upper().replace("ALL_TO_ALL", "ALLTOALL").replace("ALL_", "ALL")
 
 
 def stuck_call(case: Case) -> dict[str, Any] | None:
-    """Return the operation in which most ranks wait by their dumps: what a report says of a collective."""
+    """Return the operation in which most ranks wait according to their flight recorder dumps, as keys of the collective."""
     table = case.observations.recorder
     waiting = [(key, standing) for (key, _), standing in table.standings.items() if standing.open_way is not None]
     if not waiting:

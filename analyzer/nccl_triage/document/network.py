@@ -16,9 +16,9 @@ from nccl_triage.diagnosis.facts import network
 from nccl_triage.links import NOT_KNOWN, Link, Seen
 from nccl_triage.story.addresses import Address, network_of, parse
 
-#: Rows and columns at most, connections listed at most, failed connections listed at most.
+#: Maximum number of rows and columns, of connections listed, and of failed connections listed.
 MAX_NAMES, MAX_LINKS, MAX_FAILED_LINKS = 64, 2000, 32
-#: Ranks above this are taken for a parsing accident.
+#: A higher rank is taken for a parsing error.
 _MAX_RANK = 1_000_000
 
 _Process = tuple[str, int]
@@ -98,7 +98,7 @@ def _hosts(case: Case, links: dict[Link, Seen], ranks: _Ranks) -> dict[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Square:
-    """What stands at the rows and columns: ranks, hosts or blocks of ranks, and where each rank belongs."""
+    """The rows and columns of the matrix (ranks, hosts or blocks of ranks) and the place of each rank."""
 
     unit: str
     names: list[int] | list[str]
@@ -106,9 +106,10 @@ class _Square:
 
 
 def _square(ways: dict[_Way, int], size: int, hosts: dict[int, str], failing: set[str]) -> _Square:
-    """Return ranks where they are few, else hosts where all are known and few, else blocks of ranks.
+    """Return few ranks as they are, else hosts when all are known and few, else blocks of ranks.
 
-    Of ranks most of which have no connection in the log only those with one stand there. With hosts that failed to reach each other it is hosts wherever they are known.
+    When most ranks have no connection in the log, only those with one are listed. With failed connections between hosts
+    the rows are hosts wherever they are known.
     """
     members = {rank for way in ways for rank in way[:2]}
     count = max([size, *(rank + 1 for rank in members)])
@@ -153,7 +154,8 @@ def _failures(case: Case) -> list[tuple[str, str, str, int]]:
 def peers(case: Case) -> dict[str, Any] | None:
     """Return the square of connections; None where the log names none.
 
-    ``total`` is the number of names, ``complete`` tells that no connection was left out for being one too many. Failed connections name hosts, so that with any of them (and two hosts) the square is one of hosts.
+    ``total`` is the number of names. ``complete`` tells whether every connection was kept. Failed connections name hosts,
+    so the square is one of hosts when there are any and several hosts are known.
     """
     ranks = _communicator(case)
     table = case.observations.links
@@ -180,7 +182,7 @@ def peers(case: Case) -> dict[str, Any] | None:
     }
 
 
-#: Networks, members of one network and failed connections listed at most.
+#: Maximum number of networks, of members of one network, and of failed connections listed.
 MAX_NETWORKS, MAX_MEMBERS, MAX_FAILED_ADDRESSES = 40, 64, 64
 
 

@@ -25,7 +25,7 @@ _HOUR = 3600.0
 
 
 def _collector(observations: Observations) -> list[dict[str, str]]:
-    """Return a note on the only place of all lines, and one on every source with two clocks."""
+    """Return a note when all lines were collected at one place, and one for each source with two clocks."""
     found = []
     if (place := collected.only_place(observations)) is not None:
         found.append(
@@ -53,7 +53,7 @@ _ZONES = {
 
 
 def _excluded(excluded: Sequence[Aside]) -> list[dict[str, str]]:
-    """Return one note for each reason; only lines that speak of a failure are worth one."""
+    """Return one note for each reason for which failure lines were excluded."""
     excluded = [item for item in excluded if item[0].is_failure]
     return [_exclusion(reason, [item for item in excluded if item[1] == reason]) for reason in _reasons(excluded)]
 
@@ -94,7 +94,7 @@ _GOOD_RUN = {
 
 
 def _good_run(case: Case) -> list[dict[str, str]]:
-    """Return what the reader must know of the good run."""
+    """Return a note when the good run cannot be compared, or is itself a failure."""
     found = case.of(_COMPARED)
     if not found or found[0].fields["state"] not in _GOOD_RUN:
         return []
@@ -103,14 +103,14 @@ def _good_run(case: Case) -> list[dict[str, str]]:
     return [{"en": english.format(cause=cause), "zh": chinese.format(cause=cause)}]
 
 
-#: Places named, those of the most processes first, and ranks or pids named of each.
+#: Maximum number of places named, and of ranks or pids named at each.
 MAX_PLACES, MAX_NAMES = 6, 8
 #: The activity of a process that waits until another has compiled an extension.
 _LOCK = "extension-lock"
 
 
 def _stacks(case: Case) -> list[dict[str, str]]:
-    """Return the note, where several processes were dumped."""
+    """Return the note on where dumped processes stand, when several were dumped."""
     stacks = dumped.of_case(case)
     if len(stacks) < 2:
         return []
@@ -147,7 +147,7 @@ def _of_ranks(ranks: Iterable[int]) -> str:
 
 
 def _flight_recorder(case: Case) -> list[dict[str, str]]:
-    """Return what readers must know of the dumps: whether they agree with the log, and what they cannot show."""
+    """Return notes on the dumps: whether they agree with the log, and what they cannot show."""
     found = comparison(case)
     made: list[dict[str, str]] = []
     agrees, differs = case.value("recorder.agrees_with_log"), case.value("recorder.disagrees_with_log")
@@ -201,7 +201,7 @@ def _flight_recorder(case: Case) -> list[dict[str, str]]:
 
 
 def interruption(case: Case) -> dict[str, Any] | None:
-    """Return what was read, None where all was."""
+    """Return how much was read before a signal interrupted the reading; None when everything was read."""
     found = case.observations.interruption
     if found is None:
         return None
@@ -216,7 +216,7 @@ def interruption(case: Case) -> dict[str, Any] | None:
 
 
 def marked(case: Case, headline: dict[str, str]) -> dict[str, str]:
-    """Return the headline of a document, which says on top that the document is partial."""
+    """Return the headline, prefixed with a warning when the reading was interrupted."""
     found = case.observations.interruption
     if found is None:
         return headline
@@ -231,7 +231,7 @@ def marked(case: Case, headline: dict[str, str]) -> dict[str, str]:
 
 
 def _interruption(case: Case) -> list[dict[str, str]]:
-    """Return what the reader must know of a partial document."""
+    """Return a note on an interrupted reading."""
     found = interruption(case)
     if found is None:
         return []

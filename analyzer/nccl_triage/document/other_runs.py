@@ -12,9 +12,9 @@ from nccl_triage.events import Event
 from nccl_triage.numbers import whole
 
 _COMPARED = "baseline.compared"
-#: Subjects in the order in which they are told; where the runs part is told by itself.
+#: Subjects in the order in which they are listed; the divergence of the runs has a key of its own.
 _SUBJECTS = ("variable", "version", "interface", "transport", "world", "topology", "algorithm", "pace", "message")
-#: Differences in a document.
+#: Maximum number of differences in a document.
 MAX_DIFFERENCES = 60
 
 
@@ -71,17 +71,17 @@ def _difference(event: Event, speaks: dict[int, list[str]]) -> dict[str, Any]:
     }
 
 
-#: Hosts and GPUs told of at most.
+#: Maximum number of hosts and GPUs listed.
 MOST = 4
 
 
 def host_causes(rules: RuleSet) -> set[str]:
-    """Return the causes that a host can be to blame for: those of which its earlier failures are told."""
+    """Return the causes that can be a host's fault: earlier failures are reported for these."""
     return {cause.id for cause in rules.causes.values() if cause.of_host}
 
 
 def recurrence(diagnosis: Findings) -> list[dict[str, Any]]:
-    """Return the hosts and GPUs that failed before: those of the culprits first, of the others those that failed twice."""
+    """Return the hosts and GPUs that failed before: those of culprits first, then others that failed at least twice."""
     if diagnosis.verdict == "healthy":
         return []
     counted = host_causes(diagnosis.case.rules)

@@ -17,7 +17,7 @@ from nccl_triage.engine.series import Metric
 from nccl_triage.events import Context, Event
 from nccl_triage.parsers import times
 
-#: Points of one curve, and numbers of one rank up to which all ranks are drawn as one.
+#: Maximum number of points of a curve, and the count of numbers up to which all ranks share one curve.
 MAX_POINTS, FEW = 240, 3
 
 
@@ -65,7 +65,7 @@ class CurveGroup:
 
 
 def rank_of(case: Case, process: Process) -> int | None:
-    """Return the global rank of who printed a line, or None."""
+    """Return the global rank of the process that printed a line, or None."""
     context = Context(
         rank=_or_none(process.rank),
         local_rank=_or_none(process.local_rank),
@@ -111,7 +111,7 @@ def collect(case: Case) -> dict[str, list[CurveGroup]]:
 
 
 def _together(groups: list[CurveGroup]) -> list[CurveGroup]:
-    """Return the groups, or one of all of them where each has too few numbers for a curve."""
+    """Return the groups, or all of them as one when each has too few numbers for a curve."""
     if len(groups) < 2 or max(group.count for group in groups) > FEW or sum(group.count for group in groups) <= FEW:
         return groups
     sources = {group.source for group in groups}
@@ -129,12 +129,12 @@ KINDS = {
     "steps.loss_spike": "spike",
     "steps.loss_not_finite": "not_finite",
 }
-#: Marks on one curve.
+#: Maximum number of marks on one curve.
 MAX_MARKS = 8
 
 
 class CurveMarks:
-    """What is known of places, in the terms of any axis."""
+    """The marks of curves: places such as the last good step, on any axis."""
 
     def __init__(self, case: Case, last_good: dict[str, Any] | None) -> None:
         self._case = case
@@ -180,16 +180,16 @@ def _mark(kind: str, path: str, line: int, at: float | None) -> list[dict[str, A
     return [{"kind": kind, "x": x, "path": path, "line": line}]
 
 
-#: Curves in a document, and curves of one metric.
+#: Maximum number of curves in a document, and of one metric.
 MAX_SERIES, MAX_RANKS = 12, 4
-#: Below this many numbers there is nothing to draw.
+#: Fewer numbers than this are not drawn.
 MIN_POINTS = 2
 #: A step may fall back by this share of the range (ranks that interleave); more means a restart or a new epoch.
 _FALL_BACK = 0.1
 
 
 def _in_order(groups: Iterable[CurveGroup], suspects: set[int]) -> list[CurveGroup]:
-    """Return the groups by how much they tell: numbers that are not finite, suspects, many numbers, high numbers."""
+    """Return the groups, the most telling first: non-finite numbers, suspects, many numbers, high numbers."""
 
     def key(group: CurveGroup) -> tuple[object, ...]:
         return (
@@ -205,7 +205,7 @@ def _in_order(groups: Iterable[CurveGroup], suspects: set[int]) -> list[CurveGro
 
 
 def _steadily(values: list[float]) -> bool:
-    """Tell whether values never fall back far: in the order of the lines they can be an axis."""
+    """Tell whether values increase, apart from small steps back, so that they can serve as an axis."""
     if not values or min(values) < 0:
         return False
     top, allowed = values[0], max(2.0, _FALL_BACK * (max(values) - min(values)))
@@ -283,7 +283,7 @@ def _rough(number: float) -> int:
 
 
 def _repeats(first: CurveGroup, other: CurveGroup) -> bool:
-    """Tell whether a further rank shows nothing of its own: constant numbers, or those that the first one has."""
+    """Tell whether another rank adds nothing: its numbers are constant, or equal those of the first one."""
     if other.strange:
         return False
     if len(set(other.values.values())) == 1:
@@ -294,7 +294,7 @@ def _repeats(first: CurveGroup, other: CurveGroup) -> bool:
 
 
 def _panel(metric: Metric, groups: list[CurveGroup], suspects: set[int]) -> _Panel | None:
-    """Return what can be drawn of one metric: the groups that share the axis of the first one."""
+    """Return the groups of one metric that share the axis of the first one."""
     chosen: list[CurveGroup] = []
     axis: str | None = None
     for group in _in_order(groups, suspects):

@@ -16,7 +16,7 @@ _RUN = lazily(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = lazily(r"[A-Za-z]+")
 #: Ids that programs make up: hexadecimal with a digit, as long as those of commits, or longer.
 _ID = lazily(r"(?<![A-Za-z0-9])(?=[a-f]{0,64}[0-9])[0-9a-f]{7,64}(?![A-Za-z0-9])")
-#: Devices, ranks and processes look like hosts to a parser that is wrong, and are evidence.
+#: Devices, ranks and processes are evidence, and a parser may mistake them for hosts.
 _DEVICE = lazily(
     r"(?i)gpu\d?|(?:rank|cuda|pid|tid|step|epoch|eth|ib|bond|veth|docker|virbr|br|lo|mlx\d?_?|en[opsx]\w*|cpu|numa|pg|nic|hca|default)"
     r"[-_]?\d*(?:[fnpsd]\d+)*"
@@ -68,7 +68,7 @@ class KeptWords:
         return len(run) < 2 or lowered in self.words or (prose and lowered in self.prose)
 
     def plain(self, name: str) -> bool:
-        """Tell whether a name says nothing: one common word, a number, a device, the name of a program."""
+        """Tell whether a name identifies nobody: a common word, a number, a device, the name of a program."""
         lowered = name.lower()
         return (
             len(name) < 2
@@ -86,14 +86,14 @@ class KeptWords:
         return name.lower() in self.accounts or (name.isascii() and self._of_words(name, prose=False))
 
     def public(self, host: str) -> bool:
-        """Tell whether a host belongs to the public: not whatever a company calls its machines below its own domain."""
+        """Tell whether a host is public, as opposed to a machine below a company's own domain."""
         lowered = host.lower().rstrip(".")
         label, _, domain = lowered.partition(".")
         below = any(f".{end}" in self.hosts for end in _ends(lowered))
         return lowered in self.hosts or below or (label in self.labels and domain in self.hosts)
 
     def of_users(self, host: str) -> bool:
-        """Tell whether a path on a public host is somebody's."""
+        """Tell whether a path on a public host belongs to a user."""
         return any(end in self.content for end in _ends(host.lower().rstrip(".")))
 
 
@@ -109,7 +109,7 @@ def _words(node: Node) -> frozenset[str]:
 
 @cache
 def vocabulary() -> KeptWords:
-    """Return the words to keep; raises RuleError when the file is wrong."""
+    """Return the words to keep; raises RuleError when the file is invalid."""
     text = (resources.rules_dir() / "redaction" / "keep.yaml").read_text(encoding="utf-8")
     names = [name for name in KeptWords.__dataclass_fields__ if name != "networks"]
     part = nodes.parse(text, "rules/redaction/keep.yaml").keys((*names, "networks"))

@@ -156,7 +156,7 @@ def names_in(text: str) -> Iterator[tuple[NameKind, str]]:
 _LIST = lazily(r"(?P<before>[^\[\]]*)\[(?P<ranges>[0-9][0-9,-]*)\](?P<after>[^\[\]]*)")
 _RANGE = lazily(r"(\d{1,9})(?:-(\d{1,9}))?")
 _NUMBERED = lazily(r"(\D*)(0|[1-9]\d*)(|\D.*)")
-#: Hosts of one list at most; a longer one becomes a list of its ends.
+#: Maximum number of hosts expanded from one list.
 _MOST = 8192
 
 
@@ -279,6 +279,6 @@ def _form_names(shape: str) -> tuple[str, ...]:
 
 
 def forms_in(text: str) -> list[re.Match[str]]:
-    """Return what a text holds that its form gives away; the group that matched tells which form it is."""
+    """Return the matches of known forms in a text; the group that matched names the form."""
     names = _form_names(strings.shape(text))
     return list(_pattern(names).finditer(text)) if names else []

@@ -1,4 +1,4 @@
-"""Rewrite texts with pseudonyms: what the fields of a document hold is learnt from, then every text is rewritten."""
+"""Rewrite texts with pseudonyms: names are learnt from all fields of a document first, then every text is rewritten."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HOSTS_WITHIN = frozenset(
 
 @lru_cache(maxsize=4096)
 def kind_of(key: str) -> FieldKind:
-    """Return what a key's strings are; the key comes with that of the mapping around it, as ``hosts.name``."""
+    """Return what the strings of a key hold; a key is given with that of the mapping around it, as ``hosts.name``."""
     around, _, last = key.rpartition(".")
     if around in _FIXED_WITHIN or last in _FIXED:
         return FieldKind.FIXED
@@ -110,7 +110,7 @@ class Rewriter:
             self._people.project(repository)
 
     def settle(self) -> None:
-        """End the learning: from here on texts are rewritten with all that was learnt."""
+        """Finish learning; from here on texts are rewritten."""
         for path in self._learnt_paths:
             self._known_paths.add(path, self._paths.of(path))
         self._memo.clear()

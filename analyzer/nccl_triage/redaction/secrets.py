@@ -22,9 +22,9 @@ from nccl_triage.redaction import strings
 from nccl_triage.redaction.secret_kinds import SecretKind, secrets
 from nccl_triage.redaction.strings import plain
 
-#: Fewer characters than this prove nothing; fewer than the second only if capitals, small letters and digits mix.
+#: Shorter texts are never random; those shorter than the second only if capitals, small letters and digits mix.
 _SHORTEST, _SHORT = 8, 16
-#: Of hexadecimal digits, which are too few to change often, so many.
+#: Minimum length of random hexadecimal digits, whose kinds change seldom.
 _HEXADECIMAL = 24
 _HEX = lazily(r"[0-9a-f-]+|[0-9A-F-]+")
 _PIECE = lazily(r"[A-Za-z0-9]+")
@@ -32,10 +32,10 @@ _KINDS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 
 def looks_random(text: str) -> bool:
-    """Tell whether a text has no order: many characters, spread evenly, of kinds that follow each other by chance.
+    """Tell whether a text looks random: many evenly distributed characters whose kinds alternate irregularly.
 
-    In words a capital stands first and digits stand last; by chance every third character or more is of another kind
-    than the one before it.
+    In words a capital stands first and digits stand last; in random text at least every third character is of another
+    kind than the one before it.
     """
     pieces = _PIECE.findall(text)
     letters = "".join(pieces)
@@ -102,9 +102,9 @@ def _mask_body(lines: list[str], places: range) -> None:
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
-#: What such a name has in it, so that most names are not looked at any further.
+#: Part of every name of a secret: a quick test before the patterns.
 _NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jwt|cookie|_[as]k$|[^\x00-\x7f]")
-#: A value that a name gives away whatever it is; no pattern takes it for anything else.
+#: A sample value that is masked only because of the name before it.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
 _VALUE = lazily(r"\b[Vv]alue[\"']?\s?[:=]\s?[\"']?\S{3}")
@@ -122,7 +122,7 @@ class Masker:
 
     def __init__(self, texts: Iterable[str]) -> None:
         given = set(texts)
-        #: Texts of which a reader sees less than they hold, as he sees them.
+        #: Texts with hidden characters -> the same as a reader sees them.
         self._plain = {text: seen for text in given if (seen := plain(text)) is not text and seen != text}
         self._rows = rows_by_text(given.union(self._plain.values()))
         self._known: dict[str, str] = {}
