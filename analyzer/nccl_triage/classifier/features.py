@@ -31,7 +31,7 @@ from nccl_triage.story.view import View
 #: What parts the words of a name, and the words of a name that is written in one with capitals.
 _SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LETTERS = re.compile(r"[A-Za-z]+")
-#: Characters of a part that says something.
+#: Minimum length of a part.
 _MIN_PART = 3
 #: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
@@ -66,7 +66,7 @@ def extract(case: View, programs: Iterable[str]) -> Features:
 
 
 def _of_suspect(case: View) -> list[Event]:
-    """Return the events in order without the failures of others than the suspect."""
+    """Return the events in order, without the failures of ranks other than the suspect."""
     ranks = (rank for event in case.failures if event.role == "root" and (rank := case.rank(event)) is not None)
     suspect = next(ranks, None)
     if suspect is None:

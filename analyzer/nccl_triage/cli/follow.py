@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 #: How many usual steps without progress are suspicious.
 HANG_AFTER = 10.0
-#: Seconds between two looks at the logs: while they grow, and when they have been quiet for long.
+#: Seconds between two reads of the logs: while they grow, and after a long silence.
 SOON, LATE = 0.2, 2.0
-#: Bytes after which the next look is taken at once: a pipe that is full stops the job.
+#: After so many bytes the next read follows at once: a full pipe would block the job.
 _BUSY = 32 << 10
-#: Seconds after Ctrl-C in which what a pipe's writer still says is waited for.
+#: Seconds after Ctrl-C in which the rest of a pipe is still read.
 _FAREWELL = 5.0
 
 
@@ -62,14 +62,14 @@ def follow_options(function: Any) -> Any:
 
 
 def refuse_alone(ctx: click.Context) -> None:
-    """Raise UsageError where the command line has options that mean nothing without ``--follow``."""
+    """Raise UsageError for options that need ``--follow``."""
     for key, name in (("hang_after", "--hang-after"), ("on_verdict", "--on-verdict")):
         if ctx.get_parameter_source(key) is click.core.ParameterSource.COMMANDLINE:
             raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or leave it out")
 
 
 class _Stop(Stop):
-    """Ctrl-C and its kin: the first ends the following, the second ends everything at once."""
+    """Ctrl-C and similar signals: the first ends the following, the second ends everything at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,12 +77,12 @@ class _Stop(Stop):
         os.set_blocking(self._writer, False)
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not once the end was asked for."""
+        """Sleep, unless a stop was requested."""
         select.select([self._reader], [], [], seconds)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals, and let go of the pipe at the end."""
+        """Handle the signals, and close the pipe at the end."""
         try:
             with super().listening():
                 yield
@@ -156,7 +156,7 @@ def _loop(
     while not follower.over:
         came = follower.poll()
         if stop.asked:
-            # Who writes into a pipe that we close is killed: it may still say why it ends.
+            # Closing a pipe kills its writer, which may still say why it ends.
             if follower.piped and deadline == float("inf"):
                 wish.tell(
                     "waiting for the end of the pipe, {seconds:g} s at most; Ctrl-C again ends at once",

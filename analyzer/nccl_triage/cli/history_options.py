@@ -1,4 +1,4 @@
-"""Options about the history: which one a run asks and tells, and which incidents a command of ``history`` chooses."""
+"""Options about the history: which file a run reads and writes, and which incidents a command of ``history`` selects."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ def cause_option(function: Any) -> Any:
 
 
 def told(history: str | None, since: float | None) -> tuple[Path, list[Incident]]:
-    """Return where the history lies, and its incidents from a time on."""
+    """Return the path of the history and its incidents since a time."""
     path, store = opened(history)
     with store as kept:
         return path, kept.incidents(since) if kept is not None else []
 
 
 def span(since: float | None) -> float | None:
-    """Return how many days a time is ago."""
+    """Return how many days ago a time is."""
     return None if since is None else round((time.time() - since) / 86400.0, 1)
 
 
 if TYPE_CHECKING:
     from nccl_triage.history.store import Store
 
-#: Seconds that a command of the history waits for others that write.
+#: Seconds that a command of ``history`` waits for other writers.
 PATIENCE = 10.0
 
 
 class HistoryFile(click.Path):
-    """A file, or the word that says: none."""
+    """A path, or the word ``none``."""
 
     words = (place.OFF,)
 
@@ -110,13 +110,13 @@ def history_options(function: Any) -> Any:
 
 
 def memory(history: str | None, no_history: bool, quiet: bool, redact: bool) -> Memory:
-    """Return the history as a run is to use it; one whose result is redacted leaves nothing behind."""
+    """Return the history of a run; a redacted run stores nothing."""
     tell = _nothing if quiet else language.say
     return Memory(None if no_history else place.chosen(history), tell, writes=not redact)
 
 
 def _nothing(template: str, **values: object) -> None:
-    """Tell nobody."""
+    """Discard a note."""
 
 
 def located(history: str | None) -> Path:

@@ -26,7 +26,7 @@ def budget_option(default: float, text: str) -> Callable[[Any], Any]:
 
 
 def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any], Any]:
-    """Return a decorator that adds the options which say where and how ranks are started."""
+    """Return a decorator that adds the options on where and how ranks are started."""
     folder = click.Path(path_type=Path, file_okay=False)
     options = [
         click.option(
@@ -166,9 +166,9 @@ def refuse_while_following(mode: str) -> None:
 def verified(
     document: dict[str, Any], rules_dirs: tuple[Path, ...], mode: str, budget: float, say: Say, debug: bool
 ) -> dict[str, Any]:
-    """Return the document with the outcome of the experiments, or as it was, with a note that says why not.
+    """Return the document with the outcome of the experiments, or unchanged with a note on why none ran.
 
-    Whatever happens to the verifier, the diagnosis stands: only Ctrl-C ends it all.
+    A failure of the verifier does not affect the diagnosis; only Ctrl-C ends the program.
     """
     if mode == "never" or not document["diagnoses"]:
         return document
@@ -216,7 +216,7 @@ def _not_verified(document: dict[str, Any], reason: Mapping[str, str], say: Say)
 
 
 def contradicted(document: dict[str, Any], first: str | None) -> bool:
-    """Tell whether experiments have refuted the cause that the log named first."""
+    """Tell whether experiments refuted the first cause."""
     if not any(entry.get("verification") for entry in document["diagnoses"]):
         return False
     from nccl_triage.verify import feedback

@@ -32,9 +32,9 @@ from nccl_triage.ingest import windows
 from nccl_triage.render.phrases import duration
 from nccl_triage.render.words import culprit_name, visible
 
-#: Seconds that the command may take, and after which it is killed when it was told to end.
+#: Seconds that the command may take, and seconds from SIGTERM to SIGKILL.
 LIMIT, GRACE = 30.0, 2.0
-#: Verdicts that wait while the command still runs for an earlier one.
+#: Maximum number of verdicts waiting for the command.
 MAX_WAITING = 8
 _MAX_VALUE = 500
 
@@ -55,7 +55,7 @@ def command_words(text: str) -> list[str]:
 
 
 def variables(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the command finds in its environment."""
+    """Return the environment variables of the command."""
     best = (document.get("diagnoses") or [{}])[0] if document.get("verdict") == "diagnosed" else {}
     culprits = best.get("culprits") or []
     found = {
@@ -77,7 +77,7 @@ class _Run:
 
 @dataclass(slots=True)
 class VerdictCommand:
-    """Runs the command for one verdict after the other; ``tell`` says what went wrong."""
+    """Runs the command for each verdict in turn; ``tell`` reports errors."""
 
     words: list[str]
     tell: Callable[..., None]
@@ -86,7 +86,7 @@ class VerdictCommand:
     _run: _Run | None = None
 
     def call(self, document: bytes, environment: dict[str, str]) -> None:
-        """Run the command, now or when it has ended for the verdict before."""
+        """Run the command, now or after it has ended for the previous verdict."""
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self.tell("--on-verdict: the command is too slow; a verdict was left out")
@@ -94,14 +94,14 @@ class VerdictCommand:
         self.poll()
 
     def poll(self) -> None:
-        """See whether the command has ended or takes too long, and start it for what waits."""
+        """Check whether the command has ended or timed out, and start it for the next waiting verdict."""
         if self._run is not None:
             self._watch(self._run)
         if self._run is None and self._waiting:
             self._start(*self._waiting.popleft())
 
     def finish(self) -> None:
-        """Wait until all verdicts were handed over; each still has its time."""
+        """Wait until the command has run for all verdicts; each run has its own time limit."""
         while self._run is not None or self._waiting:
             self.poll()
             time.sleep(0.02)
@@ -153,12 +153,12 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         return
 
 
-#: Formats of which one can be written behind the other.
+#: Formats whose documents can be concatenated.
 _STREAMS = ("text", "json", "ndjson")
 
 
 class Announcer:
-    """Delivers verdicts; what cannot be written before the end is told, and following goes on."""
+    """Delivers verdicts; a failed write before the end is reported, and following goes on."""
 
     def __init__(self, wish: OutputOptions, hook: VerdictCommand | None, line: StatusLine) -> None:
         self._wish = wish
@@ -169,7 +169,7 @@ class Announcer:
     def say(
         self, found: Document, reason: Reason, hang: dict[str, Any] | None, silent: float | None = None
     ) -> Document:
-        """Deliver a verdict and return its document; ``silent``: for so many seconds a hang was suspected, wrongly."""
+        """Deliver a verdict and return its document; ``silent`` is how many seconds a hang was wrongly suspected."""
         self._number += 1
         document = self._document(found, reason, hang)
         shown = output.redacted(document) if self._wish.redact else document
@@ -246,14 +246,14 @@ class Announcer:
         return [self._headline(told), *(f"  {line}" for line in details)]
 
     def _tell_in_brief(self, shown: Document, reason: Reason, silent: float | None) -> None:
-        """Say on stderr what stands in the file, or will stand on stdout at the end."""
+        """Print on stderr a summary of what is in the file, or will be on stdout at the end."""
         for text in self._short(shown, reason, silent):
             text = text.removeprefix("nccl-triage: ")
             self._wish.say({"en": text, "zh": text})
 
     @staticmethod
     def _headline(text: str) -> str:
-        # Name first and indented lines below it: so a log that our output ends up in is not read as evidence.
+        # Name first and indented lines below: a log that contains our output is then not read as evidence.
         return f"nccl-triage: [{time.strftime('%H:%M:%S')}] {text}"
 
     def _print(self, lines: list[str]) -> None:
@@ -263,7 +263,7 @@ class Announcer:
 
 
 class JobWatch:
-    """What is known of the job, and what was said of it."""
+    """Watches a job: diagnoses it when there is news, and reports verdicts and suspected hangs."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class JobWatch:
         self._since: float | None = None
 
     def step(self) -> None:
-        """Look whether there is something to say."""
+        """Diagnose and report if something is due."""
         follower, now = self._follower, time.monotonic()
         if not follower.starting and self._pace.due(follower.version, follower.changed, now):
             version = follower.version
@@ -301,12 +301,12 @@ class JobWatch:
         self._listen()
 
     def finish(self) -> Document:
-        """Say the last verdict, on everything that was read, and return its document."""
+        """Report the final verdict on everything that was read, and return its document."""
         found = self._diagnose(self._follower.finish())
         return self._announcer.say(self._document(found), "end", self._hang)
 
     def status(self) -> str:
-        """Return how the job stands, in a line."""
+        """Return the state of the job as one line."""
         hearing = self._follower.hearing
         ranks = {voice.last.context.rank for voice in hearing.voices.values()} - {None}
         parts = [language.text("following, logs: {count}", count=len(self._follower.logs))]
@@ -327,7 +327,7 @@ class JobWatch:
         return ", ".join(parts)
 
     def _listen(self) -> None:
-        """Suspect that the job hangs, or take the suspicion back; one that has failed need not be suspected."""
+        """Suspect a hang, or withdraw the suspicion; a job that has failed is not suspected."""
         hearing, now = self._follower.hearing, time.time()
         if self._since is not None:
             if hearing.advanced is not None and hearing.advanced > self._since:

@@ -33,7 +33,7 @@ def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[l
 
 
 def _samples(rules_dirs: tuple[Path, ...], own: list[Example]) -> list[Example]:
-    """Return what the samples of signatures teach of the causes that the incidents have."""
+    """Return the examples from samples of signatures for the causes of the incidents."""
     from nccl_triage.classifier import examples
     from nccl_triage.engine import load
 
@@ -42,7 +42,7 @@ def _samples(rules_dirs: tuple[Path, ...], own: list[Example]) -> list[Example]:
 
 
 def _merged(own: list[Example], shipped: list[Example]) -> list[Example]:
-    """Return both; a case that is in both (same source and id) counts once, as it is now."""
+    """Return the union; of a case that is in both (same source and id) the new one is kept."""
     names = {(example.source, example.id) for example in own}
     return [*own, *(example for example in shipped if (example.source, example.id) not in names)]
 

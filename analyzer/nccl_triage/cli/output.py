@@ -1,4 +1,4 @@
-"""What becomes of a result: the options that say so, and the one function that delivers a document."""
+"""Output of a result: its options, and the function that delivers a document."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def exit_code(document: Document, wanted: bool) -> int:
 
 
 def teller(quiet: bool) -> Say:
-    """Return what says a line of progress or a note on stderr; quiet, it says nothing."""
+    """Return a function that prints a line of progress or a note on stderr, and nothing when quiet."""
 
     def say(text: language.Said) -> None:
         if not quiet:
@@ -78,7 +78,7 @@ def teller(quiet: bool) -> Say:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """Where a result goes, and how it is to look there."""
+    """Where a result is written, and in which form."""
 
     kind: str
     output: Path | None
@@ -96,16 +96,16 @@ class OutputOptions:
 
     @property
     def say(self) -> Say:
-        """What says a note on stderr."""
+        """The function that prints a note on stderr."""
         return teller(self.quiet)
 
     def tell(self, template: str, **values: object) -> None:
-        """Say a note in the user's language."""
+        """Print a note in the user's language."""
         self.say(messages.fill(template, values, self.lang))
 
 
 def wanted(given: dict[str, Any]) -> OutputOptions:
-    """Return the wishes among the values of ``output_options`` and ``--lang``.
+    """Return the OutputOptions among the values of ``output_options`` and ``--lang``.
 
     Raises UsageError, before any work is done, where files exist already or would overwrite each other.
     """
@@ -125,7 +125,7 @@ def wanted(given: dict[str, Any]) -> OutputOptions:
 
 
 def deliver(document: Document, wish: OutputOptions) -> None:
-    """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
+    """Write the document to its outputs: files first, since the reader of standard output may leave early."""
     from nccl_triage.render import phrases, render
 
     shown = redacted(document) if wish.redact else document
@@ -174,7 +174,7 @@ def write(data: bytes, path: Path | None, force: bool) -> None:
 
 
 def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
-    """Return what to say of a report's verification in a few words."""
+    """Return a short summary of a report's verification."""
     from nccl_triage.render import verification
     from nccl_triage.render.words import word
 

@@ -20,12 +20,12 @@ from nccl_triage.cli import completion, history_options, language, launching, op
 if TYPE_CHECKING:
     from nccl_triage.wrap.keep import Keeper
 
-#: As a shell has them.
+#: Exit codes as a shell gives them.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 #: Larger ones stand for signals.
 _LAST_PLAIN_CODE = 128
-#: Seconds by which clocks of file servers may be behind ours.
+#: Seconds by which the clock of a file server may be behind the local one.
 _CLOCK_SLACK = 60.0
 
 
@@ -177,7 +177,7 @@ def _cannot_run(name: str, error: OSError) -> errors.TriageError:
 
 
 def _triage(code: int, keeper: Keeper, started: float, report: Path | None, force: bool, given: dict[str, Any]) -> None:
-    """Print the verdict. Whatever goes wrong here is said and costs no more than the verdict."""
+    """Print the verdict. An error here is reported and costs nothing but the verdict."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _give_up)
@@ -253,7 +253,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
 
 
 def _nothing(text: language.Said) -> None:
-    """Say it to nobody."""
+    """Discard a note."""
 
 
 def _print(text: str) -> None:

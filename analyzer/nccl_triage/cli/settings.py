@@ -43,7 +43,7 @@ USER_KEYS = frozenset({
 TRUSTED_KEYS = frozenset({"model", "rules"})
 #: What a file of the project may turn on, and never off.
 ONE_WAY = frozenset({"redact"})
-#: What click takes for no.
+#: Values that click reads as false.
 _NO = ("0", "false", "f", "no", "n", "off", "")
 
 
@@ -95,7 +95,7 @@ def resolve(
 
 
 def _refused(key: str, entry: ConfigEntry, layer: Layer | Environment) -> Note | None:
-    """Return why an entry does not count although its file does, None for one that counts."""
+    """Return why an entry of an allowed file is ignored, None when it is used."""
     if isinstance(layer, Environment):
         return None
     if key in TRUSTED_KEYS:
@@ -113,7 +113,7 @@ def _refused(key: str, entry: ConfigEntry, layer: Layer | Environment) -> Note |
 
 
 def _sections(words: Words) -> Iterator[Words]:
-    """Yield the sections that count for a command, its own first."""
+    """Yield the sections that apply to a command, its own first."""
     for length in range(len(words), -1, -1):
         yield words[:length]
 
@@ -145,7 +145,7 @@ def _value(
 
 
 def _converted(option: click.Option, entry: ConfigEntry, path: Path | None) -> Any:
-    """Return what click is to take as the default; raises BadParameter where it would not."""
+    """Return the value converted to click's type; raises BadParameter when it is invalid."""
     value: Any
     if option.multiple:
         items = entry.value if isinstance(entry.value, list) else _split(entry.value, option, path)
@@ -174,7 +174,7 @@ def _split(text: str, option: click.Option, path: Path | None) -> list[str]:
 
 
 def _placed(text: str, option: click.Option, path: Path | None) -> str:
-    """Let a relative path count from the folder of the file that names it."""
+    """Resolve a relative path against the folder of the file that names it."""
     if path is None or not isinstance(option.type, click.Path) or text in getattr(option.type, "words", ()):
         return text
     try:
@@ -225,7 +225,7 @@ def _variables(words: Words, keys: Iterable[str]) -> set[str]:
 
 
 def _unknown_variables(words: Words, mine: Iterable[str], commands: Commands) -> list[Note]:
-    """Return a note for every variable of our prefix that nobody reads: most likely a misspelt one."""
+    """Return a note for every variable with our prefix that no option reads, most likely a misspelt one."""
     given = {name for name in os.environ if name.startswith(configuration.PREFIX)}
     given -= {*configuration.OTHER_VARIABLES, *_variables(words, mine)}
     if not given:

@@ -1,4 +1,4 @@
-"""What the command line says of itself: help pages with examples first, and click's errors as error / cause / try."""
+"""Help and usage errors: help pages with examples first, and click's errors as error / cause / try."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def keys(text: str) -> list[str]:
-    """Return what of a help text is translated, each piece as the key of its translation.
+    """Return the translatable pieces of a help text, each the key of its translation.
 
     Of a paragraph with a layout of its own every line that begins at the margin; indented ones are commands.
     """
@@ -49,7 +49,7 @@ def keys(text: str) -> list[str]:
 
 
 class HelpFormatter(click.HelpFormatter):
-    """Writes help pages; the texts come translated or are translated here, paragraph by paragraph."""
+    """Formats help pages and translates their texts paragraph by paragraph."""
 
     def write_text(self, text: str) -> None:
         """Write paragraphs, folded unless they have a layout of their own."""
@@ -78,7 +78,7 @@ class HelpFormatter(click.HelpFormatter):
 
 
 class HelpContext(click.Context):
-    """A context whose help is a ``Page``."""
+    """A context whose help is written by ``HelpFormatter``."""
 
     formatter_class = HelpFormatter
 
@@ -137,7 +137,7 @@ _QUOTED = lazily(r"'([^']+)'")
 
 
 def usage_error(error: click.ClickException) -> UsageError:
-    """Return click's error as one of ours, with the nearest option or value where there is one."""
+    """Return click's error as a UsageError, with the nearest option or value when there is one."""
     ctx = getattr(error, "ctx", None)
     command = ctx.command_path if ctx is not None else "nccl-triage"
     if isinstance(error, click.NoSuchOption):

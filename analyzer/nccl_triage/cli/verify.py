@@ -103,7 +103,7 @@ def command(
 
 
 def _written(collect: Path | None) -> tuple[str, ...]:
-    """Return the report that lies beside the results to be judged; raises UsageError where there is none."""
+    """Return the report beside the collected results; raises UsageError when there is none."""
     if collect is None:
         raise errors.UsageError("no PATH is given", remedy="name the logs of the job, or a report.json")
     path = collect / "report.json"

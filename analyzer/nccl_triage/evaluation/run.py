@@ -63,7 +63,7 @@ def run(
 
 
 def _cause_of_signature(rules: RuleSet) -> dict[str, str]:
-    """Return, for each signature, the cause for which it alone weighs most: the dictionary that grep users keep."""
+    """Return, for each signature, the cause that it supports most: what a user of grep would conclude."""
     best: dict[str, tuple[float, str]] = {}
     for cause in rules.causes.values():
         for item in cause.evidence:

@@ -246,14 +246,14 @@ _BITS = 32
 
 
 class RegisterReading(NamedTuple):
-    """What the registers of one line tell: the rows that match, and whether every bit that is set is among theirs."""
+    """The meaning of the registers in a line: the rows that match, and whether they explain every bit that is set."""
 
     details: tuple[Detail, ...]
     complete: bool
 
 
 def _detail(node: Node, actions: Sequence[str], findings: Iterable[str]) -> Detail:
-    """Return one row."""
+    """Return one row of the registers of an error number."""
     part = node.keys(("code", "finding"), ("units", "register", "bits", "values", "reasons", "action", "role"))
     if sum(key in part for key in ("bits", "values", "reasons")) > 1:
         raise node.fail("a row has 'bits', 'values' or 'reasons', not several")
@@ -292,7 +292,7 @@ def _register_numbers(part: reading.Part, key: str) -> tuple[int, ...]:
 
 
 def read_registers(details: Iterable[Detail], text: str) -> RegisterReading:
-    """Return what the rows of one number say of a line."""
+    """Return the meaning of the registers in a line by the rows of its error number."""
     found = _REGISTERS.search(text)
     if found is None:
         return RegisterReading((), False)

@@ -11,9 +11,9 @@ from nccl_triage.knowledge.model import Bound, Grammar, Level, Remark, Text, Tra
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.patterns import lazily
 
-#: What PyTorch reads as true and as false; anything else raises there.
+#: Values that PyTorch reads as true and as false; it raises for anything else.
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on"), ("0", "n", "no", "f", "false", "off")
-#: A longer text is no number that any program reads.
+#: Maximum length of a number.
 _LONGEST = 40
 _INTERFACES = lazily(r"^[\^=]{0,2}[\w.@-]+(?::\w+)?(?:,[\w.@-]+(?::\w+)?)*$")
 _UNITS = {
@@ -137,7 +137,7 @@ _FIXED: dict[str, Text] = {
 }
 
 
-#: Longer values are cut in what is said: they come from a log.
+#: Maximum length of a value in a remark: values come from a log.
 _SHOWN = 80
 #: How like a known name (without its prefix) an unknown one must be to be named beside it; the second number holds
 #: where not all names are known, so that only a slip of the pen may be called one.
@@ -246,7 +246,7 @@ class _Judge:
         self.remarks.append(Remark(self.name, self.value, level, kind, says))
 
     def version(self, variable: Variable, known: Mapping[str, str]) -> bool:
-        """Say that the version at hand does not read the variable; tell whether it was said."""
+        """Remark that the version in use does not read the variable; return whether it did."""
         program = program_of(variable)
         if program not in known:
             return False
@@ -273,7 +273,7 @@ class _Judge:
         return bool(found)
 
     def usual(self, variable: Variable, known: Mapping[str, str]) -> None:
-        """Say that a default is written out, or that a variable for diagnosis was left in."""
+        """Remark on a default that is set explicitly, or a diagnostic variable that was left set."""
         default = default_of(variable, known)
         if default is not None and same(variable.grammar, default[1], self.value):
             since = _say(SINCE, program=program_of(variable), since=default[0]) if default[0] else {"en": "", "zh": ""}
@@ -303,7 +303,7 @@ def nearest(name: str, names: Iterable[str], prefix: str, cutoff: float = _NEAR)
 
 
 def _nameless(name: str, value: str, known: Variables) -> list[Remark]:
-    """Return what is to be said of a name without an entry."""
+    """Return the remarks on a name without an entry."""
     space = known.namespace(name)
     if space is None or name in space.names:
         return []

@@ -27,7 +27,7 @@ _HITS, _SAMPLES = 8, 4
 
 
 class KnowledgeItem(NamedTuple):
-    """One thing that was found; ``value`` is the setting's where one was given."""
+    """An entry of the knowledge; ``value`` is that of a setting ``NAME=VALUE``."""
 
     kind: str
     item: Any
@@ -53,7 +53,7 @@ def _code(query: str) -> KnowledgeItem | None:
 
 
 def table_without(query: str) -> CodeTable | None:
-    """Return the table that ``cuda 99999`` speaks of when it holds no such number."""
+    """Return the table of ``cuda 99999`` when it does not hold the number."""
     match = _NUMBERED.match(query)
     table = _table(match["table"]) if match is not None else None
     return table.item if table is not None and _code(query) is None else None
@@ -96,7 +96,7 @@ def _owner(query: str) -> KnowledgeItem | None:
 
 
 def _variable(query: str) -> KnowledgeItem | None:
-    """Return the variable of a name or of ``NAME=VALUE``; a name that nobody reads counts when its prefix is known."""
+    """Return the variable of a name or of ``NAME=VALUE``; an unknown name is accepted when its prefix is known."""
     known = shipped()
     match = _SETTING.match(query)
     whole = known.find(query)
@@ -199,7 +199,7 @@ def _printed(query: str, rules: RuleSet) -> list[KnowledgeItem]:
 
 
 def near(query: str, rules: RuleSet) -> list[str]:
-    """Return known names that are written almost like the query."""
+    """Return known names that are spelled similarly to the query."""
     known = names(rules)
     lowered = {name.lower(): name for name in known}
     found = difflib.get_close_matches(query.lower(), lowered, 4, 0.7)

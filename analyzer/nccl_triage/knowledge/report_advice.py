@@ -46,7 +46,7 @@ def unknown_steps(causes: Iterable[Cause]) -> list[tuple[Cause, str]]:
     ]
 
 
-#: Remarks of one document, and variables that are looked at for them.
+#: Maximum number of remarks in a document, and of variables checked for them.
 MAX_REMARKS, MAX_VARIABLES = 30, 400
 
 
@@ -86,9 +86,9 @@ def environment_remarks(environment: Mapping[str, Any], versions: Mapping[str, s
     ]
 
 
-#: Owners that a document names.
+#: Maximum number of owners in a document.
 _OWNERS = 4
-#: From so many milliseconds on no message of a training step is large enough.
+#: A longer time-out in milliseconds cannot be explained by the size of a training step's message.
 _LONG = 300_000
 
 FITS = {

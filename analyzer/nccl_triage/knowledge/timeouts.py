@@ -1,4 +1,4 @@
-"""Time-outs by arithmetic instead of folklore: who set a number, what a collective needs, what a model's phases need.
+"""Time-outs by arithmetic: who sets a value, what a collective needs, what the phases of a model need.
 
 Pure functions. Bandwidths are GB/s (1e9 bytes a second); the bytes that count and the factor of the bus bandwidth are
 those of nccl-tests (doc/PERFORMANCE.md), taken from the verifier's table of operations.
@@ -15,7 +15,7 @@ from nccl_triage.knowledge.model import Knob, Owner, Text
 
 #: A bus bandwidth that a working path exceeds: less than Ethernet of 1 Gbit/s carries.
 SLOW = 0.1
-#: More elements are no size but a sign that the log did not know it.
+#: A larger number of elements means that the log did not know the size.
 MAX_NUMEL = 1e13
 #: PyTorch's own default for NCCL: a recommendation never goes below it.
 LEAST = 600
@@ -33,7 +33,7 @@ _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 class CollectiveMessage(NamedTuple):
     """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth.
 
-    ``world`` is None where nobody knows the size of the group; the factor is then that of an endless one.
+    ``world`` is None when the size of the group is unknown; the factor is then that of an infinite group.
     """
 
     op: str

@@ -18,7 +18,7 @@ _OPTIONAL = (
     "kind", "values", "default", "since", "until", "absent", "gone", "caution", "touch", "verification", "undo", "replaced_by", "aliases",
     "harmless", "traps", "samples", "causes", "references", "source",
 )  # fmt: skip
-#: What a file may say once for all its entries.
+#: Keys that a file may set once for all its entries.
 _COMMON = ("touch", "verification", "undo", "references", "source")
 
 

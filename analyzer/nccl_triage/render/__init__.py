@@ -22,11 +22,11 @@ class OutputFormat(NamedTuple):
 
     module: str
     suffixes: tuple[str, ...]
-    #: Whether texts stand in it as they are; formats of JSON spell out what acts, and lose nothing.
+    #: Whether texts are shown as they are; JSON formats escape control characters and lose nothing.
     shown: bool = True
 
 
-#: What ``--format`` accepts. A further format is one module of this package and one row.
+#: The formats of ``--format``. A new format is one module of this package and one row.
 FORMATS: dict[str, OutputFormat] = {
     "text": OutputFormat("terminal", (".txt",)),
     "json": OutputFormat("json_output", (".json",), False),
@@ -70,9 +70,9 @@ def render(
 
 
 def _shown(value: Any) -> Any:
-    """Return a document of which no text acts, whichever place it has and whoever wrote it.
+    """Return a document without control sequences in any of its texts.
 
-    Each format still writes texts in its own way: this is for the place that one of them forgets.
+    Each format escapes texts in its own way; this is a second line of defence.
     """
     from nccl_triage.render.words import visible_lines
 

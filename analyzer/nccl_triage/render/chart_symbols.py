@@ -23,7 +23,7 @@ ROLE_SHAPES = {"root": "diamond", "cascade": "dot", "context": "dash", "progress
 
 
 def pixel(place: float) -> int:
-    """Return the nearest pixel of a chart; what lies nowhere near it, or nowhere at all, stays within reach."""
+    """Return the nearest pixel of a chart; places far outside, and NaN, are clamped."""
     if place != place:
         return 0
     return round(min(max(place, -_FAR), _FAR))

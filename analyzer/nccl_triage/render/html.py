@@ -65,7 +65,7 @@ def _source(name: str) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Make everything that a template prints harmless; markup made by us passes."""
+    """Escape everything that a template prints, except our own markup."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, Markup) else visible("" if value is None else value)
@@ -73,7 +73,7 @@ def _finalize(value: object) -> object:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return what makes pages of our templates; its functions are those that templates call."""
+    """Return the Jinja environment with the functions that the templates call."""
     made = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -125,5 +125,5 @@ def render(document: Document, lang: Lang) -> str:
 
 
 def produce(document: Document, view: RenderOptions) -> str:
-    """Return the whole text as a reader with this view wants it."""
+    """Return the page with the reader's options."""
     return render(document, view.lang)

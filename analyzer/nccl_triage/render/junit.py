@@ -1,6 +1,6 @@
 """The diagnosis as JUnit XML, for the dashboards of CI systems: the job is one test case, a failure of it a failed one.
 
-One case a document keeps a dashboard's counts honest: rival causes are no failures of their own. The case is named
+One test case per document keeps a dashboard's counts right: rival causes are not failures of their own. The case is named
 after its logs, so that the same job is the same row from run to run.
 """
 

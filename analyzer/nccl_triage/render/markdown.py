@@ -83,7 +83,7 @@ def _stages(stages: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
 
 
 def _incident(document: Document, lang: Lang) -> list[str]:
-    """Return when it started and what it cost, where the lines tell."""
+    """Return when the failure started and what it cost, if known."""
     rows = (("started", phrases.incident_started(document, lang)), ("cost_word", phrases.incident_cost(document, lang)))
     return [line for key, text in rows if text for line in (f"{_bold(key, lang)} {plain(text)}", "")]
 
@@ -316,5 +316,5 @@ def render(document: Document, lang: Lang) -> str:
 
 
 def produce(document: Document, view: RenderOptions) -> str:
-    """Return the whole text as a reader with this view wants it."""
+    """Return the text with the reader's options."""
     return render(document, view.lang)

@@ -10,7 +10,7 @@ from typing import Any
 from nccl_triage.render.chart_symbols import WIDTH, shape
 from nccl_triage.render.words import Document, columns, cut, visible
 
-#: Boxes, hosts in one box and arrows drawn at most; the table holds the rest.
+#: Maximum number of boxes, of hosts in one box and of arrows; the table lists all.
 MAX_BOXES, MAX_HOSTS, MAX_ARROWS = 12, 12, 24
 _GAP, _ROW, _HEAD, _ACROSS = 40, 24, 44, 3
 _WIDE = (WIDTH - _GAP * (_ACROSS - 1)) // _ACROSS
@@ -109,7 +109,7 @@ def _arrow(
     return FailedArrow(f"M{start} {y1}C{middle} {y1} {middle} {y2} {end} {y2}", tip)
 
 
-#: The most rows and columns; more are left out.
+#: Maximum number of rows and columns.
 MAX_NAMES = 64
 #: Room for names beside and above the square, and for the end of the last one above, which is slanted.
 _LABEL, _TOP, _SLANT = 120, 72, 44

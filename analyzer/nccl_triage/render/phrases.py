@@ -40,7 +40,7 @@ def duration(seconds: float, lang: Lang) -> str:
 
 
 def incident_started(document: Document, lang: Lang) -> str:
-    """Return when the failure started, or nothing where no line tells."""
+    """Return when the failure started, empty when unknown."""
     found = document.get("incident") or {}
     if not found.get("started"):
         return ""
@@ -52,7 +52,7 @@ def _hours(number: float) -> str:
 
 
 def incident_cost(document: Document, lang: Lang) -> str:
-    """Return how long it lasted and how many rank-hours that is, or nothing where no line tells."""
+    """Return the duration of the failure and its rank-hours, empty when unknown."""
     found = document.get("incident") or {}
     seconds, ranks, hours = (found.get(key) for key in ("seconds", "ranks", "rank_hours"))
     if not isinstance(seconds, (int, float)):
@@ -64,7 +64,7 @@ def incident_cost(document: Document, lang: Lang) -> str:
     return word(key, lang).format(span=span, ranks=ranks, hours=_hours(hours))
 
 
-#: The order of the story where the others began to wait only after the fault.
+#: The order of the steps when the other ranks began to wait only after the fault.
 _FAULT_FIRST = ("story_progress", "story_fault", "story_sign", "story_waiting", "story_consequence", "story_end")
 
 
@@ -77,7 +77,7 @@ class StoryStep:
 
 
 def incident_story(document: Document) -> list[StoryStep]:
-    """Return the steps from the last progress to the end, each with its line; steps of one line are told once."""
+    """Return the steps from the last progress to the end, each with its line; a line makes one step only."""
     found = document.get("incident") or {}
     fault = found.get("first_fault") or {}
     cascade = next(
@@ -131,7 +131,7 @@ def who(point: Mapping[str, Any], lang: Lang) -> str:
     return culprit_name({"rank": point.get("rank"), "host": point.get("host")}, lang)
 
 
-#: Last lines shown.
+#: Maximum number of last lines shown.
 _HANG_LINES = 4
 _HANG_ADVICE = {
     "en": "While it lasts: py-spy dump --pid PID on every rank tells where each is stuck; save the flight recorder's files "
@@ -142,7 +142,7 @@ _HANG_ADVICE = {
 
 
 def hang_sentence(hang: Mapping[str, Any], lang: Lang) -> str:
-    """Return what is suspected in a line or two, without what to do."""
+    """Return the suspicion in a line or two, without advice."""
     since, step = str(hang.get("since") or "")[11:19], hang.get("last_step")
     spans = [_span(float(hang.get(key) or 0), lang) for key in ("seconds", "usual_step_seconds")]
     silent, printing, behind = (rank_ranges(hang.get(f"{key}_ranks") or []) for key in ("silent", "printing", "behind"))
@@ -162,7 +162,7 @@ def hang_sentence(hang: Mapping[str, Any], lang: Lang) -> str:
 
 
 def hang_lines(hang: Mapping[str, Any], lang: Lang) -> list[str]:
-    """Return what the processes printed last, those first that say most, and what to do."""
+    """Return the last lines of the processes, the most telling first, and advice."""
     said = [f"{place(item)}: {visible(item.get('text') or '')}" for item in hang.get("last_lines") or []]
     return [*said[:_HANG_LINES], _HANG_ADVICE[lang]]
 
@@ -180,9 +180,9 @@ def _span(seconds: float, lang: Lang) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else duration(seconds, lang)
 
 
-#: Differences of a short account, and characters of a value.
+#: Maximum number of differences in a summary, and of characters of a value.
 SHORT, MAX_VALUE = 5, 160
-#: Subjects that are worth a line of a short account when they speak for no cause: what merely comes of the failure is not.
+#: Subjects listed in a summary even when they support no cause; mere consequences of the failure are not.
 _TELLING = ("variable", "version", "interface", "transport", "world", "topology", "algorithm", "pace")
 
 
@@ -260,7 +260,7 @@ def _difference_line(row: DifferenceRow, lang: Lang) -> str:
     return f"{subject}{name}: {good} -> {row.bad} ({visible(place(row.at))})"
 
 
-#: Files of foreign rules that a sentence names.
+#: Maximum number of foreign rule files named in a sentence.
 _FILES = 4
 
 
@@ -288,13 +288,13 @@ def foreign_rules_note(document: Document, lang: Lang) -> str:
 
 
 def notes(document: Document, lang: Lang) -> list[str]:
-    """Return all of them, one line each."""
+    """Return all notes, one line each."""
     told = (document.get("notes_zh") if lang == "zh" else None) or document.get("notes") or []
     shown = [" ".join(str(note).split()) for note in told]
     return [*shown, *(text for text in (secrets_note(document, lang), pseudonyms_note(document, lang)) if text)]
 
 
-#: What standard input is called among the inputs: no file that a link could open.
+#: First character of the name of standard input, which no link can open.
 _NO_FILE = "<"
 
 
@@ -312,7 +312,7 @@ def confidence_text(diagnosis: Mapping[str, Any], lang: Lang) -> str:
 def cause_lines(diagnosis: Mapping[str, Any], lang: Lang, leads: bool = True) -> list[str]:
     """Return a cause in a few lines free of control characters.
 
-    A cause that leads has its culprits and the first fix, a merely possible one the check that tells more.
+    A leading cause comes with its culprits and first fix, a merely possible one with the check that would tell more.
     """
     named = f"{diagnosis.get('cause')} ({confidence_text(diagnosis, lang)}): {pick(diagnosis, 'title', lang)}"
     found = [("root_cause" if leads else "possible", named)]

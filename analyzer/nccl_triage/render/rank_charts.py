@@ -11,7 +11,7 @@ from typing import Any
 from nccl_triage.render.chart_symbols import ROLE_SHAPES, SHAPES, SUSPECTS, WIDTH, pixel, shape
 from nccl_triage.render.words import Document, Pair, columns, cut, place, rank_ranges, visible, word
 
-#: The most ranks drawn at all, and as labelled cells.
+#: Maximum number of ranks drawn, and of those drawn as labelled cells.
 MAX_RANKS, MAX_CELLS = 4096, 64
 
 
@@ -101,7 +101,7 @@ def _mosaic(grid: RankGrid, ranks: Sequence[Mapping[str, Any]]) -> None:
     grid.height = y + tallest
 
 
-#: The most lanes, and how many of them hold several ranks.
+#: Maximum number of lanes, and how many of them hold several ranks.
 MAX_LANES, FOLDED_LANES = 20, 6
 _GUTTER, _RIGHT, _LANE, _TOP, _NEAR = 170, 24, 26, 34, 11
 _MONTH = 30 * 86400.0
@@ -192,7 +192,7 @@ def _lane_key(event: Mapping[str, Any]) -> tuple[int, int, str]:
 def _lane_labels(
     events: Sequence[Mapping[str, Any]], leading: set[tuple[int, int, str]]
 ) -> tuple[dict[tuple[int, int, str], int], list[Pair]]:
-    """Return each rank's or host's lane, and the labels; the leading ones keep a lane of their own."""
+    """Return the lane of each rank or host, and the labels; the first ones have a lane of their own."""
     hosts = {_lane_key(e): str(e.get("host") or "") for e in events}
     keys = sorted(hosts)
     room = len(keys) if len(keys) <= MAX_LANES else MAX_LANES - FOLDED_LANES

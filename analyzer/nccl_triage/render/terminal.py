@@ -59,7 +59,7 @@ def fold(text: str, width: int, indent: int) -> list[str]:
 
 
 class _Page:
-    """Collects the lines and knows how this output is to look."""
+    """Collects the lines and formats them for this output."""
 
     def __init__(self, color: bool, width: int | None, lang: Lang) -> None:
         self.color, self.width, self.lang = color, width, lang
@@ -294,5 +294,5 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
 
 
 def produce(document: Document, view: RenderOptions) -> str:
-    """Return the whole text as a reader with this view wants it."""
+    """Return the text with the reader's options."""
     return render(document, color=view.color, width=view.width, lang=view.lang, verbose=view.verbose)

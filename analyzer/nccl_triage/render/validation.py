@@ -1,4 +1,4 @@
-"""Whether data from outside have the form of a report document, as far as the formats rest on it."""
+"""Validation of report documents from outside, as far as the formats rely on their form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_triage.render.words import is_word
 
-#: Nesting of objects and lists at most; a report has about ten levels.
+#: Maximum nesting of objects and lists; a report has about ten levels.
 DEPTH = 40
 #: Integers beyond 64 bits are written as floating-point numbers.
 _LARGEST_INT = float(1 << 63)

@@ -16,7 +16,7 @@ REACHABLE, POOR = "reachable", frozenset({"lossy", "delayed"})
 #: States of a bandwidth that had an expectation.
 JUDGED = frozenset({"in-band", "below", "above"})
 
-#: Kinds of experiments that no collective stands for.
+#: Kinds of experiments that no collective can reproduce.
 UNTESTABLE = ("none", "memory")
 
 
@@ -32,13 +32,13 @@ def detailed(entries: Sequence[Item]) -> Item | None:
 
 
 def testable(document: Document) -> bool:
-    """Tell whether experiments could say anything about one of the causes."""
+    """Tell whether experiments can test one of the causes."""
     kinds = [(entry.get("experiment") or {}).get("kind") for entry in document.get("diagnoses") or []]
     return any(kind not in UNTESTABLE for kind in kinds)
 
 
 def needs_command(document: Document) -> bool:
-    """Tell whether nothing has run although something could."""
+    """Tell whether a test is possible and none has run."""
     entries = verified(document)
     ran = any(entry["verification"].get("runs") for entry in entries)
     asked = any(entry["verification"].get("outcome") == "not-run" for entry in entries)
@@ -46,7 +46,7 @@ def needs_command(document: Document) -> bool:
 
 
 def moved(verification: Item, lang: Lang) -> str:
-    """Return the confidence before and after, or nothing when the experiments did not move it."""
+    """Return the confidence before and after, empty when the experiments did not change it."""
     before, after = verification.get("before") or {}, verification.get("after") or {}
     numbers = [item.get("confidence") for item in (before, after)]
     if before == after or not all(isinstance(number, (int, float)) for number in numbers):
@@ -59,7 +59,7 @@ def _sure(item: Item, lang: Lang) -> str:
 
 
 def narrowed_text(verification: Item, lang: Lang) -> str:
-    """Return what bisection has come to, as a sentence."""
+    """Return the result of the bisection as a sentence."""
     found = verification.get("narrowed")
     if not found:
         return ""
@@ -147,7 +147,7 @@ def folded(paths: Iterable[Item]) -> list[dict[str, Any]]:
             continue
         group = groups.setdefault(tuple(path.get(key) for key in keys), {**path, "ports": []})
         group["ports"].append(path.get("port"))
-    # What cannot be used at all comes before what can be used badly.
+    # Failing paths come before poor ones.
     return sorted(groups.values(), key=lambda path: path.get("state") in POOR)
 
 
@@ -176,7 +176,7 @@ def verify_command(document: Document) -> str:
 
 
 Lines = list[str]
-#: Lines about paths at most; the JSON has them all.
+#: Maximum number of lines about paths; the JSON has them all.
 _PATHS = 6
 
 
