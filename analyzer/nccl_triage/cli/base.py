@@ -191,9 +191,11 @@ class Command(TranslatedCommand):
                 language.say(template, **values)
         shown = ctx.meta.get(f"{_META}show_config")
         if shown:
-            from nccl_triage.cli import show_config
+            from nccl_triage.cli import config
 
-            click.echo(show_config.page({self.words: show_config.rows(ctx, self.settings)}, self.files, shown))
+            click.echo(
+                config.configuration_page({self.words: config.option_rows(ctx, self.settings)}, self.files, shown)
+            )
             ctx.exit()
         return super().invoke(ctx)
 
@@ -269,7 +271,7 @@ def configuration_of_all(
     commands: Mapping[Words, click.Command], without_files: bool, form: str, chosen: str | None = None
 ) -> str:
     """Return the configuration of all commands, as it is without any flag but ``--config``."""
-    from nccl_triage.cli import show_config
+    from nccl_triage.cli import config
 
     if not without_files:
         for template, values in configuration.read(chosen_file(["--config", chosen] if chosen else [])).notes:
@@ -281,6 +283,6 @@ def configuration_of_all(
         flags = ["--show-config=text", *(["--no-config"] if without_files else [])]
         flags += [f"--config={chosen}"] if chosen is not None else []
         with command.make_context(" ".join(words), flags) as ctx:
-            found[words] = show_config.rows(ctx, command.settings)
+            found[words] = config.option_rows(ctx, command.settings)
             files = command.files if words[:1] != ("config",) else files
-    return show_config.page(found, files, form)
+    return config.configuration_page(found, files, form)

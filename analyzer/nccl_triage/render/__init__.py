@@ -18,19 +18,20 @@ __all__ = ["FORMATS", "OutputFormat", "RenderOptions", "render"]
 
 
 class OutputFormat(NamedTuple):
-    """One output format: ``module.produce(document, view) -> str`` makes it; files of these suffixes hold it."""
+    """One output format: ``module.function(document, options) -> str`` makes it; files of these suffixes hold it."""
 
     module: str
     suffixes: tuple[str, ...]
     #: Whether texts are shown as they are; JSON formats escape control characters and lose nothing.
     shown: bool = True
+    function: str = "produce"
 
 
 #: The formats of ``--format``. A new format is one module of this package and one row.
 FORMATS: dict[str, OutputFormat] = {
     "text": OutputFormat("terminal", (".txt",)),
     "json": OutputFormat("json_output", (".json",), False),
-    "ndjson": OutputFormat("ndjson", (".ndjson", ".jsonl"), False),
+    "ndjson": OutputFormat("json_output", (".ndjson", ".jsonl"), False, "produce_line"),
     "markdown": OutputFormat("markdown", (".md", ".markdown")),
     "html": OutputFormat("html", (".html", ".htm")),
     "sarif": OutputFormat("sarif", (".sarif", ".sarif.json")),
@@ -64,8 +65,8 @@ def render(
     same = orjson.loads(json_output.render(mask_secrets(dict(document))))
     if FORMATS[format].shown:
         same = _shown(same)
-    maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
-    text: str = maker.produce(same, RenderOptions(lang, color, width, verbose))
+    module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
+    text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""The report document as JSON: what scripts read, and what ``render`` turns into every other format."""
+"""The report document as JSON, indented or as one line: what scripts read, and what ``render`` turns into every format."""
 
 from __future__ import annotations
 
@@ -58,3 +58,8 @@ def render(document: Document) -> bytes:
 def produce(document: Document, view: RenderOptions) -> str:
     """Return the document as indented JSON; the view changes nothing."""
     return render(document).decode()
+
+
+def produce_line(document: Document, view: RenderOptions) -> str:
+    """Return the document as one line with sorted keys; the view changes nothing."""
+    return dump(document).decode()
