@@ -128,7 +128,7 @@ def accuracy() -> dict[str, str]:
     sys.path.insert(0, str(ROOT))
     from corpus.gate import scores
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import cases, run, table
+    from nccl_triage.evaluation import cases, run, score
 
     rules = load.load()
     measured = {}
@@ -142,11 +142,11 @@ def accuracy() -> dict[str, str]:
         kept = {name: [one for one in found if one.case.id in ids] for name, found in baselines.items()}
         first.append((f"{source}, frozen third", [one for one in outcomes if one.case.id in ids], kept))
     pages = {
-        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", table.markdown(first))
+        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", score.markdown(first))
         for name in ("README.md", "README.zh.md", "docs/accuracy.md")
     }
     rest = [(name, *found) for name, found in measured.items() if name != "whole"]
-    pages["docs/accuracy.md"] = _between(pages["docs/accuracy.md"], "sets", table.markdown(rest))
+    pages["docs/accuracy.md"] = _between(pages["docs/accuracy.md"], "sets", score.markdown(rest))
     return pages
 
 
@@ -238,10 +238,10 @@ def ablation_page() -> str:
     """Return docs/accuracy.md with a freshly measured comparison of rules, classifier and both."""
     from nccl_triage.classifier import examples as files
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import ablation, cases, incidents
+    from nccl_triage.evaluation import ablation, cases
 
     found = [case for name in ("recorded", "written") for case in cases.read(ROOT / "corpus" / name)]
-    scanned = incidents.scan(found, load.load())
+    scanned = ablation.scan(found, load.load())
     further = [example for example in files.shipped() if not example.real]
     outcomes = ablation.outcomes(scanned, [incident.example() for incident in scanned], further)
     page = ROOT / "docs" / "accuracy.md"

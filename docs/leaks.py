@@ -19,7 +19,7 @@ import yaml
 
 from nccl_triage import diagnose
 from nccl_triage.redaction import redact
-from nccl_triage.redaction.table import expand
+from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.render import FORMATS, render
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,8 +15,8 @@ import click
 from nccl_triage._version import __version__
 from nccl_triage.cli import COMMANDS, cli, every_command
 from nccl_triage.cli.configuration import NAME, variable
-from nccl_triage.cli.help_page import paragraphs
 from nccl_triage.cli.settings import options_of
+from nccl_triage.cli.usage import paragraphs
 
 PROGRAM = "nccl-triage"
 ENVIRONMENT = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from corpus.generate.bench import stream
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import Scanner

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage import gc_tuning
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.execution.cluster import codec
 from nccl_triage.execution.cluster.cluster_scan import FAN

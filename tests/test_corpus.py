@@ -12,7 +12,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases, run, suite
-from nccl_triage.evaluation.score import score
+from nccl_triage.evaluation.score import measure
 from nccl_triage.render import render
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -76,12 +76,12 @@ def test_accuracy_healthy_logs_and_documents(name: str, part: int, rules: RuleSe
     validator = jsonschema.Draft202012Validator(schema)
     chosen = cases.read(CORPUS / name)[part::PARTS]
     found, baselines = run.run(chosen, rules)
-    scores = score(found)
+    scores = measure(found)
     assert scores.top1 is not None
     assert scores.top1 >= 0.95
     assert scores.healthy is not None and scores.healthy >= 0.95
     for baseline in baselines.values():
-        assert scores.top1 > (score(baseline).top1 or 0)
+        assert scores.top1 > (measure(baseline).top1 or 0)
     for case in chosen[::8]:
         document = diagnose(case.log, rules=rules).to_dict()
         validator.validate(json.loads(render(document, "json")))

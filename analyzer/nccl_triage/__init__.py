@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nccl_triage.api import diagnose
-    from nccl_triage.diagnosis.verdict import Diagnosis
+    from nccl_triage.document.diagnosis import Diagnosis
 
 __all__ = ["Diagnosis", "__version__", "diagnose"]
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return diagnose
     if name == "Diagnosis":
-        from nccl_triage.diagnosis.verdict import Diagnosis
+        from nccl_triage.document.diagnosis import Diagnosis
 
         return Diagnosis
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

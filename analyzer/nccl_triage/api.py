@@ -9,8 +9,8 @@ from typing import BinaryIO, Literal
 
 from nccl_triage.classifier import model as models
 from nccl_triage.classifier.model import Model
-from nccl_triage.diagnosis import excerpts
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document import evidence
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution import engines
@@ -53,7 +53,7 @@ def diagnose(
         for produce in producers:
             observations = observations.beside(produce(scanned))
         diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
-        diagnosis.excerpts = place.excerpts(excerpts.wanted(diagnosis))
+        diagnosis.excerpts = place.excerpts(evidence.excerpt_lines(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis
 

@@ -1,8 +1,8 @@
-"""Signals that end the program: one sentence, the exit code that a shell gives, and nothing left half written.
+"""Signals that end the program: a sentence on stderr, a shell's exit code, and no half-written files.
 
-``listen`` answers from the first moment on, while nothing is open yet; ``take_over`` makes them raise, so that what is
-open is closed and what is half written is removed. A signal that our caller ignores stays ignored.
-Imported before all else, so this imports nothing that costs.
+``listen`` ends the process at once, while nothing is open yet. ``take_over`` makes signals raise, so that open files are
+closed and half-written ones are removed. A signal that the caller ignores stays ignored. This module is imported first,
+so it imports nothing expensive.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from multiprocessing.process import BaseProcess
 
-#: Ctrl-C, the end of a scheduler's patience, the end of a terminal.
+#: Ctrl-C, termination by a scheduler, a closed terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: As shells do: the exit code of a process that signal N ended is 128 + N.
 _BASE = 128
 
 
 class Ended(KeyboardInterrupt):
-    """A signal asks us to end; whatever cleans up behind Ctrl-C cleans up behind all of them."""
+    """A signal asks the program to end; a subclass of KeyboardInterrupt, so that the same code cleans up."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def _set(handler: object) -> None:
 
 
 def listen() -> None:
-    """Let the signals end the process at once, with a sentence."""
+    """Let the signals end the process at once, with a sentence on stderr."""
     _set(_leave)
 
 
@@ -60,7 +60,7 @@ def take_over() -> None:
 
 
 def ignore() -> None:
-    """We are ending already: nothing may come between. Where nothing was taken over, nothing changes."""
+    """Ignore further signals while the program ends; does nothing unless ``take_over`` was called."""
     if signal.getsignal(signal.SIGTERM) is _raise:
         _set(signal.SIG_IGN)
 
@@ -72,19 +72,19 @@ def _workers() -> Iterable[BaseProcess]:
 
 
 def ask_workers() -> None:
-    """Ask them for what they have so far."""
+    """Ask the worker processes for what they have so far."""
     for child in _workers():
         child.terminate()
 
 
 def stop_workers() -> None:
-    """End them: their results are not wanted any more."""
+    """Kill the worker processes; their results are no longer wanted."""
     for child in _workers():
         child.kill()
 
 
 def in_worker(ask: Callable[[int], None]) -> None:
-    """In such a process: Ctrl-C reaches it with its parent, which asks for the end; nothing is to be said twice."""
+    """Set the signals of a worker process: it ignores Ctrl-C, since its parent gets it too, and calls ``ask`` on SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda number, frame: ask(number))
@@ -106,7 +106,7 @@ def _raise(number: int, frame: object) -> None:
 
 
 def _unraisable(problem: sys.UnraisableHookArgs) -> None:
-    """End where an interrupt came in a place that cannot raise: Python would print a traceback and go on."""
+    """End the process when an interrupt came where nothing can raise; Python would print a traceback and go on."""
     if isinstance(problem.exc_value, Ended):
         _leave(problem.exc_value.number, None)
     sys.__unraisablehook__(problem)

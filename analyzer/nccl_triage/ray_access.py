@@ -21,7 +21,7 @@ _REACH = 5.0
 
 
 class Access:
-    """This process on a cluster; ``ray`` is the module. Whoever had joined before stays so after ``leave``."""
+    """This process as a member of a cluster; ``ray`` is the module. ``leave`` keeps a connection that existed before."""
 
     def __init__(self, address: str | None, namespace: str) -> None:
         """Join the cluster; ``address`` as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here).
@@ -57,12 +57,12 @@ class Access:
 
 
 def failures(ray: Any) -> tuple[type[Exception], ...]:
-    """Return what calls of Ray raise: its own errors, a lost connection's, and those for addresses that it refuses."""
+    """Return the exceptions that calls of Ray raise: its own, those of a lost connection, and those for refused addresses."""
     return (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
 
 
 def reason(error: Exception) -> str:
-    """Return the sentence of an error that says why; Ray's are pages long and coloured."""
+    """Return the sentence of a Ray error that names the reason; the whole message is long and coloured."""
     original = getattr(error, "cause", None)
     if isinstance(original, Exception):  # what a task raised, which Ray wraps
         return f"{type(original).__name__}: {original}"[:400]
@@ -75,13 +75,13 @@ def reason(error: Exception) -> str:
 
 
 def node_key(node: dict[str, Any]) -> tuple[str, str, str]:
-    """Return what orders nodes (as ``ray.nodes()`` tells them): the name, then what tells those of one name apart."""
+    """Return a sort key of a node of ``ray.nodes()``: its name, then what distinguishes nodes of that name."""
     address = node["NodeManagerAddress"]
     return node.get("NodeManagerHostname") or address, address, node["NodeID"]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return the names with several of the same told apart: HOST, HOST#2 and so on."""
+    """Return the names with duplicates numbered: HOST, HOST#2 and so on."""
     seen: Counter[str] = Counter()
     unique = []
     for name in names:
@@ -92,7 +92,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def by_value(ray: Any, module: ModuleType) -> Iterator[None]:
-    """Let what a module defines travel whole: the nodes have no nccl-triage to import it from."""
+    """Pickle what a module defines by value: the nodes have no nccl-triage to import it from."""
     ray.cloudpickle.register_pickle_by_value(module)
     try:
         yield
@@ -114,7 +114,7 @@ def _imported() -> Any:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Let SIGTERM do what it did before: Ray ends a driver at once, and with a fatal error when it waits."""
+    """Restore the handler of SIGTERM: Ray's ends a driver at once, with a fatal error when it waits."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -124,7 +124,7 @@ def _own_signals() -> Iterator[None]:
 
 
 def _reach(address: str) -> None:
-    """Raise OSError when nobody listens at the head: Ray would try for minutes and not hear Ctrl-C."""
+    """Raise OSError when nothing listens at the head node: Ray would retry for minutes and ignore Ctrl-C."""
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS", "auto")
     host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")

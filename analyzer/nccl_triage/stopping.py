@@ -1,4 +1,4 @@
-"""Asking for the end: the first signal lets what runs come to an end by itself, the second ends everything at once."""
+"""Graceful stop: the first signal lets running work finish by itself, the second ends everything at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class Stop:
-    """Whether somebody asked for the end, and by which signal."""
+    """Whether a stop was requested, and by which signal."""
 
     SIGNALS: Sequence[int] = interrupts.SIGNALS
 
@@ -28,17 +28,17 @@ class Stop:
         self.ask(number)
 
     def ask(self, number: int) -> None:
-        """Ask for the end; again is as good as once."""
+        """Request a stop; further requests change nothing."""
         if self.asked is None:
             self.asked = number
             self._news()
 
     def _news(self) -> None:
-        """React to the first signal, in whatever the main thread does at the moment."""
+        """React to the first request; runs in the main thread, wherever it is."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals that ask for the end, those that are not ignored."""
+        """Handle the signals that request a stop, except those that are ignored."""
         before = {number: signal.getsignal(number) for number in self.SIGNALS}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
@@ -51,13 +51,13 @@ class Stop:
 
 
 class _Enough(BaseException):
-    """Nobody waits any more for what a call was to give."""
+    """Raised inside a waiting call to give it up."""
 
 
 class ReadingStop(Stop):
-    """Ends reading: a call that waits for data is given up, whatever else runs comes to its own end."""
+    """Stops reading: a call that waits for data is given up, other work finishes by itself."""
 
-    #: Not the end of a terminal: nobody would see what was found until then.
+    #: Without SIGHUP: after the terminal closed nobody would see the partial result.
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ReadingStop(Stop):
         self._waits = False
 
     def call(self, function: Callable[[_A], _T], argument: _A) -> tuple[_T | None, bool]:
-        """Return what a call gives and False; None and True once the end was asked for."""
+        """Return the result of a call and False, or None and True once a stop was requested."""
         if self.asked is not None:
             return None, True
         try:

@@ -14,8 +14,8 @@ from pathlib import Path
 from corpus.gate.golden import ROOT, SHARED
 from nccl_triage.classifier import model as models
 from nccl_triage.engine import load
-from nccl_triage.evaluation import cases, run, table
-from nccl_triage.evaluation.cases import Case
+from nccl_triage.evaluation import cases, run, score
+from nccl_triage.evaluation.cases import LabelledCase
 
 FROZEN = Path(__file__).with_name("frozen.txt")
 SOURCES = ("recorded", "written")
@@ -28,7 +28,7 @@ def is_drawn(group: str) -> bool:
     return zlib.crc32(group.encode()) % SHARE == 0
 
 
-def drawn(found: Iterable[Case]) -> list[str]:
+def drawn(found: Iterable[LabelledCase]) -> list[str]:
     """Return the ids of the cases whose groups are drawn, in order."""
     return [case.id for case in found if is_drawn(case.group)]
 
@@ -53,7 +53,7 @@ def main() -> int:
     chosen = [(f"{source} (frozen)", [c for c in folders[source] if c.id in ids]) for source, ids in frozen().items()]
     if (SHARED / "whole" / "cases.jsonl").is_file():
         chosen.append(("whole", cases.read(SHARED / "whole")))
-    print(table.text([(name, *run.run(found, rules, model)) for name, found in chosen], "--misses" in sys.argv[1:]))
+    print(score.text([(name, *run.run(found, rules, model)) for name, found in chosen], "--misses" in sys.argv[1:]))
     return 0
 
 

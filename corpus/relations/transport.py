@@ -11,7 +11,7 @@ from corpus.gate.golden import ROOT
 from corpus.relations.collectors import WAYS, carried
 from corpus.relations.world import LONGEST, RECORDED, Answer, ask
 from nccl_triage.evaluation import cases
-from nccl_triage.evaluation.cases import Case
+from nccl_triage.evaluation.cases import LabelledCase
 
 WRITTEN = ROOT / "corpus" / "written"
 #: Shares of trials in which verdict and first cause hold, and in which the culprit holds besides.
@@ -38,13 +38,13 @@ class Trial:
         return not self.cause_holds or self.before.culprit == self.after.culprit
 
 
-def logs(share: int) -> list[Case]:
+def logs(share: int) -> list[LabelledCase]:
     """Return one case in so many, recorded and written."""
     every = [*cases.read(RECORDED), *cases.read(WRITTEN)]
     return [case for case in every if zlib.crc32(case.id.encode()) % share == 0]
 
 
-def trials(case: Case, ways: Sequence[str] = tuple(WAYS)) -> list[Trial]:
+def trials(case: LabelledCase, ways: Sequence[str] = tuple(WAYS)) -> list[Trial]:
     """Return the trials of one log, the same ones every time; none of a log that is too long."""
     text = case.log.read_bytes().decode("utf-8", "surrogateescape")
     if len(text) > LONGEST:

@@ -9,11 +9,11 @@ from functools import cache
 
 from corpus.gate.golden import ROOT
 from nccl_triage.classifier import model as models
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
-from nccl_triage.evaluation.cases import Case
+from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations, SourceInfo
@@ -53,7 +53,7 @@ class Answer:
 class Run:
     """One recorded run."""
 
-    case: Case
+    case: LabelledCase
     text: str
     answer: Answer
     #: 1-based line of the first sign of trouble, None where there is none.
@@ -98,7 +98,7 @@ def _begins(event: Event) -> int:
     return int(block) if block else event.line
 
 
-def read(wanted: Callable[[Case], bool] = lambda case: True) -> list[Run]:
+def read(wanted: Callable[[LabelledCase], bool] = lambda case: True) -> list[Run]:
     """Return the recorded runs that are wanted, each with the tool's answer on it."""
     found = []
     for case in filter(wanted, cases.read(RECORDED)):

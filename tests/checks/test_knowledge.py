@@ -9,7 +9,7 @@ import pytest
 from nccl_triage.checks import knowledge
 from nccl_triage.engine.schema import RuleSet, Step
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.model import Sample
+from nccl_triage.knowledge.model import ValueSample
 from nccl_triage.knowledge.variables import shipped
 
 
@@ -20,12 +20,12 @@ def test_the_shipped_knowledge_is_whole(rules: RuleSet) -> None:
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        (Sample("mlx5", None), "finds trap instead of nothing"),
-        (Sample("=mlx5_0", "trap"), "finds nothing instead of trap"),
-        (Sample("a b", "trap"), "finds outside instead of trap"),
+        (ValueSample("mlx5", None), "finds trap instead of nothing"),
+        (ValueSample("=mlx5_0", "trap"), "finds nothing instead of trap"),
+        (ValueSample("a b", "trap"), "finds outside instead of trap"),
     ],
 )
-def test_samples_are_tests(sample: Sample, message: str) -> None:
+def test_samples_are_tests(sample: ValueSample, message: str) -> None:
     entry = shipped().find("NCCL_IB_HCA")
     assert entry is not None
     (finding,) = knowledge.variable(entry._replace(samples=(sample,)))

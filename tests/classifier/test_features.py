@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from nccl_triage.classifier.features import extract
+from nccl_triage.classifier.features import Features, extract
+from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text
+
+
+def features_of(observations: Observations, rules: RuleSet) -> Features:
+    case = Case(observations, rules)
+    return extract(case, software.programs(case))
 
 
 def test_what_rules_have_scored_is_no_feature(rules: RuleSet) -> None:
     """Facts are evidence of rows; a vote that restates them would count them twice."""
     text = "".join(f"[rank{n}]: step 1/9 loss 2.1\n" for n in range(4)) + "[rank1]: KeyError: 'a'\n"
-    names = extract(Case(scan_text(text, rules), rules)).names
+    names = features_of(scan_text(text, rules), rules).names
     assert {name.partition(":")[0] for name in names} <= set("wpsrqelj"), names
 
 
 def test_of_failures_only_those_of_the_suspect_count(rules: RuleSet) -> None:
     suspect = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     victim = "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1000\n"
-    alone = extract(Case(scan_text(suspect, rules), rules)).names
-    assert extract(Case(scan_text(suspect + victim, rules), rules)).names == alone
-    assert extract(Case(scan_text(victim + suspect, rules), rules)).names == alone
+    alone = features_of(scan_text(suspect, rules), rules).names
+    assert features_of(scan_text(suspect + victim, rules), rules).names == alone
+    assert features_of(scan_text(victim + suspect, rules), rules).names == alone
 
 
 def test_without_a_known_rank_all_failures_count(rules: RuleSet) -> None:
     text = "RuntimeError: Connection closed by peer [10.0.0.1]:1000\nValueError: gargoyle\n"
-    assert "w:gargoyle" in extract(Case(scan_text(text, rules), rules)).names
+    assert "w:gargoyle" in features_of(scan_text(text, rules), rules).names

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import CAP, cast
-from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.verdict import diagnose_observations
 from nccl_triage.diagnosis.weigh import VOTE_ID, VOTE_SHARE
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
+from tests.classifier.test_features import features_of
 from tests.scan_helpers import scan_text
 
 #: The cause that takes every exception whose words no rule knows.
@@ -55,14 +54,14 @@ def test_a_cause_that_rests_on_its_vote_alone_is_only_possible(rules: RuleSet) -
 
 
 def test_the_model_abstains_when_nothing_stands_out(rules: RuleSet) -> None:
-    features = extract(Case(scan_text(UNSEEN, rules), rules))
+    features = features_of(scan_text(UNSEEN, rules), rules)
     flat = model(0.0)
     assert cast(replace(flat, labels=(*flat.labels, "a", "b"), intercepts=(0.0,) * 5), features, failed=True).abstained
     assert cast(model(0.0), features, failed=True).votes == ()
 
 
 def test_a_log_without_failures_gets_no_vote(rules: RuleSet) -> None:
-    features = extract(Case(scan_text(UNSEEN, rules), rules))
+    features = features_of(scan_text(UNSEEN, rules), rules)
     healthy = replace(model(2.0), intercepts=(0.0, 2.0, 0.0))
     assert cast(healthy, features, failed=False).abstained
     assert cast(healthy, features, failed=True).votes

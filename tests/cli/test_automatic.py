@@ -231,7 +231,7 @@ def test_a_diagnosis_without_a_report_imports_nothing_that_could_touch_a_gpu(log
     command = [sys.executable, "-c", program]
     result = subprocess.run(command, capture_output=True, text=True, env=_environment(tmp_path), check=True, timeout=60)
     loaded = set(result.stderr.split())
-    assert "nccl_triage.cli.automatic" in loaded
+    assert "nccl_triage.cli.launching" in loaded
     assert not {name for name in loaded if name.startswith(("nccl_triage.verify", "torch", "pynvml"))}
 
 

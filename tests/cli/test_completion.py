@@ -84,10 +84,10 @@ def test_every_id_is_offered_without_reading_yaml(rules: RuleSet) -> None:
 
 
 def test_topics_are_offered() -> None:
-    from nccl_triage.cli import candidates
+    from nccl_triage.cli import completion
     from nccl_triage.knowledge import lookup
 
-    assert sorted(lookup.TOPICS) == sorted(candidates.TOPICS)
+    assert sorted(lookup.TOPICS) == sorted(completion.TOPICS)
     assert "symptoms" in values("explain", "sym")
     assert "timeouts" in values("explain", "timeo")
 

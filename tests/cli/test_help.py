@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from nccl_triage.cli import COMMANDS, cli, every_command
-from nccl_triage.cli.help_page import fold, keys, paragraphs
 from nccl_triage.cli.language import columns
+from nccl_triage.cli.usage import fold, keys, paragraphs
 from tests import prepared
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from nccl_triage import diagnose, errors, messages, resources
 from nccl_triage.cli import COMMANDS, cli, every_command, language
-from nccl_triage.cli.help_page import keys
+from nccl_triage.cli.usage import keys
 from tests.cli.texts import SOURCE, all_texts, of_module
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_tables_hold_nothing_that_nobody_says() -> None:
         assert sorted(set(messages.table(name)) - said) == [], name
 
 
-#: What click says to programmers, or where we have words of our own (cli/complaints.py).
+#: What click says to programmers, or where we have words of our own (cli/usage.py).
 _NOT_OURS = (
     "(Deprecated", "(Did you", "(Possible", "Aborted", "Argument", "Boolean option", "Choice(", "Could not determine", "Deprecat", "Did you mean",
     "Error", "Invalid start", "Missing", "Name '", "No options", "No such", "Positional", "Try '",
@@ -156,8 +156,8 @@ def test_errors_speak_both_languages() -> None:
     ],
 )
 def test_what_the_reader_says_is_retold(said: str, chinese: str) -> None:
-    assert messages.retold(said) == chinese
-    assert messages.retold(said, "en") == said
+    assert messages.translated_text(said) == chinese
+    assert messages.translated_text(said, "en") == said
 
 
 def test_everything_that_the_reader_says_is_known(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_everything_that_the_reader_says_is_known(tmp_path: Path) -> None:
     found = diagnose([tmp_path, tmp_path / "none", tmp_path / "absent.log", tmp_path / "*.nothing"]).to_dict()
     said = [*found["notes"], *(problem for source in found["inputs"] for problem in source["problems"])]
     assert len(said) > 12
-    unknown = [text for text in said if messages.retold(text) == text and "py-spy" not in text]
+    unknown = [text for text in said if messages.translated_text(text) == text and "py-spy" not in text]
     assert unknown == []
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.cli import on_verdict
-from nccl_triage.cli.on_verdict import Hook, command_words, variables
+from nccl_triage.cli import live
+from nccl_triage.cli.live import VerdictCommand, command_words, variables
 from nccl_triage.errors import UsageError
 
 DOCUMENT: dict[str, Any] = {
@@ -51,7 +51,7 @@ def test_it_gets_the_document_and_variables_without_a_shell(tmp_path: Path) -> N
         f"json.dump([json.load(sys.stdin), told], open({str(out)!r}, 'w'))"
     )
     told = Told()
-    hook = Hook(python(program), told)
+    hook = VerdictCommand(python(program), told)
     hook.call(json.dumps(DOCUMENT).encode(), variables(DOCUMENT))
     hook.finish()
     document, variables_there = json.loads(out.read_text())
@@ -82,10 +82,10 @@ def test_without_a_cause_the_variables_are_empty() -> None:
 
 def test_a_command_that_fails_or_cannot_run_is_told(tmp_path: Path) -> None:
     told = Told()
-    hook = Hook(python("raise SystemExit(7)"), told)
+    hook = VerdictCommand(python("raise SystemExit(7)"), told)
     hook.call(b"x" * 1_000_000, {})  # it reads nothing of it
     hook.finish()
-    Hook([str(tmp_path / "missing")], told).call(b"", {})
+    VerdictCommand([str(tmp_path / "missing")], told).call(b"", {})
     assert told.texts == [
         "--on-verdict: the command failed with exit code 7",
         "--on-verdict: the command cannot be run (No such file or directory)",
@@ -93,7 +93,7 @@ def test_a_command_that_fails_or_cannot_run_is_told(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_verdict, "GRACE", 0.2)
+    monkeypatch.setattr(live, "GRACE", 0.2)
     out = tmp_path / "pids"
     program = (
         "import os,signal,subprocess,sys,time\n"
@@ -105,7 +105,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeyp
         "time.sleep(600)"
     )
     told = Told()
-    hook = Hook(python(program), told, limit=60.0)
+    hook = VerdictCommand(python(program), told, limit=60.0)
     hook.call(b"", {})
     patience = time.monotonic() + 60
     while not out.exists() and time.monotonic() < patience:
@@ -132,22 +132,22 @@ def test_verdicts_wait_for_each_other_and_do_not_pile_up(tmp_path: Path) -> None
     os.mkfifo(gate)
     program = f"import sys; open({str(gate)!r}).read(); open({str(out)!r}, 'a').write(sys.stdin.read())"
     told = Told()
-    hook = Hook(python(program), told)
-    for number in range(on_verdict.MAX_WAITING + 3):
+    hook = VerdictCommand(python(program), told)
+    for number in range(live.MAX_WAITING + 3):
         hook.call(f"{number} ".encode(), {})
-    for _ in range(on_verdict.MAX_WAITING + 1):
+    for _ in range(live.MAX_WAITING + 1):
         with gate.open("w"):
             pass
         before = hook._run
         while hook._run is before and before is not None:
             hook.poll()
     hook.finish()
-    assert out.read_text().split() == ["0", *map(str, range(3, on_verdict.MAX_WAITING + 3))]
+    assert out.read_text().split() == ["0", *map(str, range(3, live.MAX_WAITING + 3))]
     assert told.texts == ["--on-verdict: the command is too slow; a verdict was left out"] * 2
 
 
 def test_killed_it_leaves_nothing() -> None:
-    hook = Hook(python("import time; time.sleep(600)"), Told())
+    hook = VerdictCommand(python("import time; time.sleep(600)"), Told())
     hook.call(b"", {})
     assert hook._run is not None
     process = hook._run.process

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nccl_triage import api, errors
-from nccl_triage.cli import cli, saved
+from nccl_triage.cli import cli, render
 from nccl_triage.render import FORMATS
 from tests.render.documents import ALL, diagnosed, healthy, hostile, unknown, with_words
 
@@ -142,9 +142,9 @@ def test_what_is_no_report_is_refused_with_a_reason(data: bytes, said: str, way:
 def test_a_report_that_is_too_large_is_refused_before_it_is_read(
     saved_report: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saved, "MAX_BYTES", saved_report.stat().st_size)
+    monkeypatch.setattr(render, "MAX_BYTES", saved_report.stat().st_size)
     done("render", saved_report)
-    monkeypatch.setattr(saved, "MAX_BYTES", saved_report.stat().st_size - 1)
+    monkeypatch.setattr(render, "MAX_BYTES", saved_report.stat().st_size - 1)
     for result in (invoke("render", saved_report), invoke("render", "-", stdin=saved_report.read_bytes())):
         assert isinstance(result.exception, errors.InputError)
         assert "too large" in result.exception.message

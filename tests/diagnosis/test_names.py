@@ -15,7 +15,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.producers import produced_signatures
 
 PACKAGE = Path(nccl_triage.__file__).parent
-MODULES = sorted((PACKAGE / "diagnosis").rglob("*.py"))
+MODULES = sorted(path for part in ("diagnosis", "document") for path in (PACKAGE / part).rglob("*.py"))
 
 
 def _strings(path: Path) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, messages
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.recorder.unpickle import NotPlainError, loads
 from tests.recorder import build
 
@@ -119,4 +119,4 @@ def test_reasons_are_said_in_chinese_too(data: bytes) -> None:
     with pytest.raises(NotPlainError) as refused:
         loads(data)
     said = f"no dump of the flight recorder that can be read safely: {refused.value}"
-    assert messages.retold(said).startswith("不是可以安全读取") and not any("a" <= c <= "z" for c in messages.retold(str(refused.value)).replace("pickle", "").replace("0x", ""))  # fmt: skip
+    assert messages.translated_text(said).startswith("不是可以安全读取") and not any("a" <= c <= "z" for c in messages.translated_text(str(refused.value)).replace("pickle", "").replace("0x", ""))  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from nccl_triage import diagnose
-from nccl_triage.cli import saved
+from nccl_triage.cli.render import parse_report
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
@@ -80,7 +80,7 @@ def _report(case: Case) -> bytes:
     """Show a saved report."""
     (data,) = case.files.values()
     with contextlib.suppress(TriageError):
-        return _shown(saved.document(data, "report.json"), _formats(case))
+        return _shown(parse_report(data, "report.json"), _formats(case))
     return b"refused"
 
 

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.errors import InputError
-from nccl_triage.evaluation import cases, run, table
-from nccl_triage.evaluation.cases import Case
-from nccl_triage.evaluation.score import Outcome, calibration_error, score
+from nccl_triage.evaluation import cases, run, score
+from nccl_triage.evaluation.cases import LabelledCase
+from nccl_triage.evaluation.score import CaseOutcome, calibration_error, measure
 
 
-def case(cause: str, **more) -> Case:
+def case(cause: str, **more) -> LabelledCase:
     base = {
         "id": "x", "log": Path("x"), "cause": cause, "also": (), "determinable": "yes", "ranks": (), "hosts": (),
         "evidence_line": None, "group": "g",
     }  # fmt: skip
-    return Case(**{**base, **more})
+    return LabelledCase(**{**base, **more})
 
 
-def said(cause: str | None, confidence: float = 0.9, verdict: str = "diagnosed", **more) -> Outcome:
+def said(cause: str | None, confidence: float = 0.9, verdict: str = "diagnosed", **more) -> CaseOutcome:
     label = more.pop("label")
-    return Outcome(case=label, verdict=verdict, causes=[cause] if cause else [], confidence=confidence, **more)
+    return CaseOutcome(case=label, verdict=verdict, causes=[cause] if cause else [], confidence=confidence, **more)
 
 
 def test_right_and_wrong() -> None:
@@ -51,7 +51,7 @@ def test_culprits() -> None:
 
 def test_undeterminable_cases_do_not_count_in_top1() -> None:
     outcomes = [said("a", label=case("a")), said("b", label=case("a", determinable="no"))]
-    assert score(outcomes).top1 == 1.0
+    assert measure(outcomes).top1 == 1.0
 
 
 def test_the_three_errors_that_do_most_harm() -> None:
@@ -67,9 +67,9 @@ def test_the_three_errors_that_do_most_harm() -> None:
         said("b", 0.7, label=failed),
         said("a", 0.9, label=failed),
     ]
-    scores = score(outcomes)
+    scores = measure(outcomes)
     assert (scores.accused, scores.missed, scores.misled) == (1 / 4, 1 / 4, 1 / 9)
-    shown = table.markdown([("x", outcomes, {})])
+    shown = score.markdown([("x", outcomes, {})])
     assert "| healthy accused | failure called healthy | wrong at 0.8 |" in shown
     assert "| 25.0 % | 25.0 % | 11.1 % |" in shown
 
@@ -80,7 +80,7 @@ def test_calibration_error_is_the_weighted_gap() -> None:
 
 
 def test_macro_f1_of_all_right_is_one() -> None:
-    assert score([said("a", label=case("a")), said("b", label=case("b"))]).macro_f1 == 1.0
+    assert measure([said("a", label=case("a")), said("b", label=case("b"))]).macro_f1 == 1.0
 
 
 def test_reading_and_scoring_a_folder(tmp_path: Path, rules) -> None:
@@ -91,10 +91,10 @@ def test_reading_and_scoring_a_folder(tmp_path: Path, rules) -> None:
     record = {"id": "one", "log": "x.log", "cause": "gpu-out-of-memory", "culprit": {"rank": 1}, "evidence_line": 1}
     (tmp_path / "cases.jsonl").write_text(json.dumps(record) + "\n\n")
     outcomes, baselines = run.run(cases.read(tmp_path), rules)
-    scores = score(outcomes)
+    scores = measure(outcomes)
     assert (scores.top1, scores.culprit, scores.line) == (1.0, 1.0, 1.0)
     assert set(baselines) == {"first error line", "last error line"}
-    shown = table.text([("set", outcomes, baselines)])
+    shown = score.text([("set", outcomes, baselines)])
     assert "gpu-out-of-memory" in shown
     assert "| set | nccl-triage | 1 | 100 % |" in shown
 

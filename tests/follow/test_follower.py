@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis import excerpts
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document import evidence
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.execution.engines import scan_sources
@@ -28,7 +28,7 @@ CORPUS = ROOT / "corpus" / "recorded"
 
 def finished(follower: Follower, rules: RuleSet) -> dict[str, Any]:
     found = diagnose_observations(follower.finish(), rules)
-    found.excerpts = context_lines.read_all(follower.sources(), excerpts.wanted(found))
+    found.excerpts = context_lines.read_all(follower.sources(), evidence.excerpt_lines(found))
     return {**found.to_dict(), "timing": None}
 
 

@@ -7,7 +7,7 @@ import pytest
 from nccl_triage.follow.hang import HangSuspicion, describe, limit, suspect
 from nccl_triage.follow.heartbeats import Heartbeats
 from nccl_triage.observations.event import Context, Event
-from nccl_triage.render import hang
+from nccl_triage.render import phrases
 
 START = 1_000_000.0
 KINDS = {
@@ -140,11 +140,11 @@ def test_who_is_silent_who_still_prints_and_who_is_behind() -> None:
     record = describe(found)
     assert (record["silent_ranks"], record["printing_ranks"], record["behind_ranks"]) == ([0, 1], [2], [1])
     assert (record["last_step"], record["last_lines"][0]["text"]) == (7, "step 6")
-    english, chinese = hang.sentence(record, "en"), hang.sentence(record, "zh")
+    english, chinese = phrases.hang_sentence(record, "en"), phrases.hang_sentence(record, "zh")
     assert "step 7, for 1 min 30 s" in english
     assert "behind: rank 1; silent: rank 0-1; still printing: rank 2" in english
     assert "沉默的 rank：0-1" in chinese
-    assert "py-spy dump" in hang.note(record)["en"]
+    assert "py-spy dump" in phrases.hang_note(record)["en"]
 
 
 def test_a_log_that_names_no_rank_is_a_voice_of_its_own() -> None:

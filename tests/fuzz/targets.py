@@ -16,8 +16,8 @@ from pathlib import Path
 import orjson
 
 from nccl_triage import tool_reports
-from nccl_triage.cli import saved
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.cli.render import parse_report
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
@@ -109,7 +109,7 @@ def diagnosis(data: bytes) -> None:
 def report(data: bytes) -> None:
     """Read a saved report and show it in every format."""
     with contextlib.suppress(TriageError):
-        document = saved.document(data, "report.json")
+        document = parse_report(data, "report.json")
         for form in FORMATS:
             render(document, form, verbose=2)
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import EXIT_USAGE, InputError
-from nccl_triage.render import FORMATS, json_output, markdown_text, render, shape
+from nccl_triage.render import FORMATS, json_output, markdown_text, render, validation
 from tests.render import mutations
 from tests.render.documents import ALL, diagnosed
 
@@ -35,7 +35,7 @@ def test_every_value_is_refused_or_inert(part: int) -> None:
         # A text that acts, and one of the other values in turn: together all of them at many places.
         for value in (VALUES[number % 3], VALUES[number % len(VALUES)]):
             spoilt = mutations.changed(document, place, value)
-            if shape.problem(spoilt, SCHEMA) is None:
+            if validation.problem(spoilt, SCHEMA) is None:
                 tried += 1
                 formats = tuple(FORMATS) if tried % 4 == 0 else LIGHT
                 found = mutations.complaints(spoilt, formats, "zh" if tried % 3 == 0 else "en")
@@ -79,7 +79,7 @@ def test_lines_and_ranks_that_are_no_numbers_are_refused(value: Any) -> None:
         ("symptoms", 0, "ranks", 0),
         ("symptoms", 0, "count"),
     ):
-        assert shape.problem(mutations.changed(document, place, value), SCHEMA) is not None, place
+        assert validation.problem(mutations.changed(document, place, value), SCHEMA) is not None, place
 
 
 @pytest.mark.parametrize("text", ['{"schema_version": NaN}', '{"schema_version": Infinity}', '{"a": 1e999}'])

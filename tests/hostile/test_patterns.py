@@ -16,8 +16,8 @@ import nccl_triage
 from nccl_triage.engine.match import MAX_MATCH
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.blocks import MAX_LINE
-from nccl_triage.redaction.contexts import contexts
-from nccl_triage.redaction.table import secrets
+from nccl_triage.redaction.names import contexts
+from nccl_triage.redaction.secret_kinds import secrets
 from tests.hostile.attacks import attacks
 from tests.test_lazy_regex import found
 

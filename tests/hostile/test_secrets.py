@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.redaction import redact
-from nccl_triage.redaction.table import Row, secrets
+from nccl_triage.redaction.secret_kinds import SecretKind, secrets
 from nccl_triage.render import FORMATS, render
 
 #: Samples in one traceback: as many lines of a message are kept; and in one log.
@@ -32,7 +32,7 @@ def document(lines: list[str]) -> dict[str, Any]:
     return diagnose("-", stdin=io.BytesIO(log(lines))).to_dict()
 
 
-def secret_of(row: Row, sample: str) -> str:
+def secret_of(row: SecretKind, sample: str) -> str:
     found = row.pattern.compiled.search(sample)
     assert found is not None
     return str(found[found.lastgroup or 0])
@@ -43,7 +43,7 @@ def test_there_are_many_kinds_of_secrets() -> None:
 
 
 @pytest.mark.parametrize("rows", GROUPS, ids=lambda rows: f"{rows[0].id}-to-{rows[-1].id}")
-def test_no_format_shows_a_secret_of_the_log(rows: list[Row]) -> None:
+def test_no_format_shows_a_secret_of_the_log(rows: list[SecretKind]) -> None:
     samples = [(row, row.match_samples[0]) for row in rows if "\n" not in row.match_samples[0]]
     made = document([sample for _, sample in samples])
     assert len(made["redaction"]["secrets"]) >= len(samples) // 2  # they were there to be found

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.follow.follower import Follower

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.knowledge.judge import cleaned, judge
-from nccl_triage.knowledge.model import Remark
+from nccl_triage.knowledge.judge import cleaned, describe_values, fits, judge_variable, same
+from nccl_triage.knowledge.model import Grammar, Remark
 
 
 def kinds(name: str, value: str, environment: dict[str, str] | None = None, **known: str) -> list[str]:
-    return [remark.kind for remark in judge(name, value, known, environment)]
+    return [remark.kind for remark in judge_variable(name, value, known, environment)]
 
 
 def only(name: str, value: str, **known: str) -> Remark:
-    (remark,) = judge(name, value, known)
+    (remark,) = judge_variable(name, value, known)
     return remark
 
 
@@ -33,7 +33,7 @@ def only(name: str, value: str, **known: str) -> Remark:
     ],
 )
 def test_nothing_is_said_of_what_is_usual_or_not_known_well_enough(name: str, value: str) -> None:
-    assert judge(name, value, {}) == []
+    assert judge_variable(name, value, {}) == []
 
 
 def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
@@ -135,7 +135,7 @@ def test_known_traps(name: str, value: str, word: str) -> None:
 
 def test_a_trap_of_later_versions_needs_the_version() -> None:
     def warned(*known: tuple[str, str]) -> bool:
-        return any(remark.level == "warn" for remark in judge("NCCL_CUMEM_ENABLE", "0", dict(known)))
+        return any(remark.level == "warn" for remark in judge_variable("NCCL_CUMEM_ENABLE", "0", dict(known)))
 
     assert warned(("nccl", "2.27.3"))
     assert not warned(("nccl", "2.21.5"))
@@ -155,7 +155,7 @@ def test_words_where_nccl_reads_numbers() -> None:
 
 @pytest.mark.parametrize("value", ["$NCCL_IFACE", "${X:-eth0}", "<interface>", "...", ""])
 def test_place_holders_are_no_values(value: str) -> None:
-    assert judge("NCCL_IB_DISABLE", value, {}) == []
+    assert judge_variable("NCCL_IB_DISABLE", value, {}) == []
 
 
 @pytest.mark.parametrize(("shown", "meant"), [("INFO,", "INFO"), ("'1'", "1"), (" 22. ", "22"), ('"eth0")', 'eth0"')])
@@ -172,11 +172,84 @@ def test_a_hostile_value_is_cut() -> None:
 @pytest.mark.parametrize("value", ["9" * 5000, "0x" + "f" * 5000, "-" * 5000, "1e999999", "{0.__class__}", "%s{name}"])
 def test_no_value_brings_it_down(value: str) -> None:
     for name in ("NCCL_IB_TIMEOUT", "NCCL_IB_HCA", "NCCL_ALGO", "PYTORCH_CUDA_ALLOC_CONF", "MASTER_PORT", "NCCL_NOPE"):
-        judge(name, value, {"nccl": "2.27.5"})
+        judge_variable(name, value, {"nccl": "2.27.5"})
 
 
 def test_every_remark_speaks_both_languages() -> None:
     for name, value in (("NCCL_NOPE", "1"), ("NCCL_DEBUG", "LOUD"), ("NCCL_MIN_NRINGS", "4"), ("NCCL_MAX_RINGS", "4")):
-        for remark in judge(name, value, {}):
+        for remark in judge_variable(name, value, {}):
             assert remark.says["en"].isascii()
             assert any("\u4e00" <= char <= "\u9fff" for char in remark.says["zh"])
+
+
+PORT = Grammar("integer", least=1, most=65535, also=("auto",))
+
+
+@pytest.mark.parametrize(
+    ("grammar", "value", "expected"),
+    [
+        (Grammar("switch"), "1", True),
+        (Grammar("switch"), "0x1", True),
+        (Grammar("switch"), "true", False),
+        (Grammar("switch"), "2", False),
+        (Grammar("truth"), "True", True),
+        (Grammar("truth"), "off", True),
+        (Grammar("truth"), "2", False),
+        (PORT, "29500", True),
+        (PORT, "AUTO", True),
+        (PORT, "0", False),
+        (PORT, "65536", False),
+        (PORT, "1.5", False),
+        (PORT, "", False),
+        (PORT, "nan", False),
+        (PORT, "inf", False),
+        (Grammar("number", least=0, most=1), "0.9", True),
+        (Grammar("number", least=0, most=1), "90", False),
+        (Grammar("integer"), "4194304", True),
+        (Grammar("integer"), "4M", False),
+        (Grammar("one-of", of=("INFO", "WARN")), "info", True),
+        (Grammar("one-of", of=("INFO", "WARN")), "DEBUG", False),
+        (Grammar("list-of", of=("INIT", "NET")), "INIT,NET", True),
+        (Grammar("list-of", of=("INIT", "NET")), "^INIT", True),
+        (Grammar("list-of", of=("INIT", "NET")), "INIT,SOCKET", False),
+        (Grammar("list-of", of=("INIT", "NET")), ",", False),
+        (Grammar("interfaces"), "^=eth0,ens1f0np0", True),
+        (Grammar("interfaces"), "eth0 eth1", False),
+        (Grammar("devices"), "=mlx5_0:1,mlx5_3:1", True),
+        (Grammar("devices"), "mlx5_0;mlx5_1", False),
+        (Grammar("text"), "anything goes", True),
+        (Grammar("path"), "", False),
+    ],
+)
+def test_values(grammar: Grammar, value: str, expected: bool) -> None:
+    assert fits(grammar, value) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "expected"),
+    [
+        ("integer", "4194304", "0x400000", True),
+        ("integer", "1", "1.0", True),
+        ("integer", "1", "2", False),
+        ("truth", "1", "true", True),
+        ("truth", "1", "no", False),
+        ("truth", "1", "perhaps", False),
+        ("text", "Ring", "ring", True),
+        ("text", "Ring", "Tree", False),
+    ],
+)
+def test_values_that_mean_the_same(kind: str, one: str, other: str, expected: bool) -> None:
+    assert same(Grammar(kind), one, other) is expected
+
+
+@pytest.mark.parametrize(
+    ("grammar", "english", "chinese"),
+    [
+        (PORT, "a whole number from 1 to 65535, or auto", "整数，1 到 65535，或 auto"),
+        (Grammar("integer", least=1, unit="seconds"), "a whole number of seconds, 1 or more", "整数（秒），不小于 1"),
+        (Grammar("number", most=0.5), "a number, at most 0.5", "数字，不大于 0.5"),
+        (Grammar("one-of", of=("a", "b")), "one of a, b", "以下之一：a、b"),
+    ],
+)
+def test_grammars_in_words(grammar: Grammar, english: str, chinese: str) -> None:
+    assert describe_values(grammar) == {"en": english, "zh": chinese}

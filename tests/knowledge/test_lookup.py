@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.knowledge import describe, listing, lookup
+from nccl_triage.knowledge import describe, lookup
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_exact(rules: RuleSet, query: str, kind: str, name: str) -> None:
     ],
 )
 def test_pages_that_are_no_entry(rules: RuleSet, query: str, kind: str, item: object) -> None:
-    assert lookup.exact(query, rules) == lookup.Found(kind, item, "1" if "=" in query else None)
+    assert lookup.exact(query, rules) == lookup.KnowledgeItem(kind, item, "1" if "=" in query else None)
 
 
 def test_punctuation_around_a_name_does_not_matter(rules: RuleSet) -> None:
@@ -127,14 +127,14 @@ def test_near_misses(rules: RuleSet, query: str, name: str) -> None:
 
 def test_everything_that_is_listed_can_be_explained(rules: RuleSet) -> None:
     for kind in lookup.KINDS:
-        for row in listing.listing(kind, rules)["rows"]:
+        for row in lookup.listing(kind, rules)["rows"]:
             assert lookup.exact(row["id"], rules) is not None, row["id"]
             assert row["text"]
 
 
 def test_signatures_have_no_chinese_text_and_everything_else_has(rules: RuleSet) -> None:
     for kind in lookup.KINDS:
-        rows = listing.listing(kind, rules)["rows"]
+        rows = lookup.listing(kind, rules)["rows"]
         assert all(("text_zh" in row) is (kind != "signatures") for row in rows)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis import document as documents_of
+from nccl_triage.document import diagnosis as documents_of
+from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.redaction.secrets import mask_secrets, mask_text, secret_name
-from nccl_triage.redaction.table import expand
 from nccl_triage.render import FORMATS, render
 from tests.render import documents
 
@@ -244,7 +244,7 @@ def test_a_log_with_secrets_gives_the_same_verdict(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text("\n".join(lines))
     found = diagnose(path)
-    plain, masked = documents_of.build(found), found.to_dict()
+    plain, masked = documents_of.build(found, found.excerpts, found.seconds), found.to_dict()
     assert TOKEN in json.dumps(plain)
     assert TOKEN not in json.dumps(masked)
     assert masked["verdict"] == "diagnosed"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.redaction.fields import Kind, kind_of
-from nccl_triage.redaction.rewrite import Rewriter
+from nccl_triage.redaction.rewrite import FieldKind, Rewriter, kind_of
 
 
-def rewritten(text: str, *names: tuple[Kind, str]) -> str:
+def rewritten(text: str, *names: tuple[FieldKind, str]) -> str:
     """Return a text as a document would have it in which only it and the names stand."""
     rewriter = Rewriter()
     for kind, name in names:
         rewriter.learn(kind, "", name)
-    rewriter.learn(Kind.TEXT, "text", text)
+    rewriter.learn(FieldKind.TEXT, "text", text)
     rewriter.settle()
     return rewriter.text(text)
 
@@ -107,7 +106,7 @@ def test_urls_and_mail(text: str, made: str) -> None:
     ],
 )
 def test_hosts(text: str, made: str) -> None:
-    assert rewritten(text, (Kind.HOST, "gpu-17")) == made
+    assert rewritten(text, (FieldKind.HOST, "gpu-17")) == made
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_evidence_stays(text: str) -> None:
 )
 def test_a_host_whose_name_says_nothing_stays(name: str) -> None:
     text = f"{name}:1:2 [0] NCCL INFO x: {name} {name}s"
-    assert rewritten(text, (Kind.HOST, name)) == text
+    assert rewritten(text, (FieldKind.HOST, name)) == text
 
 
 @pytest.mark.parametrize("user", ["kim", "list", "ray", "u3"])
@@ -155,19 +154,19 @@ def test_a_short_or_common_user_is_replaced_in_homes_only(user: str) -> None:
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
-        ("hosts.name", Kind.HOST),
-        ("narrowed.hosts", Kind.HOST),
-        ("reachability.from", Kind.HOST),
-        ("evidence.path", Kind.PATH),
-        ("series.source", Kind.PATH),
-        ("peers.names", Kind.HOST),
-        ("hosts.*", Kind.TEXT),
-        ("evidence.text", Kind.TEXT),
-        ("tool.name", Kind.FIXED),
-        (".verdict", Kind.FIXED),
-        ("software.torch", Kind.FIXED),
-        ("env.WANDB_PROJECT", Kind.TEXT),
+        ("hosts.name", FieldKind.HOST),
+        ("narrowed.hosts", FieldKind.HOST),
+        ("reachability.from", FieldKind.HOST),
+        ("evidence.path", FieldKind.PATH),
+        ("series.source", FieldKind.PATH),
+        ("peers.names", FieldKind.HOST),
+        ("hosts.*", FieldKind.TEXT),
+        ("evidence.text", FieldKind.TEXT),
+        ("tool.name", FieldKind.FIXED),
+        (".verdict", FieldKind.FIXED),
+        ("software.torch", FieldKind.FIXED),
+        ("env.WANDB_PROJECT", FieldKind.TEXT),
     ],
 )
-def test_what_fields_hold(key: str, kind: Kind) -> None:
+def test_what_fields_hold(key: str, kind: FieldKind) -> None:
     assert kind_of(key) is kind

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.redaction import mask_secrets, redact
-from nccl_triage.redaction.fields import Kind, kind_of
-from nccl_triage.redaction.table import expand
+from nccl_triage.redaction.rewrite import FieldKind, kind_of
+from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.render import FORMATS, render
 from tests.render import documents
 
@@ -68,7 +68,7 @@ def planted(value: Any, texts: list[str], draw: Any, key: str = "") -> Any:
         return {name: planted(item, texts, draw, f"{key.rpartition('.')[2]}.{name}") for name, item in value.items()}
     if isinstance(value, list):
         return [planted(item, texts, draw, key) for item in value]
-    if not isinstance(value, str) or kind_of(key) is not Kind.TEXT or draw(st.integers(0, 2)):
+    if not isinstance(value, str) or kind_of(key) is not FieldKind.TEXT or draw(st.integers(0, 2)):
         return value
     text = draw(st.sampled_from(texts))
     return draw(st.sampled_from([f"{value} {text}", f"{text} {value}", text, f"({text}), {value}", f"{value}: {text}"]))

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from nccl_triage import resources
-from nccl_triage.render import shape
+from nccl_triage.render import validation
 
 Doc = dict[str, Any]
 
@@ -568,7 +568,7 @@ def with_words(document: Any) -> Any:
     """Return a document in which words of the schema are words: it would be refused otherwise."""
     schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
     document = json.loads(json.dumps(document))
-    while (where := shape.problem(document, schema)) is not None:
+    while (where := validation.problem(document, schema)) is not None:
         *way, last = [int(number) if number else key for key, number in re.findall(r"\.([a-z_]+)|\[(\d+)\]", where)]
         holder = document
         for key in way:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.render import curves
-from nccl_triage.render.shapes import WIDTH
+from nccl_triage.render.chart_symbols import WIDTH
 
 from .documents import full, healthy
 

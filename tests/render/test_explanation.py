@@ -8,10 +8,10 @@ import re
 import pytest
 
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
-from nccl_triage.knowledge import catalogue, describe, listing, lookup, model, timeout_plan, timeouts
+from nccl_triage.knowledge import catalogue, describe, lookup, model, timeout_plan, timeouts
 from nccl_triage.knowledge.variables import shipped
-from nccl_triage.render import explanation, explanation_words
-from nccl_triage.render.explanation_blocks import Block
+from nccl_triage.render import explanation
+from nccl_triage.render.explanation import ExplanationBlock
 from nccl_triage.render.explanation_pages import page
 from nccl_triage.render.words import Lang, columns
 
@@ -20,7 +20,7 @@ KINDS = ("causes", "symptoms", "advice", "variables", "codes", "families", "topi
 
 
 def entries(rules: RuleSet, kind: str) -> list[dict[str, object]]:
-    names = [row["id"] for row in listing.listing(kind, rules)["rows"]]
+    names = [row["id"] for row in lookup.listing(kind, rules)["rows"]]
     found = [lookup.exact(name, rules) for name in names]
     return [describe.found(item, rules) for item in found if item is not None]
 
@@ -80,7 +80,7 @@ def test_lines_fit_the_terminal_but_for_commands(rules: RuleSet) -> None:
     for lang in ("en", "zh"):
         for name in ("rank-divergence", "NCCL_SOCKET_IFNAME", "symptoms", "ib-status", "timeouts", "advice"):
             found = lookup.exact(name, rules)
-            data = describe.found(found, rules) if found else listing.listing("advice", rules)
+            data = describe.found(found, rules) if found else lookup.listing("advice", rules)
             for line in explanation.text(page(data, lang), width=80).splitlines():  # type: ignore[arg-type]
                 if not line.lstrip().startswith(("$ ", "# ", "- http")) and " " in line.strip():
                     assert columns(line) <= 80, line
@@ -109,7 +109,10 @@ def test_hostile_words_are_harmless() -> None:
     for shown in (explanation.text(page(data, "en")), explanation.markdown(page(data, "en"))):
         assert "\x1b" not in shown
         assert "\u202e" not in shown
-    blocks = [Block("title", "a|b <b>*c*"), Block("table", heads=("x", "y"), rows=(("`|", "<i>|"),))]
+    blocks = [
+        ExplanationBlock("title", "a|b <b>*c*"),
+        ExplanationBlock("table", heads=("x", "y"), rows=(("`|", "<i>|"),)),
+    ]
     shown = explanation.markdown(blocks)
     assert "<b>" not in shown
     assert r"\|" in shown
@@ -159,13 +162,13 @@ def test_every_word_is_used() -> None:
     from pathlib import Path
 
     folder = Path(explanation.__file__).parent
-    source = "".join((folder / f"{name}.py").read_text("utf-8") for name in ("explanation_pages", "timeout_page"))
+    source = (folder / "explanation_pages.py").read_text("utf-8")
     values = {
         *model.STATUSES, *model.KINDS, *model.VERDICTS, *model.URGENCIES, *model.LEVELS, *WEIGHTS, *lookup.KINDS, "hits",
     }  # fmt: skip
     unused = [
         key
-        for key in explanation_words.WORDS
+        for key in explanation.WORDS
         if not re.search(f"[\"']{re.escape(key)}[\"']", source)
         and key not in values
         and not key.startswith(("role_", "severity_", "stage_", "tells_"))
@@ -174,8 +177,8 @@ def test_every_word_is_used() -> None:
 
 
 def test_words_are_in_both_languages_and_used_once() -> None:
-    assert explanation_words.say("status", "en") == "Status"
-    for key, pair in explanation_words.WORDS.items():
+    assert explanation.say("status", "en") == "Status"
+    for key, pair in explanation.WORDS.items():
         assert pair.en and pair.zh, key
         assert CJK.search(pair.zh), key
         assert set(re.findall(r"\{\w+\}", pair.en)) == set(re.findall(r"\{\w+\}", pair.zh)), key

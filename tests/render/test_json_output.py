@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from nccl_triage import resources
-from nccl_triage.render import json_output
+from nccl_triage.render import json_output, render
 
 from .documents import ALL, diagnosed, verified
 
@@ -99,3 +99,11 @@ def test_what_json_cannot_carry_does_not_stop_it():
     assert found["inputs"][0]["path"] == "logs/b\ufffd.log"
     assert found["collective"]["seq"] == 1e30
     assert found["notes"] == ["? alone", [1, 2]]
+
+
+@pytest.mark.parametrize("kind", sorted(ALL))
+def test_a_document_is_one_line_that_says_the_same_as_json(kind):
+    data = render(ALL[kind](), "ndjson")
+    assert data.count(b"\n") == 1
+    assert data.endswith(b"}\n")
+    assert orjson.loads(data) == orjson.loads(render(ALL[kind](), "json"))

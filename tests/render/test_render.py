@@ -45,7 +45,7 @@ def test_keys_that_an_older_report_lacks_are_no_error(format):
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_has_its_module_and_its_tests(format):
     name = FORMATS[format].module
-    assert callable(importlib.import_module(f"nccl_triage.render.{name}").produce)
+    assert callable(getattr(importlib.import_module(f"nccl_triage.render.{name}"), FORMATS[format].function))
     assert Path(__file__).with_name(f"test_{name}.py").exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo

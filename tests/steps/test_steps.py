@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations

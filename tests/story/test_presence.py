@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
 from tests.scan_helpers import diagnose_text, scan_text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose, tool_reports
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.tool_reports import nccl_ras
 

@@ -9,7 +9,7 @@ from nccl_triage.baseline import messages, pace, setup
 from nccl_triage.baseline.model import RunDifference
 from nccl_triage.baseline.setup import first_event
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.diagnosis.verdict import decide
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
@@ -30,7 +30,7 @@ MAX_NAMED = 4
 
 def against(good: Observations, rules: RuleSet) -> Callable[[Observations], Observations]:
     """Return a producer of observations of the differences between a run and a good one."""
-    found = diagnose_observations(good, rules)
+    found = decide(good, rules)
 
     def produce(bad: Observations) -> Observations:
         return _compare(found.case, Case(bad, rules), found.verdict, found.cause)

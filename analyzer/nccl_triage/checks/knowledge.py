@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.knowledge import catalogue, stages
-from nccl_triage.knowledge.judge import judge
+from nccl_triage.knowledge import catalogue, report_advice
+from nccl_triage.knowledge.judge import judge_variable
 from nccl_triage.knowledge.model import Symptom, Text, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.parsers.wrappers import peel
@@ -42,7 +42,7 @@ def variable(item: Variable) -> list[RuleProblem]:
     judged = item.grammar.kind not in _ANYTHING or item.traps or item.default
     found = [_error(item.where, item.id, "has no sample")] if judged and not item.samples and item.kind == "env" else []
     for sample in item.samples:
-        kinds = {remark.kind for remark in judge(item.id, sample.value, sample.versions, sample.environment)}
+        kinds = {remark.kind for remark in judge_variable(item.id, sample.value, sample.versions, sample.environment)}
         wanted = {sample.finds} if sample.finds is not None else set()
         if not (wanted <= kinds if wanted else not kinds):
             got, want = ", ".join(sorted(kinds)) or "nothing", sample.finds or "nothing"
@@ -91,6 +91,6 @@ def check(rules: RuleSet, variables: Variables | None = None) -> list[RuleProble
     for owner in catalogue.owners():
         names = [owner.knob] if owner.knob is not None else []
         found += _unknown(owner.where, owner.program, "knob", names, catalogue.knobs())
-    for cause, step in stages.unknown_steps(rules.causes.values()):
+    for cause, step in report_advice.unknown_steps(rules.causes.values()):
         found += _unknown(cause.where, cause.id, "step", [step], ())
     return found

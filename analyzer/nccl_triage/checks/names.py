@@ -114,10 +114,10 @@ def check_causes(
     return findings
 
 
-def check_witnesses(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
-    """Check that witnesses name only what exists."""
+def check_missing_evidence(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:
+    """Check that the conditions of missing evidence speak of what exists."""
     known = _known(rules, facts, produced)
-    return [finding for item in rules.witnesses.values() for finding in _in_condition(item.id, item.when, known)]
+    return [finding for item in rules.missing_evidence.values() for finding in _in_condition(item.id, item.when, known)]
 
 
 def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> list[RuleProblem]:

@@ -1,19 +1,24 @@
-"""What a model learns from: labelled incidents as features, in the form that ships with the distribution.
+"""What a model learns from: labelled incidents as features, and the samples that the rules' signatures carry.
 
 Each incident is seen twice: as it is, and with the decisive signatures of its cause withheld, so that the model also
-learns from the words of messages that no rule would know. The samples of signatures stand beside them (``classifier.samples``).
+learns from the words of messages that no rule would know. The samples of signatures hold the words of messages that no
+recorded incident has: a sample is a log of one line without signatures or facts, and only its words are learnt.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import orjson
 
 from nccl_triage import resources
+from nccl_triage.classifier.features import words_of
+from nccl_triage.engine.names import expand
+from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.errors import InputError
 
 FORMAT = 1
@@ -104,3 +109,36 @@ def shipped() -> list[Example]:
 def digest(data: bytes) -> str:
     """Return the hash by which a model names what it learnt from."""
     return hashlib.sha256(gzip.decompress(data)).hexdigest()
+
+
+#: A signature teaches causes for which it is evidence of at least this weight, and none when there are more than two.
+MIN_WEIGHT, MAX_CAUSES = "moderate", 2
+
+
+def from_samples(rules: RuleSet) -> list[Example]:
+    """Return an example for each sample of a signature and each cause that its strongest evidence supports."""
+    found = []
+    for name, causes in sorted(_spoken_for(rules).items()):
+        for number, sample in enumerate(rules.signatures[name].match_samples):
+            words = frozenset(words_of(sample))
+            for cause in causes if words else ():
+                others = tuple(other for other in causes if other != cause)
+                found.append(Example(f"{name}/{number}/{cause}", cause, others, name, SAMPLE, words, words))
+    return found
+
+
+def _spoken_for(rules: RuleSet) -> dict[str, list[str]]:
+    """Return signature -> the causes that its strongest evidence supports."""
+    weights: dict[str, dict[str, float]] = defaultdict(dict)
+    for cause in rules.causes.values():
+        for item in cause.evidence:
+            for pattern in item.signatures:
+                for name in expand(pattern, rules.kinds):
+                    weights[name][cause.id] = max(item.log_odds, weights[name].get(cause.id, 0.0))
+    spoken = {}
+    for name, by_cause in weights.items():
+        most = max(by_cause.values())
+        causes = sorted(cause for cause, weight in by_cause.items() if weight == most)
+        if most >= WEIGHTS[MIN_WEIGHT] and len(causes) <= MAX_CAUSES:
+            spoken[name] = causes
+    return spoken

@@ -18,21 +18,20 @@ A feature is a string; its first part tells the kind:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nccl_triage.diagnosis import programs
-from nccl_triage.diagnosis.case import Case
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.templates import words
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.parsers.unknown_errors import SALIENT
+from nccl_triage.story.view import View
 
 #: What parts the words of a name, and the words of a name that is written in one with capitals.
 _SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LETTERS = re.compile(r"[A-Za-z]+")
-#: Characters of a part that says something.
+#: Minimum length of a part.
 _MIN_PART = 3
 #: Distinct lines (by template) whose words count: half of them from each end.
 MAX_LINES = 120
@@ -52,8 +51,8 @@ class Features:
             self.spoke.setdefault(name, event)
 
 
-def extract(case: Case) -> Features:
-    """Return the features of a case."""
+def extract(case: View, programs: Iterable[str]) -> Features:
+    """Return the features of a case; ``programs`` are its launcher and frameworks."""
     found = Features()
     events = _of_suspect(case)
     cascade = next(
@@ -61,16 +60,13 @@ def extract(case: Case) -> Features:
     )
     _lines(case, events, cascade, found)
     _signatures(case, events, cascade, found)
-    launcher = programs.launcher(case)
-    if launcher is not None:
-        found.add(f"j:{launcher}")
-    for name in programs.frameworks(case):
+    for name in programs:
         found.add(f"j:{name}")
     return found
 
 
-def _of_suspect(case: Case) -> list[Event]:
-    """Return the events in order without the failures of others than the suspect."""
+def _of_suspect(case: View) -> list[Event]:
+    """Return the events in order, without the failures of ranks other than the suspect."""
     ranks = (rank for event in case.failures if event.role == "root" and (rank := case.rank(event)) is not None)
     suspect = next(ranks, None)
     if suspect is None:
@@ -131,7 +127,7 @@ def _salient(events: Sequence[Event]) -> list[tuple[Event, str]]:
     return [*lines[:half], *lines[-half:]]
 
 
-def _lines(case: Case, events: Sequence[Event], cascade: int | None, found: Features) -> None:
+def _lines(case: View, events: Sequence[Event], cascade: int | None, found: Features) -> None:
     for event, folded in _salient(events):
         before = cascade is None or case.position(event) < cascade
         for word in _spoken(folded, event.text):
@@ -140,7 +136,7 @@ def _lines(case: Case, events: Sequence[Event], cascade: int | None, found: Feat
                 found.add(f"p:{word}", event)
 
 
-def _signatures(case: Case, events: Sequence[Event], cascade: int | None, found: Features) -> None:
+def _signatures(case: View, events: Sequence[Event], cascade: int | None, found: Features) -> None:
     root_seen = False
     for event in events:
         name = event.signature

@@ -141,9 +141,9 @@ def temperature(held_out: Sequence[tuple[Model, Example]]) -> float:
 
 
 def for_training(examples: Sequence[Example], held_out: Sequence[Example]) -> list[Example]:
-    """Return the examples from which a model may learn that judges the held-out ones: no sample of what those show.
+    """Return the examples for training a model that judges the held-out ones, without samples of signatures seen there.
 
-    Many a sample was taken from an incident, so it would give the answer away.
+    Many samples were taken from an incident and would reveal the answer.
     """
     shown = {name for example in held_out for name in example.full | example.withheld if name.startswith("s:")}
     return [example for example in examples if example.source != SAMPLE or f"s:{example.group}" not in shown]

@@ -1,4 +1,4 @@
-"""From probabilities to votes: evidence that is weighed beside the rules, explained, capped, and often withheld.
+"""Votes of the classifier: evidence that is weighed beside the rules, explained, capped, and often withheld.
 
 The model abstains when it is not sure of anything, and when nothing failed. A vote
 only ever speaks for a cause: that a log does not resemble known incidents of a cause says little against it.

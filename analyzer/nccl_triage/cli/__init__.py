@@ -18,8 +18,8 @@ import click
 
 from nccl_triage import errors, interrupts
 from nccl_triage._version import __version__
-from nccl_triage.cli import base, complaints, configuration, language
-from nccl_triage.cli.help_page import Translated
+from nccl_triage.cli import base, configuration, language, usage
+from nccl_triage.cli.usage import TranslatedCommand
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -63,13 +63,13 @@ def every_command() -> dict[tuple[str, ...], click.Command]:
     return found
 
 
-class DefaultGroup(Translated, click.Group):
+class DefaultGroup(TranslatedCommand, click.Group):
     """A group whose unknown first word is an argument of ``diagnose``."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Find out the language before anything can go wrong."""
+        """Determine the language first, since errors are printed in it."""
         language.use(language.resolve(_language(args)))
         return super().make_context(info_name, args, parent, **extra)
 
@@ -118,7 +118,7 @@ def _is_show_config(words: list[str]) -> bool:
 
 
 def _language(args: list[str]) -> str:
-    """Return the value of ``--lang`` that flag, variable or file give; a file that is broken is told of later."""
+    """Return the value of ``--lang`` from flag, variable or file; a broken file is reported later."""
     found = language.asked(args)
     if found is None:
         entry = configuration.Environment().get((), "lang")
@@ -148,9 +148,9 @@ def _refuse_mistyped(word: str) -> None:
         )
 
 
-#: What a disk says that takes no more.
+#: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-#: Set by the completion scripts (``completion.VARIABLE``, which is not imported for nothing).
+#: Set by the completion scripts (``completion.VARIABLE``; the module is imported only when it is needed).
 _COMPLETE = "_NCCL_TRIAGE_COMPLETE"
 EPILOG = """\b
 Examples:
@@ -177,10 +177,8 @@ def cli(ctx: click.Context) -> None:
         return
     shown = base.remembered("show_config")
     if shown:
-        from nccl_triage.cli import whole_config
-
         flags = base.remembered("no_config"), shown, base.remembered("config")
-        click.echo(whole_config.everything(every_command(), *flags))
+        click.echo(base.configuration_of_all(every_command(), *flags))
         ctx.exit()
     click.echo(ctx.get_help(), err=True)
     ctx.exit(errors.EXIT_USAGE)
@@ -208,7 +206,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _forget_output() -> None:
-    """Let what is still to be printed go nowhere: there is nobody, or no room, to take it."""
+    """Discard the remaining output: its reader is gone or the disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -226,7 +224,7 @@ def _open_closed_streams() -> None:
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit; every way to end has its code."""
+    """Run the command line and exit with the code of how it ended."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
@@ -246,7 +244,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     except click.exceptions.Exit as exit_:
         _leave(exit_.exit_code)
     except click.ClickException as error:
-        _complain(complaints.as_ours(error).lines(language.current()))
+        _complain(usage.usage_error(error).lines(language.current()))
         _leave(errors.EXIT_USAGE)
     except errors.TriageError as error:
         if _debug():

@@ -1,18 +1,18 @@
-"""What all commands have in common: their help, where their options come from, and the options that all have."""
+"""The common base of all commands: help, options from configuration, and the options that every command has."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from nccl_triage.cli import configuration, language, settings
 from nccl_triage.cli.config_files import Layer
-from nccl_triage.cli.help_page import Translated
-from nccl_triage.cli.settings import Setting
+from nccl_triage.cli.settings import Setting, Words
+from nccl_triage.cli.usage import TranslatedCommand
 from nccl_triage.errors import EXIT_USAGE, UsageError
 
 #: Keys of ``Context.meta``.
@@ -27,7 +27,7 @@ def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def remembered(name: str, default: Any = None) -> Any:
-    """Return the value of such an option in the command that runs, or that has just ended: errors are printed then."""
+    """Return the value of a remembered option, also just after the command ended, when errors are printed."""
     ctx = click.get_current_context(silent=True)
     return _last.get(name, default) if ctx is None else ctx.meta.get(f"{_META}{name}", default)
 
@@ -91,7 +91,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
 
 
 def group_options() -> list[click.Parameter]:
-    """Return those of these options that stand for themselves, without a command."""
+    """Return the common options that also work without a command."""
     wanted = ("lang", "color", "show_config", "config", "no_config")
     return [param for param in _common(click.Command(None)) if param.name in wanted]
 
@@ -114,13 +114,13 @@ def chosen_file(args: Sequence[str]) -> str | None:
 
 
 def spelled_out(args: list[str]) -> list[str]:
-    """Give ``--show-config`` its value where it stands alone: click would take the next word for it."""
+    """Add the default value to a bare ``--show-config``: click would take the next word for it."""
     words = before_dashes(args)
     return [*("--show-config=text" if word == "--show-config" else word for word in words), *args[len(words) :]]
 
 
 def command_first(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options that all commands have and that stand before the command's name, and the words from there."""
+    """Split off the common options that stand before the command's name; return them and the remaining words."""
     rest, leading = list(args), list[str]()
     while rest:
         if rest[0] in ("--lang", "--color", "--config") and len(rest) > 1:
@@ -133,8 +133,8 @@ def command_first(args: list[str]) -> tuple[list[str], list[str]]:
     return leading, rest
 
 
-class Command(Translated):
-    """A command as users meet it: made from the plain click command of its module."""
+class Command(TranslatedCommand):
+    """A command with configuration, common options and translated help, made from the click command of its module."""
 
     def __init__(self, plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> None:
         super().__init__(
@@ -153,10 +153,10 @@ class Command(Translated):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the configuration, which gives defaults, before the command line."""
+        """Read the configuration before the command line, since it provides defaults."""
         words = before_dashes(args)
         if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
-            reading = configuration.Reading()
+            reading = configuration.ConfigurationFiles()
             if "--no-config" not in words:
                 # The command that allows files is not told that they are not allowed.
                 reading = configuration.read(chosen_file(args), look=self.words[:1] != ("config",))
@@ -171,7 +171,7 @@ class Command(Translated):
         return ctx
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; with ``--show-config`` nothing is missing."""
+        """Parse the command line; with ``--show-config`` no argument is required."""
         if any(word.startswith("--show-config=") for word in before_dashes(args)):
             self.params = [copy.copy(param) for param in self.params]  # they are the module's
             for param in self.params:
@@ -183,7 +183,7 @@ class Command(Translated):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it in the language asked for, or show the configuration."""
+        """Run the command in the chosen language, or show the configuration."""
         choice = ctx.params.get("lang", ctx.meta.get(f"{_META}lang", "auto"))
         language.use(language.resolve(choice))
         if not ctx.params.get("quiet"):
@@ -191,14 +191,16 @@ class Command(Translated):
                 language.say(template, **values)
         shown = ctx.meta.get(f"{_META}show_config")
         if shown:
-            from nccl_triage.cli import show_config
+            from nccl_triage.cli import config
 
-            click.echo(show_config.page({self.words: show_config.rows(ctx, self.settings)}, self.files, shown))
+            click.echo(
+                config.configuration_page({self.words: config.option_rows(ctx, self.settings)}, self.files, shown)
+            )
             ctx.exit()
         return super().invoke(ctx)
 
 
-class Section(Translated, click.Group):
+class CommandGroup(TranslatedCommand, click.Group):
     """A group of commands below the main one, such as ``rules``."""
 
     def __init__(self, plain: click.Group, words: tuple[str, ...], commands: settings.Commands) -> None:
@@ -252,14 +254,35 @@ def _no_such_command(group: str, name: str, known: list[str]) -> UsageError:
 
 def first_line(command: click.Command) -> str:
     """Return the first paragraph of a command's help in the reader's language."""
-    from nccl_triage.cli.help_page import paragraphs
+    from nccl_triage.cli.usage import paragraphs
 
     parts = paragraphs(command.help or "")
     return language.text(" ".join(parts[0].split())) if parts else ""
 
 
-def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | Section:
-    """Return the command of a module as users meet it."""
+def adopt(plain: click.Command, words: tuple[str, ...], commands: settings.Commands) -> Command | CommandGroup:
+    """Return the ``Command`` or ``CommandGroup`` made from the click command of a module."""
     if isinstance(plain, click.Group):
-        return Section(plain, words, commands)
+        return CommandGroup(plain, words, commands)
     return Command(plain, words, commands)
+
+
+def configuration_of_all(
+    commands: Mapping[Words, click.Command], without_files: bool, form: str, chosen: str | None = None
+) -> str:
+    """Return the configuration of all commands, as it is without any flag but ``--config``."""
+    from nccl_triage.cli import config
+
+    if not without_files:
+        for template, values in configuration.read(chosen_file(["--config", chosen] if chosen else [])).notes:
+            language.say(template, **values)
+    found = {}
+    files: Sequence[Layer] = []
+    for words, command in commands.items():
+        assert isinstance(command, Command)
+        flags = ["--show-config=text", *(["--no-config"] if without_files else [])]
+        flags += [f"--config={chosen}"] if chosen is not None else []
+        with command.make_context(" ".join(words), flags) as ctx:
+            found[words] = config.option_rows(ctx, command.settings)
+            files = command.files if words[:1] != ("config",) else files
+    return config.configuration_page(found, files, form)

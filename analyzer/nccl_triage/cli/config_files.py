@@ -1,4 +1,4 @@
-"""Read our part of a configuration file: YAML, pyproject.toml or setup.cfg, every value as text with its line."""
+"""Read the nccl-triage section of a YAML, pyproject.toml or setup.cfg file, every value as text with its line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nccl_triage.errors import RuleError, UsageError
 from nccl_triage.lazy_regex import lazily
 
 #: The words of a command, () for all commands -> key -> entry.
-Sections = dict[tuple[str, ...], dict[str, "Entry"]]
+Sections = dict[tuple[str, ...], dict[str, "ConfigEntry"]]
 Reader = Callable[[Path, str], Sections]
 _HEADER = lazily(r"\s*\[([^\[\]]+)\]")
 #: Names in a row, and keys of ours in a file, at most.
@@ -27,8 +27,8 @@ _SIGN = lazily("[=:]")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What a file or a variable says for one key: a text or a list of texts, and ``path:line`` or the variable."""
+class ConfigEntry:
+    """The value of one key, a text or a list of texts, and its origin: ``path:line`` or a variable."""
 
     value: str | list[str]
     origin: str
@@ -43,13 +43,13 @@ class Layer:
     trusted: bool = True
     sections: Sections = field(default_factory=dict)
 
-    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
-        """Return what the section of these words says for an option."""
+    def get(self, words: tuple[str, ...], key: str) -> ConfigEntry | None:
+        """Return the entry of an option in the section of a command."""
         return self.sections.get(words, {}).get(key)
 
 
 def others_cannot_write(state: os.stat_result, project: bool = True) -> bool:
-    """Tell whether a file belongs to the user or root, and nobody else may write it; what was found is looked at harder."""
+    """Tell whether a file belongs to the user or root and nobody else may write it; stricter for files that were found."""
     return state.st_uid in (0, os.geteuid()) and not state.st_mode & (0o022 if project else 0o002)
 
 
@@ -60,7 +60,7 @@ def broken(place: str, cause: str, **values: object) -> UsageError:
 
 
 def read_yaml(path: Path, text: str) -> Sections:
-    """Read a file that is all ours."""
+    """Read a YAML file that holds nothing but configuration of nccl-triage."""
     from nccl_triage.engine import nodes
 
     lines: dict[tuple[str, ...], int] = {}
@@ -83,7 +83,7 @@ def read_yaml(path: Path, text: str) -> Sections:
 
 
 def read_toml(path: Path, text: str) -> Sections:
-    """Read ``[tool.nccl-triage]``; a file that is broken elsewhere is not ours to complain about."""
+    """Read ``[tool.nccl-triage]``; errors outside of this section are not reported."""
     import sys
 
     if sys.version_info >= (3, 11):
@@ -107,14 +107,14 @@ def read_toml(path: Path, text: str) -> Sections:
 
 
 def _not_ours(path: Path, text: str, cause: str, **values: object) -> Sections:
-    """Return nothing for a file that cannot be read and has no section of ours; raises UsageError for one that has."""
+    """Return an empty result for a broken file without a section of nccl-triage; raises UsageError for one that has it."""
     if "[tool.nccl-triage" not in text:
         return {}
     raise broken(str(path), cause, **values)
 
 
 def _short(error: Exception) -> str:
-    """Return the words of an error on one line, without what it quotes at length."""
+    """Return the message of an error on one line, without long quotations."""
     text = " ".join(str(error).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} .."
 
@@ -152,7 +152,7 @@ def _sections(path: Path, found: dict[str, Any], line: Callable[[tuple[str, ...]
         if number >= MAX_KEYS:
             raise broken(str(path), "more than {limit} keys", limit=MAX_KEYS)
         key = words[-1].replace("_", "-")
-        sections.setdefault(words[:-1], {})[key] = Entry(value, f"{path}:{line(words)}")
+        sections.setdefault(words[:-1], {})[key] = ConfigEntry(value, f"{path}:{line(words)}")
     return sections
 
 
@@ -181,7 +181,7 @@ def _text(path: Path, value: object) -> str:
 
 
 class _Lines:
-    """Where keys stand, which the parsers do not tell."""
+    """The line numbers of keys, which the parsers do not report."""
 
     def __init__(self, text: str, above: tuple[str, ...]) -> None:
         self._above = above

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from nccl_triage import files
 from nccl_triage.cli import config_files
-from nccl_triage.cli.config_files import Entry, Layer, Reader, others_cannot_write
+from nccl_triage.cli.config_files import ConfigEntry, Layer, Reader, others_cannot_write
 from nccl_triage.errors import UsageError
 
 PREFIX = "NCCL_TRIAGE_"
@@ -54,11 +54,11 @@ class Environment:
     project: bool = False
     trusted: bool = True
 
-    def get(self, words: tuple[str, ...], key: str) -> Entry | None:
-        """Return what the variable of an option says; an empty one counts as not set."""
+    def get(self, words: tuple[str, ...], key: str) -> ConfigEntry | None:
+        """Return the value of an option's variable; an empty one counts as not set."""
         name = variable(words, key)
         value = os.environ.get(name)
-        return Entry(value, name) if value else None
+        return ConfigEntry(value, name) if value else None
 
 
 def variable(words: tuple[str, ...], key: str) -> str:
@@ -76,8 +76,8 @@ def user_file() -> Path | None:
 
 
 @dataclass(slots=True)
-class Reading:
-    """The files that count, in their order, and what is to be told of those that do not."""
+class ConfigurationFiles:
+    """The configuration files in use, in their order, and notes on those that are ignored."""
 
     layers: list[Layer] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -88,12 +88,12 @@ def layers(chosen: str | None = None) -> list[Layer]:
     return read(chosen).layers
 
 
-def read(chosen: str | None = None, *, look: bool = True) -> Reading:
+def read(chosen: str | None = None, *, look: bool = True) -> ConfigurationFiles:
     """Read the files that count; raises UsageError for one of the user's that cannot be understood.
 
     ``chosen`` is read in place of the files of the project, ``look`` tells whether to look for these.
     """
-    reading = Reading()
+    reading = ConfigurationFiles()
     if chosen is not None:
         reading.layers.append(named(Path(chosen)))
     elif look:
@@ -123,13 +123,13 @@ def found(start: Path | None) -> Iterator[tuple[Path, Reader]]:
 
 
 def _speaking(start: Path | None, name: str, reader: Reader) -> Iterator[Path]:
-    """Yield the files of a name that have something for us, the nearest first."""
+    """Yield the files of a name that configure nccl-triage, the nearest first."""
     folders = _folders(start) if start is not None else ()
     return (folder / name for folder in folders if _speaks(folder / name, reader))
 
 
 def _speaks(path: Path, reader: Reader) -> bool:
-    """Tell whether a file is there that has, or seems to have, something for us."""
+    """Tell whether a file exists that configures nccl-triage, or seems to."""
     try:
         data = files.read_regular(path, MAX_SIZE)
     except files.TooLarge:
@@ -146,8 +146,8 @@ def _speaks(path: Path, reader: Reader) -> bool:
         return True
 
 
-def _taken(path: Path, reader: Reader, reading: Reading) -> bool:
-    """Take over a file that was merely found, if the user has allowed what it says; else note what would allow it.
+def _taken(path: Path, reader: Reader, reading: ConfigurationFiles) -> bool:
+    """Use a file that was found if the user has allowed its content; else note the command that allows it.
 
     Raises UsageError for one that was allowed and cannot be understood any more.
     """
@@ -208,7 +208,7 @@ def _folders(start: Path) -> Iterator[Path]:
 
 
 def _layer(path: Path, reader: Reader, project: bool) -> Layer | None:
-    """Read a file that may be absent; None for one that has nothing of ours."""
+    """Read a file that may be absent; None when it does not configure nccl-triage."""
     try:
         return _from(path, reader, project)
     except files.TooLarge:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_triage import files
-from nccl_triage.cli.config_files import Entry, Layer, others_cannot_write
+from nccl_triage.cli.config_files import ConfigEntry, Layer, others_cannot_write
 from nccl_triage.errors import OutputError, TriageError
 from nccl_triage.history import place
 
@@ -28,7 +28,7 @@ _MAX_ANSWER = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What the user has said of a file: the digest of what was allowed, or that it is never to count."""
+    """The user's answer for a file: the digest of the allowed content, or that it is denied."""
 
     path: str
     digest: str = ""
@@ -36,13 +36,13 @@ class Consent:
 
 
 def folder() -> Path | None:
-    """Return where the answers lie, None where the user has no home."""
+    """Return the folder of the answers, None when the user has no home."""
     state = place.state_folder()
     return state / "allowed" if state is not None else None
 
 
 def of(path: Path) -> Consent | None:
-    """Return what the user has said of a file, None for nothing or nothing that can be read."""
+    """Return the user's answer for a file, None when there is none or it cannot be read."""
     known = _answer(path)
     return _read(known) if known is not None else None
 
@@ -58,7 +58,7 @@ def every() -> list[Consent]:
 
 
 def say(path: Path, digest: str = "", *, denied: bool = False) -> None:
-    """Keep an answer; raises OutputError where that is not possible."""
+    """Store an answer; raises OutputError when that is not possible."""
     kept = _answer(path)
     if kept is None:
         raise OutputError("there is no home to remember that in", remedy="set XDG_STATE_HOME, or use --config FILE")
@@ -71,7 +71,7 @@ def say(path: Path, digest: str = "", *, denied: bool = False) -> None:
 
 
 def _answer(path: Path) -> Path | None:
-    """Return the file of an answer, named by where the configuration really lies."""
+    """Return the file of an answer, named by the resolved path of the configuration."""
     kept = folder()
     real = os.path.realpath(path)
     return kept / hashlib.sha256(os.fsencode(real)).hexdigest()[:32] if kept is not None else None
@@ -108,7 +108,7 @@ def named(layer: Layer, keys: Iterable[str] = NAMING) -> list[Path]:
     return list(dict.fromkeys(_placed(text, layer.path) for text in texts if text != "none"))
 
 
-def _items(entry: Entry) -> list[str]:
+def _items(entry: ConfigEntry) -> list[str]:
     parts = entry.value if isinstance(entry.value, list) else entry.value.replace("\n", ",").split(",")
     return [part.strip() for part in parts if part.strip()]
 
@@ -121,7 +121,7 @@ def _placed(text: str, path: Path) -> Path:
 
 
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and digests of what is read of a folder of rules or a model; what cannot be read is so, too."""
+    """Yield the names and digests of the files of a rules folder or a model, unreadable ones included."""
     from nccl_triage.classifier import model
     from nccl_triage.engine import load
 
@@ -137,7 +137,7 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def exposed(path: Path) -> Path | None:
-    """Return what of a folder of rules, or a model, others than the user and root own or can write; None for nothing."""
+    """Return the first file of a rules folder or model that others than the user and root own or can write, or None."""
     from nccl_triage.engine import load
 
     try:

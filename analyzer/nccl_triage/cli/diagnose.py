@@ -1,15 +1,131 @@
-"""``nccl-triage diagnose``: the main job."""
+"""``nccl-triage diagnose``: the main job, with the options that say where logs are read and what doctor saw."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from nccl_triage import errors, interrupts
-from nccl_triage.cli import automatic, candidates, engines, follow, host_facts, language, options, output, remembering
+from nccl_triage.cli import completion, follow, history_options, language, launching, options, output
+from nccl_triage.errors import UsageError
+
+if TYPE_CHECKING:
+    from nccl_triage.execution.engines import Engine
+    from nccl_triage.stopping import ReadingStop
+
+
+def engine_options(function: Any) -> Any:
+    """Add the options that choose the engine."""
+    further = [
+        click.option(
+            "--engine",
+            type=click.Choice(["local", "ray"]),
+            default="local",
+            show_default=True,
+            help="Where logs are read: ray has the nodes of a Ray cluster read 'node:*/PATTERN', each its own files, and "
+            "share out other paths, which all of them must see.",
+        ),
+        click.option(
+            "--ray-session",
+            is_flag=True,
+            help="Read the logs of the running Ray session on every node: --engine ray 'node:*'.",
+        ),
+        click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto)."),
+        click.option(
+            "--node-timeout",
+            type=click.FloatRange(1, 86400),
+            default=120.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Give a node of the cluster up when it makes no progress for so long.",
+        ),
+    ]
+    for option in reversed(further):
+        function = option(function)
+    return function
+
+
+def chosen_engine(
+    paths: tuple[str, ...], given: dict[str, Any], jobs: int | None, stop: ReadingStop, links: bool
+) -> tuple[tuple[str, ...], Engine | None]:
+    """Take the options out of ``given``; return what is to be read, and the engine if it is not this machine.
+
+    ``stop`` may end the reading early; ``links`` are followed out of folders.
+    """
+    engine, session = given.pop("engine"), given.pop("ray_session")
+    address, patience = given.pop("ray_address"), given.pop("node_timeout")
+    if engine == "local" and not session:
+        _refuse_nodes(paths)
+        return paths, None
+    from nccl_triage.execution.cluster import targets
+    from nccl_triage.execution.cluster.engine import RayEngine
+
+    if session:
+        paths = (*paths, targets.EVERY_SESSION)
+    if not paths:
+        raise UsageError(
+            "there is nothing to read on the cluster",
+            remedy="add --ray-session, or name logs such as 'node:*/var/log/job' or a folder that all nodes see",
+        )
+    return paths, RayEngine(address, jobs or 1, patience, stop=stop, links=links)
+
+
+def refuse_while_following(engine: Engine | None) -> None:
+    """Raise UsageError for a cluster: growing logs are followed on the machine that has them."""
+    if engine is not None:
+        raise UsageError(
+            "--engine ray does not go with --follow",
+            remedy="follow the driver's log, or files that all nodes share, on this machine",
+        )
+
+
+def _refuse_nodes(paths: tuple[str, ...]) -> None:
+    """Raise UsageError for ``node:`` paths, which need ``--engine ray``."""
+    import os
+
+    for path in paths:
+        if path.startswith("node:") and not os.path.lexists(path):
+            raise UsageError("{path} lies on nodes of a cluster", remedy="add --engine ray", path=path)
+
+
+def host_facts_option(function: Any) -> Any:
+    """Add ``--host-facts`` (repeatable)."""
+    return click.option(
+        "--host-facts",
+        "facts",
+        multiple=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Weigh what doctor saw of the job's hosts, too: its JSON, one host or many (repeatable).",
+    )(function)
+
+
+def with_host_facts(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, ...]:
+    """Return the paths followed by the files of host facts.
+
+    Raises UsageError for a file that cannot be read or that holds something else.
+    """
+    from nccl_triage.ingest import sniff
+    from nccl_triage.ingest.layouts import strip_compression
+    from nccl_triage.tool_reports import recognise
+
+    for path in facts:
+        try:
+            _, sample, _ = sniff.head(path)
+        except OSError as error:
+            raise UsageError("cannot read {path}", cause="{why}", path=path, why=error.strerror or error) from None
+        form = recognise(strip_compression(path.name), sample)
+        if form is None or form.name != "doctor":
+            raise UsageError(
+                "{path} holds no facts of hosts",
+                remedy="make it with: nccl-triage doctor --format json -o {path}",
+                path=path,
+            )
+    return (*paths, *map(str, facts))
 
 
 def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
@@ -21,7 +137,7 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
 
 
 def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
-    """Raise UsageError for a good run on standard input, or beside logs that are followed and not whole yet."""
+    """Raise UsageError for a good run on standard input, or together with ``--follow``."""
     if "-" in baseline:
         raise errors.UsageError(
             "- cannot be the good run: it is the log that is diagnosed",
@@ -33,10 +149,10 @@ def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
         )
 
 
-def _partial(number: int, document: output.Document, wish: output.Wanted) -> int:
-    """Deliver what was found until a signal ended the reading, and return the exit code of that signal.
+def _partial(number: int, document: output.Document, wish: output.OutputOptions) -> int:
+    """Deliver the partial result of an interrupted reading and return the signal's exit code.
 
-    Nobody who wants the end waits for experiments, and what was only half read is no history.
+    No experiments are run after a signal, and a partial diagnosis is not added to the history.
     """
     ended = interrupts.Ended(number)
     if not document.get("interrupted", {}).get("bytes_read", 1):
@@ -51,12 +167,12 @@ def _partial(number: int, document: output.Document, wish: output.Wanted) -> int
 
 
 @click.command("diagnose", epilog="\b\nExample:\n  nccl-triage logs/trainer.log --report post-mortem.html")
-@click.argument("paths", nargs=-1, shell_complete=candidates.files)
+@click.argument("paths", nargs=-1, shell_complete=completion.files)
 @output.output_options
 @options.rules_options
 @options.model_option
 @options.language_option
-@automatic.options
+@launching.options
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
@@ -68,16 +184,16 @@ def _partial(number: int, document: output.Document, wish: output.Wanted) -> int
     is_flag=True,
     help="Follow links in folders wherever they lead, not only within the folder that is named.",
 )
-@host_facts.option
+@host_facts_option
 @click.option(
     "--baseline",
     multiple=True,
     metavar="GOOD_LOG",
-    shell_complete=candidates.files,
+    shell_complete=completion.files,
     help="Logs of a good run of the same job (a file, folder or glob; repeatable): what differs from it is evidence.",
 )
-@engines.options
-@remembering.history_options
+@engine_options
+@history_options.history_options
 @follow.follow_options
 @output.exit_code_option
 @options.debug_option
@@ -112,21 +228,21 @@ def command(
     from nccl_triage.stopping import ReadingStop
 
     stop = ReadingStop()
-    paths, engine = engines.chosen(paths, given, jobs, stop, links)
+    paths, engine = chosen_engine(paths, given, jobs, stop, links)
     if not paths:
         if sys.stdin.isatty():
             click.echo(ctx.get_help(), err=True)
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
-    paths = host_facts.beside(paths, facts)
+    paths = with_host_facts(paths, facts)
     wish = output.wanted(given)
-    automatic.refuse_without_report(mode, wish.reports)
+    launching.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
-    memory = remembering.memory(history, no_history, wish.quiet, wish.redact)
+    memory = history_options.memory(history, no_history, wish.quiet, wish.redact)
     _refuse_baseline(baseline, following)
     if following:
-        automatic.refuse_while_following(mode)
-        engines.refuse_while_following(engine)
+        launching.refuse_while_following(mode)
+        refuse_while_following(engine)
         document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory, links)
         memory.keep(document)
         ctx.exit(output.exit_code(document, want_code))
@@ -151,9 +267,9 @@ def command(
         ctx.exit(_partial(stop.asked, document, wish))
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None
     if wish.reports:
-        document = automatic.verified(document, folders, mode, budget, wish.say, debug)
+        document = launching.verified(document, folders, mode, budget, wish.say, debug)
     output.deliver(document, wish)
     memory.keep(document)
-    if automatic.contradicted(document, first):
+    if launching.contradicted(document, first):
         ctx.exit(errors.EXIT_CONTRADICTED)
     ctx.exit(output.exit_code(document, want_code))

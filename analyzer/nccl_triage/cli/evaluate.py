@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Score the diagnoses of labelled cases (folders with cases.jsonl) beside two naive baselines."""
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import cases, run, table
+    from nccl_triage.evaluation import cases, run, score
 
     rules, model = load.load(options.all_rules(rules_dirs)), options.chosen_model(model_name)
     results: list[tuple[str, Any, Any]] = []
@@ -46,8 +46,8 @@ def command(
 
         from nccl_triage.render import json_output
 
-        click.echo(json_output.inert(orjson.dumps(table.as_data(results), option=orjson.OPT_INDENT_2)).decode())
+        click.echo(json_output.inert(orjson.dumps(score.as_data(results), option=orjson.OPT_INDENT_2)).decode())
     elif chosen == "markdown":
-        click.echo(table.markdown(results))
+        click.echo(score.markdown(results))
     else:
-        click.echo("\n".join(map(language.harmless, table.text(results, misses).split("\n"))))
+        click.echo("\n".join(map(language.harmless, score.text(results, misses).split("\n"))))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_triage.cli import candidates, options
+from nccl_triage.cli import completion, options
 from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
     from nccl_triage.engine.schema import RuleSet
-    from nccl_triage.knowledge.lookup import Found
+    from nccl_triage.knowledge.lookup import KnowledgeItem
 
 FORMATS = ("text", "json", "markdown")
 #: What ``--list`` takes; ``knowledge.lookup.KINDS`` with ``all`` in front.
@@ -37,7 +37,7 @@ Examples:
   nccl-triage explain symptoms
   nccl-triage explain --list variables""",
 )
-@click.argument("name", nargs=-1, shell_complete=candidates.explainable)
+@click.argument("name", nargs=-1, shell_complete=completion.explainable)
 @click.option(
     "--list", "listed", is_flag=False, flag_value="all", type=click.Choice(LISTS), help="List what can be explained."
 )
@@ -75,15 +75,15 @@ def show(data: list[dict[str, Any]], chosen: str, language: Any) -> None:
 
 
 def _listings(kind: str, rules: RuleSet) -> list[dict[str, Any]]:
-    from nccl_triage.knowledge import listing
+    from nccl_triage.knowledge import lookup
 
     kinds = [name for name in LISTS[1:] if name != "signatures"] if kind == "all" else [kind]
-    return [listing.listing(name, rules) for name in kinds]
+    return [lookup.listing(name, rules) for name in kinds]
 
 
 def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
     """Return what the query stands for; raises UsageError when nothing fits."""
-    from nccl_triage.knowledge import describe, listing, lookup
+    from nccl_triage.knowledge import describe, lookup
 
     exact = lookup.exact(query, rules)
     if exact is not None:
@@ -93,13 +93,13 @@ def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
         raise UsageError(
             "{name} is no number of this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
         )
-    found: list[Found] = lookup.numbered(query) or lookup.line(query, rules)
+    found: list[KnowledgeItem] = lookup.numbered(query) or lookup.line(query, rules)
     if not found:
         found = lookup.search(query, rules)
         if len(found) > 1:
-            return [listing.hits(found)]
+            return [lookup.hits(found)]
     if len(found) > _MAX_PAGES:
-        return [listing.hits(found)]
+        return [lookup.hits(found)]
     if found:
         return [describe.found(item, rules) for item in found]
     near = lookup.near(query, rules)

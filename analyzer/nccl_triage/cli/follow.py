@@ -14,11 +14,11 @@ import click
 
 from nccl_triage import errors
 from nccl_triage.cli import language, options
-from nccl_triage.cli.output import Document, Wanted
+from nccl_triage.cli.output import Document, OutputOptions
 from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
-    from nccl_triage.cli.on_verdict import Hook
+    from nccl_triage.cli.live import VerdictCommand
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.follow.follower import Follower
     from nccl_triage.follow.watch import JobWatch
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 #: How many usual steps without progress are suspicious.
 HANG_AFTER = 10.0
-#: Seconds between two looks at the logs: while they grow, and when they have been quiet for long.
+#: Seconds between two reads of the logs: while they grow, and after a long silence.
 SOON, LATE = 0.2, 2.0
-#: Bytes after which the next look is taken at once: a pipe that is full stops the job.
+#: After so many bytes the next read follows at once: a full pipe would block the job.
 _BUSY = 32 << 10
-#: Seconds after Ctrl-C in which what a pipe's writer still says is waited for.
+#: Seconds after Ctrl-C in which the rest of a pipe is still read.
 _FAREWELL = 5.0
 
 
@@ -63,14 +63,14 @@ def follow_options(function: Any) -> Any:
 
 
 def refuse_alone(ctx: click.Context) -> None:
-    """Raise UsageError where the command line has options that mean nothing without ``--follow``."""
+    """Raise UsageError for options that need ``--follow``."""
     for key, name in (("hang_after", "--hang-after"), ("on_verdict", "--on-verdict")):
         if ctx.get_parameter_source(key) is click.core.ParameterSource.COMMANDLINE:
             raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or leave it out")
 
 
 class _Stop(Stop):
-    """Ctrl-C and its kin: the first ends the following, the second ends everything at once."""
+    """Ctrl-C and similar signals: the first ends the following, the second ends everything at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class _Stop(Stop):
         os.set_blocking(self._writer, False)
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not once the end was asked for."""
+        """Sleep, unless a stop was requested."""
         select.select([self._reader], [], [], seconds)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals, and let go of the pipe at the end."""
+        """Handle the signals, and close the pipe at the end."""
         try:
             with super().listening():
                 yield
@@ -98,7 +98,7 @@ class _Stop(Stop):
 def run(
     paths: tuple[str, ...],
     stdin: BinaryIO | None,
-    wish: Wanted,
+    wish: OutputOptions,
     folders: tuple[Path, ...],
     model_name: str | None,
     hang_after: float | None,
@@ -108,14 +108,13 @@ def run(
 ) -> Document:
     """Follow the logs to the end and return the last document."""
     from nccl_triage.classifier import model as models
-    from nccl_triage.cli import on_verdict
-    from nccl_triage.cli.announce import Announcer
+    from nccl_triage.cli.live import Announcer, VerdictCommand, command_words
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.engine import load
     from nccl_triage.follow.follower import Follower
     from nccl_triage.follow.watch import JobWatch
 
-    hook = on_verdict.Hook(on_verdict.command_words(command), wish.tell) if command is not None else None
+    hook = VerdictCommand(command_words(command), wish.tell) if command is not None else None
     stop = _Stop()
     rules, model = load.load(folders), options.chosen_model(model_name)
     with stop.listening(), StatusLine(wish.quiet) as line:
@@ -141,7 +140,7 @@ def run(
                 hook.kill()
 
 
-def _begin(follower: Follower, wish: Wanted) -> None:
+def _begin(follower: Follower, wish: OutputOptions) -> None:
     if len(follower.logs) == 1:
         wish.tell("following {path}; Ctrl-C ends it with the last verdict", path=follower.logs[0].name)
     elif follower.logs:
@@ -152,12 +151,14 @@ def _begin(follower: Follower, wish: Wanted) -> None:
             wish.say({"en": text, "zh": text})
 
 
-def _loop(follower: Follower, watch: JobWatch, hook: Hook | None, line: StatusLine, stop: _Stop, wish: Wanted) -> None:
+def _loop(
+    follower: Follower, watch: JobWatch, hook: VerdictCommand | None, line: StatusLine, stop: _Stop, wish: OutputOptions
+) -> None:
     pause, deadline, shown = SOON, float("inf"), 0.0
     while not follower.over:
         came = follower.poll()
         if stop.asked:
-            # Who writes into a pipe that we close is killed: it may still say why it ends.
+            # Closing a pipe kills its writer, which may still say why it ends.
             if follower.piped and deadline == float("inf"):
                 wish.tell(
                     "waiting for the end of the pipe, {seconds:g} s at most; Ctrl-C again ends at once",
@@ -182,7 +183,7 @@ def _loop(follower: Follower, watch: JobWatch, hook: Hook | None, line: StatusLi
 
 def _status(follower: Follower, watch: JobWatch) -> str:
     """Return the state of the job in one line."""
-    from nccl_triage.render.incident import duration
+    from nccl_triage.render.phrases import duration
 
     heartbeats = follower.heartbeats
     ranks = {process.last.context.rank for process in heartbeats.processes.values()} - {None}

@@ -1,16 +1,20 @@
-"""Options that the commands of ``history`` share, and the incidents that they choose."""
+"""Options about the history: which file a run reads and writes, and which incidents a command of ``history`` selects."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_triage.cli import candidates, language, remembering
+from nccl_triage.cli import completion, language
+from nccl_triage.errors import HistoryError, UsageError
+from nccl_triage.history import place
+from nccl_triage.history.memory import Memory
 
 if TYPE_CHECKING:
     from nccl_triage.history.model import KeptIncident
@@ -53,18 +57,92 @@ def cause_option(function: Any) -> Any:
     """Add ``--cause``; its variable would be the one that tells the command of ``--on-verdict`` the cause."""
     return click.option(
         "--cause", "causes", metavar="CAUSE", multiple=True, is_eager=True,
-        shell_complete=candidates.causes,
+        shell_complete=completion.causes,
         help="Only incidents of this cause (repeatable).",
     )(function)  # fmt: skip
 
 
 def told(history: str | None, since: float | None) -> tuple[Path, list[KeptIncident]]:
-    """Return where the history lies, and its incidents from a time on."""
-    path, opened = remembering.opened(history)
-    with opened as kept:
+    """Return the path of the history and its incidents since a time."""
+    path, store = opened(history)
+    with store as kept:
         return path, kept.incidents(since) if kept is not None else []
 
 
 def span(since: float | None) -> float | None:
-    """Return how many days a time is ago."""
+    """Return how many days ago a time is."""
     return None if since is None else round((time.time() - since) / 86400.0, 1)
+
+
+if TYPE_CHECKING:
+    from nccl_triage.history.store import Store
+
+#: Seconds that a command of ``history`` waits for other writers.
+LOCK_TIMEOUT = 10.0
+
+
+class HistoryFile(click.Path):
+    """A path, or the word ``none``."""
+
+    words = (place.OFF,)
+
+
+def file_option(function: Any) -> Any:
+    """Add ``--history``."""
+    return click.option(
+        "--history",
+        metavar="FILE|off",
+        type=HistoryFile(dir_okay=True),
+        help="Database of earlier diagnoses; without it: nccl-triage/history.sqlite below $XDG_STATE_HOME or "
+        "~/.local/state.",
+    )(function)
+
+
+def history_options(function: Any) -> Any:
+    """Add ``--history`` and ``--no-history``."""
+    off = click.option(
+        "--no-history",
+        is_flag=True,
+        is_eager=True,
+        help="Neither ask the history of earlier diagnoses nor keep this one.",
+    )
+    return file_option(off(function))
+
+
+def memory(history: str | None, no_history: bool, quiet: bool, redact: bool) -> Memory:
+    """Return the history of a run; a redacted run stores nothing."""
+    tell = _nothing if quiet else language.say
+    return Memory(None if no_history else place.chosen(history), tell, writes=not redact)
+
+
+def _nothing(template: str, **values: object) -> None:
+    """Discard a note."""
+
+
+def located(history: str | None) -> Path:
+    """Return where the history lies; raises UsageError where there is none."""
+    if place.off(history):
+        raise UsageError(
+            "there is no history: it is switched off",
+            remedy="name its file: --history FILE, or {name}",
+            name=place.VARIABLE,
+        )
+    path = place.chosen(history)
+    if path is None:
+        raise UsageError(
+            "there is no home folder to keep a history in", remedy="name a file: --history FILE, or {name}",
+            name=place.VARIABLE,
+        )  # fmt: skip
+    return path
+
+
+def opened(history: str | None) -> tuple[Path, AbstractContextManager[Store | None]]:
+    """Return where the history lies and the open history, None where nothing was kept yet; raises HistoryError."""
+    from nccl_triage.history import store
+
+    path = located(history)
+    if store.collect_waiting(path):
+        with suppress(HistoryError), store.writable(path, LOCK_TIMEOUT) as busy:
+            busy.take_in()
+    found = store.readable(path, LOCK_TIMEOUT)
+    return path, nullcontext() if found is None else found

@@ -30,7 +30,7 @@ def resolve(choice: str) -> Lang:
 
 
 def asked(args: Sequence[str]) -> str | None:
-    """Return the value of ``--lang`` on a command line that nobody has read yet, if it is one that we know."""
+    """Return the value of ``--lang`` on an unparsed command line, None when it is absent or unknown."""
     found = None
     for index, word in enumerate(args):
         if word == "--":
@@ -43,7 +43,7 @@ def asked(args: Sequence[str]) -> str | None:
 
 
 def use(lang: Lang) -> None:
-    """Speak this language from now on; what click says by itself follows."""
+    """Set the language of all output, including click's own messages."""
     global _current
     _current = lang
     _teach_click(lang)
@@ -62,7 +62,7 @@ def text(template: Said, **values: object) -> str:
 
 
 def say(template: Said, **values: object) -> None:
-    """Print a note on standard error; a closed standard error is nobody's problem."""
+    """Print a note on standard error; a closed standard error is ignored."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"nccl-triage: {harmless(text(template, **values))}\n")
         sys.stderr.flush()
@@ -78,7 +78,7 @@ def columns(line: str) -> int:
 
 
 def harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: names of files and texts of errors can hold anything."""
+    """Return a line without terminal control sequences: file names and error messages can hold anything."""
     if line.isprintable():
         return line
     from nccl_triage.render.words import visible
@@ -95,7 +95,7 @@ def _click_plural(one: str, many: str, number: int) -> str:
 
 
 def _teach_click(lang: Lang) -> None:
-    """Let click look its texts up in our tables: its modules hold gettext's functions under the usual names.
+    """Make click translate its messages with our tables: its modules hold gettext's functions under the usual names.
 
     Once taught, the functions follow the language in use; an English run never gets here.
     """

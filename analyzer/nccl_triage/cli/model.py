@@ -12,14 +12,14 @@ from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
     from nccl_triage.classifier.examples import Example
-    from nccl_triage.evaluation.incidents import Incident
+    from nccl_triage.evaluation.ablation import ScannedCase
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
-def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[list[Incident], list[Example]]:
+def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[list[ScannedCase], list[Example]]:
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import cases, incidents
+    from nccl_triage.evaluation import ablation, cases
 
     found = [case for folder in folders for case in cases.read(folder)]
     names = [(case.source, case.id) for case in found]
@@ -28,21 +28,21 @@ def _scanned(folders: tuple[Path, ...], rules_dirs: tuple[Path, ...]) -> tuple[l
         raise UsageError(
             "two labelled cases are called {name}", remedy="give every case an id of its own", name=twice[0]
         )
-    scanned = incidents.scan(found, load.load(rules_dirs))
+    scanned = ablation.scan(found, load.load(rules_dirs))
     return scanned, [incident.example() for incident in scanned]
 
 
 def _samples(rules_dirs: tuple[Path, ...], own: list[Example]) -> list[Example]:
-    """Return what the samples of signatures teach of the causes that the incidents have."""
-    from nccl_triage.classifier import samples
+    """Return the examples from samples of signatures for the causes of the incidents."""
+    from nccl_triage.classifier import examples
     from nccl_triage.engine import load
 
     labels = {example.label for example in own}
-    return [example for example in samples.taught(load.load(rules_dirs)) if example.label in labels]
+    return [example for example in examples.from_samples(load.load(rules_dirs)) if example.label in labels]
 
 
 def _merged(own: list[Example], shipped: list[Example]) -> list[Example]:
-    """Return both; a case that is in both (same source and id) counts once, as it is now."""
+    """Return the union; of a case that is in both (same source and id) the new one is kept."""
     names = {(example.source, example.id) for example in own}
     return [*own, *(example for example in shipped if (example.source, example.id) not in names)]
 

@@ -15,7 +15,7 @@ from nccl_triage.errors import OutputError, UsageError
 
 
 class ModelPath(click.Path):
-    """A file, or a word that is none."""
+    """A path, or a word such as ``none``."""
 
     words = ("none",)
 
@@ -148,5 +148,5 @@ def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
 
 
 def _is_sink(path: Path) -> bool:
-    """Tell whether a path names a pipe or a device, which is written to and not replaced."""
+    """Tell whether a path is a pipe or a device, which is written to instead of replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()

@@ -1,4 +1,4 @@
-"""What becomes of a result: the options that say so, and the one function that delivers a document."""
+"""Output of a result: its options, and the function that delivers a document."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def exit_code(document: Document, wanted: bool) -> int:
 
 
 def teller(quiet: bool) -> Say:
-    """Return what says a line of progress or a note on stderr; quiet, it says nothing."""
+    """Return a function that prints a line of progress or a note on stderr, and nothing when quiet."""
 
     def say(text: language.Said) -> None:
         if not quiet:
@@ -77,8 +77,8 @@ def teller(quiet: bool) -> Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Where a result goes, and how it is to look there."""
+class OutputOptions:
+    """Where a result is written, and in which form."""
 
     kind: str
     output: Path | None
@@ -96,16 +96,16 @@ class Wanted:
 
     @property
     def say(self) -> Say:
-        """What says a note on stderr."""
+        """The function that prints a note on stderr."""
         return teller(self.quiet)
 
     def tell(self, template: str, **values: object) -> None:
-        """Say a note in the user's language."""
+        """Print a note in the user's language."""
         self.say(messages.fill(template, values, self.lang))
 
 
-def wanted(given: dict[str, Any]) -> Wanted:
-    """Return the wishes among the values of ``output_options`` and ``--lang``.
+def wanted(given: dict[str, Any]) -> OutputOptions:
+    """Return the OutputOptions among the values of ``output_options`` and ``--lang``.
 
     Raises UsageError, before any work is done, where files exist already or would overwrite each other.
     """
@@ -115,7 +115,7 @@ def wanted(given: dict[str, Any]) -> Wanted:
             "--output and --report name the same file {path}", path=output, remedy="give them different names"
         )
     options.refuse_existing((report, output), given["force"])
-    return Wanted(
+    return OutputOptions(
         kind=format_of(given["chosen"], output),
         output=output,
         report=report,
@@ -124,9 +124,9 @@ def wanted(given: dict[str, Any]) -> Wanted:
     )
 
 
-def deliver(document: Document, wish: Wanted) -> None:
-    """Write the document to where it is wanted: files first, since whoever reads standard output may leave early."""
-    from nccl_triage.render import brief, render
+def deliver(document: Document, wish: OutputOptions) -> None:
+    """Write the document to its outputs: files first, since the reader of standard output may leave early."""
+    from nccl_triage.render import phrases, render
 
     shown = redacted(document) if wish.redact else document
     page = report_page(shown, wish)
@@ -144,21 +144,21 @@ def deliver(document: Document, wish: Wanted) -> None:
         _add_summary(shown, wish)
     write(data, wish.output, wish.force)
     if wish.output is not None:
-        wish.say(brief.headline(shown, wish.lang))
+        wish.say(phrases.headline(shown, wish.lang))
         wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
     if wish.report is not None:
         told = _verification(document, wish.lang)
         wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
 
 
-def report_page(shown: Document, wish: Wanted) -> bytes:
+def report_page(shown: Document, wish: OutputOptions) -> bytes:
     """Return the HTML report of a document, nothing where none is wanted."""
     from nccl_triage.render import render
 
     return render(shown, "html", lang=wish.lang, verbose=wish.verbose) if wish.report else b""
 
 
-def write_report(page: bytes, wish: Wanted) -> None:
+def write_report(page: bytes, wish: OutputOptions) -> None:
     """Write the HTML report to its file."""
     if wish.report is not None:
         options.write_file(wish.report, page, wish.force)
@@ -174,14 +174,14 @@ def write(data: bytes, path: Path | None, force: bool) -> None:
 
 
 def _verification(document: Document, lang: Literal["en", "zh"]) -> str:
-    """Return what to say of a report's verification in a few words."""
-    from nccl_triage.render import experiments
+    """Return a short summary of a report's verification."""
+    from nccl_triage.render import verification
     from nccl_triage.render.words import word
 
-    if experiments.needs_command(document):
-        command = experiments.verify_command(document)
+    if verification.needs_command(document):
+        command = verification.verify_command(document)
         return f"{word('not_verified', lang)}; {word('confirm', lang)}: {command}"
-    entries = experiments.verified(document)
+    entries = verification.verified(document)
     if not entries:
         return messages.fill("nothing to verify", {}, lang)
     outcome = word(str(entries[0]["verification"].get("outcome")), lang)
@@ -198,7 +198,7 @@ def redacted(document: Document) -> Document:
     return redact(orjson.loads(json_output.render(document)))
 
 
-def _add_summary(document: Document, wish: Wanted) -> None:
+def _add_summary(document: Document, wish: OutputOptions) -> None:
     """Append the report as Markdown to the summary of the GitHub step that runs us, as far as it has room for it."""
     from nccl_triage.render import github, render
 

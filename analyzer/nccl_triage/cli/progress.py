@@ -1,4 +1,4 @@
-"""How far the reading is, on stderr: a bar on a terminal after a second, elsewhere a line every half minute."""
+"""Progress of reading, on stderr: a bar on a terminal after a second, elsewhere a line every half minute."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nccl_triage.cli import base, language
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Seconds before the bar appears, and between two states of it.
+#: Seconds before the bar appears, and between two updates.
 DELAY, REFRESH = 1.0, 0.1
 #: Seconds between two lines where there is no terminal.
 INTERVAL = 30.0
 _BAR = 24
-#: Share of the whole from which the time that is left can be told.
+#: Share of the whole that must be read before the remaining time is estimated.
 _TELLING = 0.02
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
@@ -58,7 +58,7 @@ class StatusLine:
             self._draw("")
 
     def _draw(self, text: str) -> None:
-        """Put a line in place of the one before, without escape sequences, which not every terminal knows."""
+        """Replace the current line, without escape sequences, which not every terminal supports."""
         width = language.columns(text)
         try:
             sys.stderr.write("\r" + text + " " * (self._width - width) + ("" if text else "\r"))
@@ -69,7 +69,7 @@ class StatusLine:
 
 
 class Progress(StatusLine):
-    """Shows how far the reading is."""
+    """Shows the progress of reading."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet)
@@ -96,7 +96,7 @@ class Progress(StatusLine):
 
 
 def state(done: int, total: int | None, seconds: float, room: int | None) -> str:
-    """Return how far the reading is; with ``room`` columns as a bar that fits."""
+    """Return the progress as text, with a bar when there are ``room`` columns."""
     rate = done / seconds if seconds > 0 else 0.0
     speed = language.text("{amount}/s", amount=_amount(rate))
     if not total or done > total:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import candidates, language, options
+from nccl_triage.cli import completion, language, options
 from nccl_triage.errors import RuleError, UsageError
 
 
@@ -77,7 +77,7 @@ def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], 
 
 
 @command.command("show", epilog="\b\nExample:\n  nccl-triage rules show network-wrong-interface")
-@click.argument("rule", shell_complete=candidates.rules)
+@click.argument("rule", shell_complete=completion.rules)
 @options.rules_options
 @options.debug_option
 def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:

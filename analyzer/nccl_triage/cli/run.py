@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import automatic, candidates, language, options, output, remembering
+from nccl_triage.cli import completion, history_options, language, launching, options, output
 
 if TYPE_CHECKING:
     from nccl_triage.wrap.keep import Keeper
 
-#: As a shell has them.
+#: Exit codes as a shell gives them.
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 #: Larger ones stand for signals.
 _LAST_PLAIN_CODE = 128
-#: Seconds by which clocks of file servers may be behind ours.
+#: Seconds by which the clock of a file server may be behind the local one.
 _CLOCK_SLACK = 60.0
 
 
@@ -42,7 +42,7 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
 )
 @click.argument(
-    "words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=candidates.words
+    "words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completion.words
 )
 @click.option(
     "--log",
@@ -72,8 +72,8 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 @options.rules_options
 @options.model_option
 @options.language_option
-@functools.partial(automatic.options, default="never")
-@remembering.history_options
+@functools.partial(launching.options, default="never")
+@history_options.history_options
 @click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but what CMD prints.")
 @options.debug_option
@@ -176,7 +176,7 @@ def _cannot_run(name: str, error: OSError) -> errors.TriageError:
 
 
 def _triage(code: int, keeper: Keeper, started: float, report: Path | None, force: bool, given: dict[str, Any]) -> None:
-    """Print the verdict. Whatever goes wrong here is said and costs no more than the verdict."""
+    """Print the verdict. An error here is reported and costs nothing but the verdict."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _give_up)
@@ -223,7 +223,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     from nccl_triage.render import render
 
     paths = [str(path) for path in (keeper.path, *given["logs"]) if path is not None]
-    memory = remembering.memory(given["history"], given["no_history"], given["quiet"], given["redact"])
+    memory = history_options.memory(given["history"], given["no_history"], given["quiet"], given["redact"])
     tail = io.BytesIO(keeper.tail) if keeper.tail else None
     diagnosis = diagnose(
         [*paths, *(["-"] if tail else [])],
@@ -243,7 +243,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
         memory.keep(document)
         return
     say = _nothing if given["quiet"] else language.say
-    document = automatic.verified(document, given["rules_dirs"], given["mode"], given["budget"], say, given["debug"])
+    document = launching.verified(document, given["rules_dirs"], given["mode"], given["budget"], say, given["debug"])
     shown = output.redacted(document) if given["redact"] else document
     options.write_file(report, render(shown, "html", lang=lang, color=False, width=None, verbose=0), force)
     if not given["quiet"]:
@@ -252,7 +252,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
 
 
 def _nothing(text: language.Said) -> None:
-    """Say it to nobody."""
+    """Discard a note."""
 
 
 def _print(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from nccl_triage.cli import configuration, language
-from nccl_triage.cli.config_files import Entry, Layer
+from nccl_triage.cli.config_files import ConfigEntry, Layer
 from nccl_triage.cli.configuration import Environment, Note
 from nccl_triage.errors import TriageError, UsageError
 
@@ -43,7 +43,7 @@ USER_KEYS = frozenset({
 TRUSTED_KEYS = frozenset({"model", "rules"})
 #: What a file of the project may turn on, and never off.
 ONE_WAY = frozenset({"redact"})
-#: What click takes for no.
+#: Values that click reads as false.
 _NO = ("0", "false", "f", "no", "n", "off", "")
 
 
@@ -94,8 +94,8 @@ def resolve(
     return settings, notes
 
 
-def _refused(key: str, entry: Entry, layer: Layer | Environment) -> Note | None:
-    """Return why an entry does not count although its file does, None for one that counts."""
+def _refused(key: str, entry: ConfigEntry, layer: Layer | Environment) -> Note | None:
+    """Return why an entry of an allowed file is ignored, None when it is used."""
     if isinstance(layer, Environment):
         return None
     if key in TRUSTED_KEYS:
@@ -113,7 +113,7 @@ def _refused(key: str, entry: Entry, layer: Layer | Environment) -> Note | None:
 
 
 def _sections(words: Words) -> Iterator[Words]:
-    """Yield the sections that count for a command, its own first."""
+    """Yield the sections that apply to a command, its own first."""
     for length in range(len(words), -1, -1):
         yield words[:length]
 
@@ -127,7 +127,7 @@ def _others(key: str, words: Words, commands: Commands) -> Iterator[click.Option
 
 
 def _value(
-    option: click.Option, key: str, entry: Entry, layer: Layer | Environment, others: Iterable[click.Option]
+    option: click.Option, key: str, entry: ConfigEntry, layer: Layer | Environment, others: Iterable[click.Option]
 ) -> Any:
     """Return an entry's value for an option; None when only another command takes it."""
     try:
@@ -144,8 +144,8 @@ def _value(
         ) from None
 
 
-def _converted(option: click.Option, entry: Entry, path: Path | None) -> Any:
-    """Return what click is to take as the default; raises BadParameter where it would not."""
+def _converted(option: click.Option, entry: ConfigEntry, path: Path | None) -> Any:
+    """Return the value converted to click's type; raises BadParameter when it is invalid."""
     value: Any
     if option.multiple:
         items = entry.value if isinstance(entry.value, list) else _split(entry.value, option, path)
@@ -174,7 +174,7 @@ def _split(text: str, option: click.Option, path: Path | None) -> list[str]:
 
 
 def _placed(text: str, option: click.Option, path: Path | None) -> str:
-    """Let a relative path count from the folder of the file that names it."""
+    """Resolve a relative path against the folder of the file that names it."""
     if path is None or not isinstance(option.type, click.Path) or text in getattr(option.type, "words", ()):
         return text
     try:
@@ -199,7 +199,7 @@ def _check_keys(layer: Layer, words: Words, mine: Mapping[str, click.Option], co
                 )
 
 
-def _check_elsewhere(section: Words, key: str, entry: Entry, commands: Commands) -> None:
+def _check_elsewhere(section: Words, key: str, entry: ConfigEntry, commands: Commands) -> None:
     """Raise UsageError where no command of the section has such an option."""
     known = {k for words, c in commands().items() if words[: len(section)] == section for k in options_of(c)}
     if key in known:
@@ -225,7 +225,7 @@ def _variables(words: Words, keys: Iterable[str]) -> set[str]:
 
 
 def _unknown_variables(words: Words, mine: Iterable[str], commands: Commands) -> list[Note]:
-    """Return a note for every variable of our prefix that nobody reads: most likely a misspelt one."""
+    """Return a note for every variable with our prefix that no option reads, most likely a misspelt one."""
     given = {name for name in os.environ if name.startswith(configuration.PREFIX)}
     given -= {*configuration.OTHER_VARIABLES, *_variables(words, mine)}
     if not given:

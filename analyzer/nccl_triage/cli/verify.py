@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_triage import errors
-from nccl_triage.cli import candidates, launching, options, output, saved
+from nccl_triage.cli import completion, launching, options, output, render
 
 if TYPE_CHECKING:
     from nccl_triage.engine.schema import RuleSet
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None, quiet: bool) -> dict[str, Any]:
     """Return the report document of a report.json, or that of the logs' diagnosis."""
     if len(paths) == 1 and paths[0].endswith(".json") and Path(paths[0]).is_file():
-        found = saved.read_if_report(Path(paths[0]))
+        found = render.read_if_report(Path(paths[0]))
         if found is not None:
             return found
     from nccl_triage.api import diagnose
@@ -36,7 +36,7 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
     "verify",
     epilog="\b\nExamples:\n  nccl-triage verify logs/trainer.log --dry-run\n  nccl-triage verify report.json --report post-mortem.html\n  nccl-triage verify trainer.log --host gpu-a --host gpu-b --python /opt/conda/bin/python",
 )
-@click.argument("paths", nargs=-1, shell_complete=candidates.files)
+@click.argument("paths", nargs=-1, shell_complete=completion.files)
 @click.option(
     "--dry-run", is_flag=True, help="Show the plan: what would run, where, how long at most, how much memory."
 )
@@ -101,7 +101,7 @@ def command(
 
 
 def _written(collect: Path | None) -> tuple[str, ...]:
-    """Return the report that lies beside the results to be judged; raises UsageError where there is none."""
+    """Return the report beside the collected results; raises UsageError when there is none."""
     if collect is None:
         raise errors.UsageError("no PATH is given", remedy="name the logs of the job, or a report.json")
     path = collect / "report.json"
@@ -114,7 +114,7 @@ def _written(collect: Path | None) -> tuple[str, ...]:
     return (str(path),)
 
 
-def _show_plan(made: Any, wish: output.Wanted) -> None:
+def _show_plan(made: Any, wish: output.OutputOptions) -> None:
     from nccl_triage.render import verification
     from nccl_triage.verify.record import plan_record
 

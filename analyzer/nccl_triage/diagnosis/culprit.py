@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from nccl_triage.diagnosis import culprit_actors, culprit_device, culprit_hosts, culprit_stacks, culprit_victim, texts  # noqa: F401  (their methods register themselves)
+from nccl_triage.diagnosis import (  # noqa: F401  (their methods register themselves)
+    culprit_actors,
+    culprit_device,
+    culprit_hosts,
+    culprit_stacks,
+    culprit_victim,
+    placeholders,
+)
 from nccl_triage.diagnosis.case import BLAMES, Case
 from nccl_triage.diagnosis.culprit_base import (
     MAX_CULPRITS,
@@ -165,7 +172,7 @@ def _told(case: Case, name: str, item: Contribution) -> list[Culprit]:
     """
     if not name.endswith(RANKS):
         return []
-    says = texts.fill_both(item.evidence.says, case, item.events)
+    says = placeholders.fill_both(item.evidence.says, case, item.events)
     found = _ranks(case, name, says["en"], says.get("zh", says["en"]))
     world = max(case.identity.world_size or 0, len(case.identity.ranks))
     return found if len(found) == 1 or not world or 2 * len(found) < world else []

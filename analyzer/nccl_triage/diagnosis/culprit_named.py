@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 
-from nccl_triage.diagnosis import texts
+from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit, by_weight, method, of_rank, strongest
 from nccl_triage.diagnosis.weigh import Weighed
@@ -71,7 +71,10 @@ def _by_message(case: Case, weighed: Weighed) -> list[Culprit]:
         rank, host, gpu = (event.fields.get(signature.culprit.fields.get(name, "")) for name in NAMED)
         if (rank is not None and whole(rank) is None) or not (rank or host):
             continue
-        why = {language: texts.fill(text, case, [event], language) for language, text in signature.culprit.why.items()}
+        why = {
+            language: placeholders.fill(text, case, [event], language)
+            for language, text in signature.culprit.why.items()
+        }
         if rank is not None:
             found[rank, host, gpu] = of_rank(case, whole(rank) or 0, why["en"], why["zh"])
         elif host is not None:

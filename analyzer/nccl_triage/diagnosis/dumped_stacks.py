@@ -45,7 +45,7 @@ _GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_searc
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StackReading:
     """What frames tell: an activity, by which of them, and which is the job's own innermost one.
 
     ``frames`` are ``function (path:line)``, the innermost first; ``decides`` and ``own`` their numbers.
@@ -65,7 +65,7 @@ class Stack:
     """One process and what its frames tell."""
 
     event: Event
-    read: Reading
+    read: StackReading
 
     @property
     def activity(self) -> Activity | None:
@@ -115,7 +115,7 @@ def _all(case: Case) -> list[Stack]:
 @fact("stacks.all", "every process whose stack was dumped, as it was dumped last: ranks, launchers, loaders' workers")
 def _dumped(case: Case) -> Fact | None:
     last: dict[tuple[object, ...], Stack] = {}
-    known: dict[str, Reading] = {}
+    known: dict[str, StackReading] = {}
     for number, event in enumerate(case.of(SIGNATURE)):
         text = event.fields.get("frames", "")
         if text not in known:  # nearly all stand where others do
@@ -166,7 +166,7 @@ def _parted(stacks: Sequence[Stack], place: Callable[[Stack], object]) -> tuple[
     return (minority, [one for one in stacks if place(one) == common]) if len(minority) < number else None
 
 
-def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> Reading:
+def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> StackReading:
     helpers = [one for one in table if one.stands == "helper"]
     others = [one for one in table if one.stands != "helper"]
     # What makes a process a helper may be its outermost frame.
@@ -174,7 +174,7 @@ def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> Reading:
     own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
     activity, decides = found if found is not None else (None, own or 0)
     numbers = sorted({decides, own if own is not None else len(frames) - 1})
-    return Reading(
+    return StackReading(
         frames=frames,
         activity=activity,
         decides=decides,

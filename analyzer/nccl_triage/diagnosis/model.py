@@ -1,9 +1,9 @@
-"""The result of a diagnosis."""
+"""The findings on a job: the verdict and its causes, as data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit import Culprit
@@ -40,9 +40,6 @@ class Findings:
     candidates: list[Candidate]
     unknown_confidence: float
     case: Case
-    notes: list[dict[str, str]] = field(default_factory=list)
-    excerpts: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float | None = None
     #: The file of a model that is not shipped.
     model: str = ""
 

@@ -1,4 +1,4 @@
-"""Versions and environment variables as the log shows them."""
+"""The software of a job as its log shows it: launcher, frameworks, versions, environment variables."""
 
 from __future__ import annotations
 
@@ -91,3 +91,37 @@ def collect_environment(case: Case) -> Found:
 def version_key(text: str) -> tuple[int, ...]:
     """Return a version as comparable numbers (``2.21.5+cuda12.4`` -> (2, 21, 5))."""
     return tuple(int(part) for part in re.findall(r"\d{1,9}", text.split("+")[0])[:4])
+
+
+#: A launcher is told by its own program's lines, whatever they say: DeepSpeed's by those of its launcher alone.
+_LAUNCHERS = (
+    ("torchrun", ("torchelastic.*",)),
+    ("ray", ("ray.*",)),
+    (
+        "deepspeed",
+        ("deepspeed.killing_subprocess", "deepspeed.launch_world", "deepspeed.spawned", "deepspeed.exits_return_code"),
+    ),
+    ("slurm", ("slurm.*",)),
+    ("mpirun", ("mpi.*",)),
+    ("kubernetes", ("kubernetes.*",)),
+)
+_FRAMEWORKS = ("vllm", "sglang", "deepspeed", "megatron", "openrlhf", "verl", "lightning", "huggingface", "ray")
+
+
+def launcher(case: Case) -> str | None:
+    """Return the launcher that the log shows, or None."""
+    for name, patterns in _LAUNCHERS:
+        if case.of(*patterns):
+            return name
+    return None
+
+
+def programs(case: Case) -> list[str]:
+    """Return the launcher, where one is seen, and the frameworks."""
+    found = launcher(case)
+    return [*([found] if found is not None else []), *frameworks(case)]
+
+
+def frameworks(case: Case) -> list[str]:
+    """Return the frameworks whose lines the log holds."""
+    return [name for name in _FRAMEWORKS if case.signatures(f"{name}.*")]

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from nccl_triage import messages, steps
+from nccl_triage import steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import (
-    aside_notes,
-    collected_notes,
-    comparison,
-    culprit,
-    document,
-    interruption,
-    recorded,
-    stack_notes,
-)
+from nccl_triage.diagnosis import culprit, software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
-from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.story.collected import settled
 
 #: Candidates reported at most.
@@ -38,39 +26,33 @@ MARGIN = 0.15
 CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting")
 
 
-class Diagnosis(Findings):
-    """The findings with their report document."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report document: the JSON contract (schema in reports/schema), with every secret masked."""
-        return mask_secrets(document.build(self))
-
-
-def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:
-    """Return the diagnosis of a job from everything observed; without a model the rules decide alone."""
+def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
+    """Return the findings on a job from everything observed; without a model the rules decide alone."""
     observations = settled(observations)
     case = Case(observations.beside(steps.observe(observations)), rules)
-    ballot = cast(model, extract(case), case.story.outcome.is_bad) if model is not None else Ballot()
+    if model is not None:
+        ballot = cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad)
+    else:
+        ballot = Ballot()
     weighed, unknown = rank_causes(case, ballot.votes)
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
     verdict = _verdict(case, shown)
-    if verdict == "healthy" and interruption.partial(case):
+    partial = observations.interruption is not None
+    if verdict == "healthy" and partial:
         verdict = "unknown"
     candidates: list[Candidate] = []
     if verdict != "healthy":
         for index, item in enumerate(shown):
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
             status = _status(item, rival if index == 0 else 1.0)
-            if status == "established" and interruption.partial(case):
+            if status == "established" and partial:
                 status = "supported"  # what was not read may tell of something earlier
             candidates.append(Candidate(item, status, culprit.find(case, item)))
-    notes = _notes(case, verdict)
-    return Diagnosis(
+    return Findings(
         verdict=verdict,
         candidates=candidates,
         unknown_confidence=unknown,
         case=case,
-        notes=notes,
         model=model.origin if model is not None else "",
     )
 
@@ -114,31 +96,3 @@ def status_of(confidence: float, rival: float, decisive: bool) -> Status:
     if confidence >= SUPPORTED and confidence - rival >= MARGIN:
         return "supported"
     return "possible"
-
-
-def _notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
-    notes = interruption.notes(case)
-    notes += [{"en": note, "zh": messages.retold(note)} for note in case.observations.notes]
-    notes += collected_notes.notes(case.observations)
-    notes += aside_notes.notes(case.aside)
-    notes += recorded.notes(case)
-    notes += comparison.notes(case)
-    notes += stack_notes.notes(case)
-    if verdict == "healthy" and case.story.outcome.state == "running":
-        # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
-        notes.append(
-            {
-                "en": "The log does not say that the job finished. If it hangs now, its log cannot show why: take "
-                "py-spy dump --pid PID of every rank, and look for the one that stands elsewhere.",
-                "zh": "日志没有表明作业已结束。若作业此刻卡住，仅凭日志看不出原因：请对每个 rank 执行 py-spy dump --pid PID，找出停在别处的那个。",
-            }
-        )
-    if case.value("job.filtered"):
-        notes.append(
-            {
-                "en": "The input looks filtered by grep: Python tracebacks, exit codes and kernel messages are missing, "
-                "so causes outside NCCL cannot be seen. Give the unfiltered log.",
-                "zh": "输入看起来经过 grep 过滤：缺少 Python 异常、退出码和内核消息，无法看到 NCCL 之外的原因。请提供未过滤的日志。",
-            }
-        )
-    return notes

@@ -11,7 +11,7 @@ from nccl_triage.doctor.rows import rows
 from nccl_triage.engine import expression
 from nccl_triage.engine.expression import Evaluator, Expression
 from nccl_triage.engine.nodes import Node
-from nccl_triage.knowledge import fields, files, versions
+from nccl_triage.knowledge import reading
 from nccl_triage.knowledge.model import Text
 
 #: The states of a check besides ok, the worst first.
@@ -64,20 +64,20 @@ def _check(node: Node) -> HostCheck:
 
     limits = {}
     for name, value in part["limits"].mapping().items() if "limits" in part else ():
-        limits[name] = fields.number({name: value}, name) or 0.0
+        limits[name] = reading.number({name: value}, name) or 0.0
     return HostCheck(
         id=part["id"].text(),
         table=part["of"].choice(TABLES),
-        known=fields.texts(part, "known"),
+        known=reading.texts(part, "known"),
         states=states,
-        says=fields.bilingual(part["says"]),
-        do=fields.bilingual(part["do"]),
+        says=reading.bilingual(part["says"]),
+        do=reading.bilingual(part["do"]),
         where=node.where,
-        fine=fields.maybe_bilingual(part, "fine"),
+        fine=reading.maybe_bilingual(part, "fine"),
         applies=_condition(part["applies"]) if "applies" in part else None,
         limits=limits,
-        versions=fields.mapping(part, "versions"),
-        causes=fields.texts(part, "causes"),
+        versions=reading.mapping(part, "versions"),
+        causes=reading.texts(part, "causes"),
     )
 
 
@@ -90,10 +90,10 @@ def _difference(node: Node) -> DifferenceRule:
     return DifferenceRule(
         value=part["value"].text(),
         state=part["state"].choice(BAD),
-        title=fields.bilingual(part["title"]),
-        means=fields.bilingual(part["means"]),
+        title=reading.bilingual(part["title"]),
+        means=reading.bilingual(part["means"]),
         where=node.where,
-        causes=fields.texts(part, "causes"),
+        causes=reading.texts(part, "causes"),
     )
 
 
@@ -119,7 +119,7 @@ def read(roots: list[Node]) -> tuple[dict[str, HostCheck], dict[str, DifferenceR
 @cache
 def shipped() -> tuple[dict[str, HostCheck], dict[str, DifferenceRule]]:
     """Return the checks and differences that the tool ships."""
-    return read(files.roots("doctor"))
+    return read(reading.roots("doctor"))
 
 
 #: All states, the worst first.
@@ -155,11 +155,11 @@ class CheckResult(NamedTuple):
 
 
 def _older(one: Any, two: Any) -> bool:
-    return versions.key(str(one)) < versions.key(str(two))
+    return reading.version_key(str(one)) < reading.version_key(str(two))
 
 
 def _major(version: Any) -> int:
-    return versions.key(str(version))[0]
+    return reading.version_key(str(version))[0]
 
 
 def _starts(text: Any, *prefixes: str) -> bool:

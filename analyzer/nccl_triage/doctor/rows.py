@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nccl_triage.doctor import network_rows
-from nccl_triage.knowledge.judge import cut, judge
+from nccl_triage.knowledge.judge import cut, judge_variable
 
 #: Remarks that are not shown: an explicit default.
 _QUIET = frozenset({"default"})
@@ -18,7 +18,7 @@ def variable_rows(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     found = network_rows.variables(facts)
     known = _versions(facts)
     for name, value in sorted(found.items()):
-        remarks = [remark for remark in judge(name, value, known, found) if remark.kind not in _QUIET]
+        remarks = [remark for remark in judge_variable(name, value, known, found) if remark.kind not in _QUIET]
         levels = [remark.level for remark in remarks]
         yield {
             "subject": name,

@@ -1,4 +1,4 @@
-"""Signatures, causes, witnesses and activities from the nodes of rule files; every error says file:line."""
+"""Signatures, causes, missing evidence and activities from the nodes of rule files; every error says file:line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from nccl_triage.engine.schema import (
     Evidence,
     Experiment,
     Fix,
+    MissingEvidence,
     NextCheck,
     Premise,
     Signature,
     Support,
     Text,
     Treatment,
-    Witness,
     Words,
 )
 from nccl_triage.engine.supports import MESSAGES
@@ -387,11 +387,11 @@ def _unique(items: tuple[Evidence, ...]) -> None:
         seen.add(item.id)
 
 
-def witness(node: Node, user: bool) -> Witness:
-    """Return the witness that a node describes."""
+def missing_evidence(node: Node, user: bool) -> MissingEvidence:
+    """Return the missing evidence that a node describes."""
     part = node.keys(("id", "when", "what", "why"), ("families", "env", "commands"))
     families = part["families"].items() if "families" in part else []
-    return Witness(
+    return MissingEvidence(
         id=identifier(part["id"]),
         when=_condition(part["when"]),
         what=bilingual(part["what"], user),

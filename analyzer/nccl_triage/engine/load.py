@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 #: The folders of rules that a diagnosis reads; users may have them, too.
-KINDS = ("signatures", "causes", "producers", "terms", "witnesses", "series", "stacks")
+KINDS = ("signatures", "causes", "producers", "terms", "missing_evidence", "series", "stacks")
 
 #: Files and folders, and bytes, of a user's folder of rules at most.
 MAX_FILES, MAX_BYTES = 5_000, 64 << 20
@@ -143,9 +143,11 @@ class _Reading:
             raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
         _add(self._into.causes, cause)
 
-    def _witnesses(self, root: Node, path: str) -> None:
-        root.keys(("witnesses",))
-        self._each(root, "witnesses", lambda item: build.witness(item, self._user), self._into.witnesses)
+    def _missing_evidence(self, root: Node, path: str) -> None:
+        root.keys(("missing_evidence",))
+        self._each(
+            root, "missing_evidence", lambda item: build.missing_evidence(item, self._user), self._into.missing_evidence
+        )
 
     def _stacks(self, root: Node, path: str) -> None:
         root.keys(("activities",))

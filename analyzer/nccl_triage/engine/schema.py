@@ -241,7 +241,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class MissingEvidence:
     """A source of evidence that a complete record would hold: when it is missing and matters, how to have it next time.
 
     ``families`` names the families of causes among the first candidates for which it matters (none named: all).
@@ -296,12 +296,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures, causes, witnesses, formats of curves, activities of stacks and terms of conditions in use."""
+    """All signatures, causes, missing evidence, formats of curves, activities of stacks and terms of conditions in use."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
     digest: str
-    witnesses: dict[str, Witness] = field(default_factory=dict)
+    missing_evidence: dict[str, MissingEvidence] = field(default_factory=dict)
     series: SeriesRules = field(default_factory=SeriesRules)
     activities: dict[str, Activity] = field(default_factory=dict)
     premises: dict[str, Premise] = field(default_factory=dict)
@@ -315,8 +315,8 @@ class RuleSet:
         return {name: signature.kind for name, signature in self.signatures.items()}
 
     def conditions(self) -> Iterator[Expression]:
-        """Yield the conditions of all causes, witnesses and premises."""
+        """Yield the conditions of all causes, missing evidence and premises."""
         for cause in self.causes.values():
             yield from cause.conditions()
-        yield from (item.when for item in self.witnesses.values())
+        yield from (item.when for item in self.missing_evidence.values())
         yield from (item.when for item in self.premises.values())

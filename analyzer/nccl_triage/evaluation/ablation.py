@@ -6,34 +6,119 @@ decisive signatures of the case's cause withheld from the rules: messages that n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from nccl_triage.classifier.examples import Example
+from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.train import FOLDS, fit, folds, for_training, temperature
 from nccl_triage.classifier.vote import VERDICTS
-from nccl_triage.diagnosis.verdict import diagnose_observations
-from nccl_triage.evaluation.incidents import Incident
+from nccl_triage.diagnosis import software
+from nccl_triage.diagnosis.case import Case as DiagnosisCase
+from nccl_triage.document.diagnosis import diagnose_observations
+from nccl_triage.engine.names import expand
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.run import outcome_of
-from nccl_triage.evaluation.score import Outcome, Scores, score
+from nccl_triage.evaluation.score import CaseOutcome, Scores, measure
+from nccl_triage.execution.reading import scan_source
+from nccl_triage.ingest.sources import find_sources
+from nccl_triage.observations.store import Observations
+from nccl_triage.scan.scanner import Scanner
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedCase:
+    """A labelled case with what was observed, under the full rules and under those without decisive signatures."""
+
+    case: LabelledCase
+    observations: Observations
+    withheld: Observations
+    rules: RuleSet
+    fewer_rules: RuleSet
+
+    def example(self) -> Example:
+        """Return what the classifier learns of it."""
+        full = _features(DiagnosisCase(self.observations, self.rules))
+        if self.withheld is self.observations:
+            withheld = full
+        else:
+            withheld = _features(DiagnosisCase(self.withheld, self.fewer_rules))
+        case = self.case
+        return Example(
+            id=case.id, label=case.cause, also=case.also, group=case.group, source=case.source, full=full, withheld=withheld
+        )  # fmt: skip
+
+
+def without_decisive(rules: RuleSet, cause: str) -> RuleSet:
+    """Return the rules without every signature that a decisive item of a cause names: its messages become unseen."""
+    if cause not in rules.causes:
+        return rules
+    decisive = {
+        name
+        for item in rules.causes[cause].evidence
+        if item.weight == "decisive"
+        for pattern in item.signatures
+        for name in expand(pattern, rules.kinds)
+    }
+    if not decisive:
+        return rules
+    kept = {name: signature for name, signature in rules.signatures.items() if name not in decisive}
+    return replace(rules, signatures=kept)
+
+
+def _scan(case: LabelledCase, scanner: Scanner) -> Observations:
+    sources, notes = find_sources([str(case.log)], None)
+    found = Observations()
+    for source in sources:
+        found.absorb(scan_source(source, scanner))
+    found.notes.extend(notes)
+    return found
+
+
+def scan(
+    cases: Sequence[LabelledCase], rules: RuleSet, progress: Callable[[int], None] | None = None
+) -> list[ScannedCase]:
+    """Scan every case twice; one scanner for each cause is built once."""
+    scanner = Scanner(rules)
+    fewer: dict[str, tuple[RuleSet, Scanner]] = {}
+    found = []
+    for number, case in enumerate(cases, 1):
+        full = _scan(case, scanner)
+        if case.cause not in fewer:
+            reduced = without_decisive(rules, case.cause)
+            fewer[case.cause] = (reduced, scanner if reduced is rules else Scanner(reduced))
+        reduced, other = fewer[case.cause]
+        withheld = full if other is scanner else _scan(case, other)
+        found.append(ScannedCase(case, full, withheld, rules, reduced))
+        if progress is not None:
+            progress(number)
+    return found
+
+
+def _features(case: DiagnosisCase) -> frozenset[str]:
+    return frozenset(extract(case, software.programs(case)).names)
+
 
 METHODS = ("rules alone", "classifier alone", "both")
 VIEWS = ("all signatures", "decisive withheld")
 Table = dict[tuple[str, str, str], Scores]
 
 
-def _alone(incident: Incident, example: frozenset[str], model: Model) -> Outcome:
+def _alone(incident: ScannedCase, example: frozenset[str], model: Model) -> CaseOutcome:
     probabilities = model.probabilities(example)
     ranked = sorted(probabilities, key=lambda label: (-probabilities[label], label))
     verdict = ranked[0] if ranked[0] in VERDICTS else "diagnosed"
     causes = [label for label in ranked if label not in VERDICTS][:5]
-    return Outcome(
+    return CaseOutcome(
         case=incident.case, verdict=verdict, causes=causes, confidence=probabilities[causes[0]] if causes else 0.0
     )
 
 
-def _judge(incident: Incident, example: Example, model: Model, found: dict[tuple[str, str], list[Outcome]]) -> None:
+def _judge(
+    incident: ScannedCase, example: Example, model: Model, found: dict[tuple[str, str], list[CaseOutcome]]
+) -> None:
     seen = {
         VIEWS[0]: (incident.observations, incident.rules, example.full),
         VIEWS[1]: (incident.withheld, incident.fewer_rules, example.withheld),
@@ -59,12 +144,12 @@ def _calibrated(training: Sequence[Example]) -> Model:
 
 
 def outcomes(
-    incidents: Sequence[Incident], examples: Sequence[Example], further: Sequence[Example] = ()
-) -> dict[tuple[str, str], list[Outcome]]:
+    incidents: Sequence[ScannedCase], examples: Sequence[Example], further: Sequence[Example] = ()
+) -> dict[tuple[str, str], list[CaseOutcome]]:
     """Return (view, method) -> outcomes; ``further`` examples only train, where no case of their group is judged."""
     by_id = {(e.source, e.id): i for i, e in zip(incidents, examples, strict=True)}
     parts = folds(examples, FOLDS)
-    found: dict[tuple[str, str], list[Outcome]] = {}
+    found: dict[tuple[str, str], list[CaseOutcome]] = {}
     for index, part in enumerate(parts):
         groups = {example.group for example in part}
         training = [e for other, members in enumerate(parts) if other != index for e in members]
@@ -75,14 +160,14 @@ def outcomes(
     return found
 
 
-def table(found: dict[tuple[str, str], list[Outcome]]) -> Table:
+def table(found: dict[tuple[str, str], list[CaseOutcome]]) -> Table:
     """Return (cases, view, method) -> scores, for every source of cases and for all together."""
     sources = sorted({outcome.case.source for members in found.values() for outcome in members})
     scores: Table = {}
     for (view, method), members in found.items():
         for source in (*sources, "all"):
             chosen = [o for o in members if source in ("all", o.case.source)]
-            scores[(source, view, method)] = score(chosen)
+            scores[(source, view, method)] = measure(chosen)
     return scores
 
 

@@ -12,7 +12,7 @@ from nccl_triage.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LabelledCase:
     """One labelled log.
 
     Cases of one ``group`` (a family of scenarios, a public thread) resemble each other and never stand on both sides
@@ -36,11 +36,11 @@ class Case:
         return (self.cause, *self.also)
 
 
-def _case(record: dict[str, Any], folder: Path) -> Case:
+def _case(record: dict[str, Any], folder: Path) -> LabelledCase:
     culprit = record.get("culprit") or {}
     ranks = [r for r in [culprit.get("rank"), *(culprit.get("ranks") or [])] if isinstance(r, int)]
     hosts = [h for h in [culprit.get("host"), *(culprit.get("hosts") or [])] if isinstance(h, str)]
-    return Case(
+    return LabelledCase(
         id=str(record["id"]),
         log=folder / str(record["log"]),
         cause=str(record["cause"]),
@@ -54,7 +54,7 @@ def _case(record: dict[str, Any], folder: Path) -> Case:
     )
 
 
-def read(folder: Path) -> list[Case]:
+def read(folder: Path) -> list[LabelledCase]:
     """Return the cases of a folder; raises InputError when there are none or the index is damaged."""
     index = folder / "cases.jsonl"
     if not index.is_file():
@@ -64,7 +64,7 @@ def read(folder: Path) -> list[Case]:
             remedy="corpus/README.md describes the form",
             folder=folder,
         )
-    cases: list[Case] = []
+    cases: list[LabelledCase] = []
     for number, line in enumerate(index.read_bytes().splitlines(), 1):
         if not line.strip():
             continue

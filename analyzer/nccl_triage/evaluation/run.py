@@ -8,20 +8,20 @@ from typing import Literal
 
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
-from nccl_triage.diagnosis.document import ordered_evidence
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
+from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
-from nccl_triage.evaluation.cases import Case
-from nccl_triage.evaluation.score import Outcome
+from nccl_triage.evaluation.cases import LabelledCase
+from nccl_triage.evaluation.score import CaseOutcome
 
 
-def outcome_of(case: Case, diagnosis: Diagnosis, seconds: float = 0.0) -> Outcome:
+def outcome_of(case: LabelledCase, diagnosis: Diagnosis, seconds: float = 0.0) -> CaseOutcome:
     """Return what a diagnosis said about a case."""
     lines: list[int] = []
     if diagnosis.candidates:
         lines = [event.line for _, event in ordered_evidence(diagnosis.candidates[0].weighed)]
-    return Outcome(
+    return CaseOutcome(
         case=case,
         verdict=diagnosis.verdict,
         causes=[candidate.id for candidate in diagnosis.candidates],
@@ -33,11 +33,11 @@ def outcome_of(case: Case, diagnosis: Diagnosis, seconds: float = 0.0) -> Outcom
 
 
 def run(
-    cases: Sequence[Case], rules: RuleSet, model: Model | Literal["shipped"] | None = "shipped"
-) -> tuple[list[Outcome], dict[str, list[Outcome]]]:
+    cases: Sequence[LabelledCase], rules: RuleSet, model: Model | Literal["shipped"] | None = "shipped"
+) -> tuple[list[CaseOutcome], dict[str, list[CaseOutcome]]]:
     """Return the outcomes of nccl-triage and of the baselines "first error line" and "last error line"."""
-    outcomes: list[Outcome] = []
-    baselines: dict[str, list[Outcome]] = {"first error line": [], "last error line": []}
+    outcomes: list[CaseOutcome] = []
+    baselines: dict[str, list[CaseOutcome]] = {"first error line": [], "last error line": []}
     causes = _cause_of_signature(rules)
     for case in cases:
         started = time.monotonic()
@@ -50,7 +50,7 @@ def run(
             rank = diagnosis.case.rank(event[0]) if event else None
             host = diagnosis.case.host(event[0]) if event else None
             baselines[name].append(
-                Outcome(
+                CaseOutcome(
                     case=case,
                     verdict=verdict,
                     causes=[cause] if cause else [],
@@ -63,7 +63,7 @@ def run(
 
 
 def _cause_of_signature(rules: RuleSet) -> dict[str, str]:
-    """Return, for each signature, the cause for which it alone weighs most: the dictionary that grep users keep."""
+    """Return, for each signature, the cause that it supports most: what a user of grep would conclude."""
     best: dict[str, tuple[float, str]] = {}
     for cause in rules.causes.values():
         for item in cause.evidence:

@@ -21,7 +21,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
     findings = [*samples.check_samples(rules), *samples.check_traps(rules)]
     findings += names.check_causes(rules, fact_names(), ways(), produced_signatures())
-    findings += names.check_witnesses(rules, fact_names(), produced_signatures())
+    findings += names.check_missing_evidence(rules, fact_names(), produced_signatures())
     findings += names.check_terms(rules, fact_names(), produced_signatures())
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from nccl_triage.classifier.model import Model
-from nccl_triage.diagnosis import excerpts
 from nccl_triage.diagnosis.model import Findings, Status, Verdict
-from nccl_triage.diagnosis.verdict import Diagnosis, diagnose_observations
+from nccl_triage.document import evidence
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.follow import hang
 from nccl_triage.follow.follower import Follower
@@ -162,5 +162,5 @@ class JobWatch:
         return diagnose_observations(known, self._rules, self._model)
 
     def _document(self, found: Diagnosis) -> dict[str, Any]:
-        found.excerpts = context_lines.read_all(self._follower.sources(), excerpts.wanted(found))
+        found.excerpts = context_lines.read_all(self._follower.sources(), evidence.excerpt_lines(found))
         return found.to_dict()

@@ -248,7 +248,7 @@ def _why(error: Exception) -> tuple[dict[str, str], str]:
         said = next((text for start, text in _MEANINGS.items() if str(error).startswith(start)), str(error))
     else:
         said = _DAMAGED
-    return {lang: messages.retold(said, lang) for lang in ("en", "zh")}, remedy
+    return {lang: messages.translated_text(said, lang) for lang in ("en", "zh")}, remedy
 
 
 #: Files that may wait, their largest size, and how many one writer takes in.

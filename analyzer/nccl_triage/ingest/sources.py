@@ -318,7 +318,7 @@ def _nothing_readable(arguments: Sequence[str], notes: Sequence[str]) -> InputEr
     return InputError(
         "no readable input",
         cause="{notes}" if notes else "no file was named and nothing is piped in",
-        notes={lang: "; ".join(messages.retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
+        notes={lang: "; ".join(messages.translated_text(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
         near=near,
         remedy="did you mean {near}?"
         if near

@@ -1,16 +1,16 @@
-"""Doubtful advice, error numbers, symptoms, shared steps and time-outs: reading the files below ``rules/``."""
+"""Doubtful advice, error numbers and their registers, symptoms, shared steps and time-outs: the files below ``rules/``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import ROLES
 from nccl_triage.errors import RuleError
-from nccl_triage.knowledge import fields, files, registers
+from nccl_triage.knowledge import reading
 from nccl_triage.knowledge.model import (
     SEVERITIES,
     TELLS,
@@ -19,6 +19,7 @@ from nccl_triage.knowledge.model import (
     Advice,
     Code,
     CodeTable,
+    Detail,
     Knob,
     Owner,
     SharedStep,
@@ -42,7 +43,7 @@ def _id(node: Node) -> str:
 def _read(folder: str, key: str, build: Callable[[Node], Item]) -> list[Item]:
     """Return what ``build`` makes of the entries below ``key`` in the files of a folder."""
     return [
-        build(item) for root in files.roots(folder) if key in root.mapping() for item in root.mapping()[key].items()
+        build(item) for root in reading.roots(folder) if key in root.mapping() for item in root.mapping()[key].items()
     ]
 
 
@@ -66,16 +67,16 @@ def _advice(node: Node) -> Advice:
     return Advice(
         id=_id(part["id"]),
         verdict=part["verdict"].choice(VERDICTS),
-        claim=fields.bilingual(part["claim"]),
-        why=fields.bilingual(part["why"]),
-        instead=fields.bilingual(part["instead"]),
+        claim=reading.bilingual(part["claim"]),
+        why=reading.bilingual(part["why"]),
+        instead=reading.bilingual(part["instead"]),
         where=node.where,
-        applies_to=fields.text(part, "applies_to"),
-        aliases=fields.texts(part, "aliases"),
-        words=fields.texts(part, "words"),
-        variables=fields.texts(part, "variables"),
-        causes=fields.texts(part, "causes"),
-        sources=fields.texts(part, "sources"),
+        applies_to=reading.text(part, "applies_to"),
+        aliases=reading.texts(part, "aliases"),
+        words=reading.texts(part, "words"),
+        variables=reading.texts(part, "variables"),
+        causes=reading.texts(part, "causes"),
+        sources=reading.texts(part, "sources"),
     )
 
 
@@ -100,16 +101,16 @@ def _codes(node: Node, table: str, actions: Sequence[str]) -> list[Code]:
             table=table,
             number=number,
             name=part["name"].text(),
-            meaning=fields.bilingual(part["meaning"]),
+            meaning=reading.bilingual(part["meaning"]),
             where=node.where,
-            text=fields.text(part, "text"),
+            text=reading.text(part, "text"),
             tells=part["tells"].choice(TELLS) if "tells" in part else "either",
-            causes=fields.texts(part, "causes"),
-            since=fields.text(part, "since"),
-            until=fields.text(part, "until"),
+            causes=reading.texts(part, "causes"),
+            since=reading.text(part, "since"),
+            until=reading.text(part, "until"),
             severity=part["severity"].choice(SEVERITIES) if "severity" in part else None,
             role=part["role"].choice(ROLES) if "role" in part else None,  # type: ignore[arg-type]
-            kind=fields.text(part, "kind"),
+            kind=reading.text(part, "kind"),
             action=part["action"].choice(actions) if "action" in part else None,
         )
         for number in _numbers(part["code"])
@@ -122,25 +123,25 @@ def _table(root: Node) -> CodeTable:
     )
     name = _id(part["id"])
     actions = (
-        {key: fields.bilingual(node) for key, node in part["actions"].mapping().items()} if "actions" in part else {}
+        {key: reading.bilingual(node) for key, node in part["actions"].mapping().items()} if "actions" in part else {}
     )
     findings = (
-        {key: fields.bilingual(node) for key, node in part["findings"].mapping().items()} if "findings" in part else {}
+        {key: reading.bilingual(node) for key, node in part["findings"].mapping().items()} if "findings" in part else {}
     )
     details = part["details"].items() if "details" in part else []
     codes = [code for item in part["codes"].items() for code in _codes(item, name, tuple(actions))]
     return CodeTable(
         id=name,
-        title=fields.bilingual(part["title"]),
-        about=fields.bilingual(part["about"]),
-        aliases=fields.texts(part, "aliases"),
+        title=reading.bilingual(part["title"]),
+        about=reading.bilingual(part["about"]),
+        aliases=reading.texts(part, "aliases"),
         codes=tuple(_unique(codes, lambda code: code.number, lambda code: code.where)),
         where=root.where,
-        references=fields.texts(part, "references"),
+        references=reading.texts(part, "references"),
         actions=actions,
-        as_of=fields.text(part, "as_of"),
+        as_of=reading.text(part, "as_of"),
         findings=findings,
-        details=tuple(registers.load(item, tuple(actions), findings) for item in details),
+        details=tuple(_detail(item, tuple(actions), findings) for item in details),
     )
 
 
@@ -149,13 +150,13 @@ def _symptom(node: Node) -> Symptom:
     return Symptom(
         id=_id(part["id"]),
         sees=part["sees"].text(),
-        signatures=fields.texts(part, "signatures"),
-        means=fields.bilingual(part["means"]),
+        signatures=reading.texts(part, "signatures"),
+        means=reading.bilingual(part["means"]),
         tells=part["tells"].choice(TELLS),
         urgency=part["urgency"].choice(URGENCIES),
-        look=fields.bilingual(part["look"]),
+        look=reading.bilingual(part["look"]),
         where=node.where,
-        causes=fields.texts(part, "causes"),
+        causes=reading.texts(part, "causes"),
     )
 
 
@@ -163,9 +164,9 @@ def _step(node: Node) -> SharedStep:
     part = node.keys(("id", "what"), ("command", "urgency"))
     return SharedStep(
         id=_id(part["id"]),
-        what=fields.bilingual(part["what"]),
+        what=reading.bilingual(part["what"]),
         where=node.where,
-        command=fields.text(part, "command"),
+        command=reading.text(part, "command"),
         urgency=part["urgency"].choice(URGENCIES) if "urgency" in part else None,
     )
 
@@ -174,11 +175,11 @@ def _owner(node: Node) -> Owner:
     part = node.keys(("milliseconds", "who", "program"), ("knob", "versions"))
     return Owner(
         milliseconds=part["milliseconds"].integer(),
-        who=fields.bilingual(part["who"]),
+        who=reading.bilingual(part["who"]),
         program=part["program"].text(),
-        knob=fields.text(part, "knob"),
+        knob=reading.text(part, "knob"),
         where=node.where,
-        bounds=fields.bounds(part, "versions"),
+        bounds=reading.bounds(part, "versions"),
     )
 
 
@@ -190,10 +191,10 @@ def _knob(node: Node) -> Knob:
         title=part["title"].text(),
         write=part["write"].text(),
         unit=part["unit"].choice(("seconds", "minutes", "hours")),
-        default=fields.bilingual(part["default"]),
+        default=reading.bilingual(part["default"]),
         where=node.where,
-        since=fields.text(part, "since"),
-        note=fields.maybe_bilingual(part, "note"),
+        since=reading.text(part, "since"),
+        note=reading.maybe_bilingual(part, "note"),
     )
 
 
@@ -207,7 +208,7 @@ def advice() -> dict[str, Advice]:
 @cache
 def tables() -> dict[str, CodeTable]:
     """Return the tables of numbers by id."""
-    found = _unique(map(_table, files.roots("codes")), lambda item: item.id, lambda item: item.where)
+    found = _unique(map(_table, reading.roots("codes")), lambda item: item.id, lambda item: item.where)
     return {item.id: item for item in found}
 
 
@@ -236,3 +237,81 @@ def knobs() -> dict[str, Knob]:
     """Return how each program's time-out of collectives is set, by id."""
     found = _unique(_read("timeouts", "knobs", _knob), lambda item: item.id, lambda item: item.where)
     return {item.id: item for item in found}
+
+
+_REGISTERS = lazily(r"\((0x[0-9a-fA-F]{1,8}(?:,? 0x[0-9a-fA-F]{1,8}){0,7})\)")
+#: Where the reason of an event stands in the first register: bits 20 to 25.
+_REASON_SHIFT, _REASON_MASK = 20, 0x3F
+_BITS = 32
+
+
+class RegisterReading(NamedTuple):
+    """The meaning of the registers in a line: the rows that match, and whether they explain every bit that is set."""
+
+    details: tuple[Detail, ...]
+    complete: bool
+
+
+def _detail(node: Node, actions: Sequence[str], findings: Iterable[str]) -> Detail:
+    """Return one row of the registers of an error number."""
+    part = node.keys(("code", "finding"), ("units", "register", "bits", "values", "reasons", "action", "role"))
+    if sum(key in part for key in ("bits", "values", "reasons")) > 1:
+        raise node.fail("a row has 'bits', 'values' or 'reasons', not several")
+    return Detail(
+        code=part["code"].integer(),
+        units=frozenset(reading.texts(part, "units")),
+        register=part["register"].integer() if "register" in part else 1,
+        bits=_mask(part["bits"]) if "bits" in part else 0,
+        values=_register_numbers(part, "values"),
+        reasons=_register_numbers(part, "reasons"),
+        action=part["action"].choice(actions) if "action" in part else None,
+        role=part["role"].choice(ROLES) if "role" in part else None,  # type: ignore[arg-type]
+        finding=part["finding"].choice(findings),
+    )
+
+
+def _mask(node: Node) -> int:
+    mask = 0
+    for item in node.items():
+        bit = _register_number(item)
+        if bit >= _BITS:
+            raise item.fail("a register has bits 0 to {last}", last=_BITS - 1)
+        mask |= 1 << bit
+    return mask
+
+
+def _register_number(node: Node) -> int:
+    text = node.text()
+    if not (text.isascii() and text.isdigit()):
+        raise node.fail("expected a number, found {text!r}", text=text)
+    return int(text)
+
+
+def _register_numbers(part: reading.Part, key: str) -> tuple[int, ...]:
+    return tuple(_register_number(item) for item in part[key].items()) if key in part else ()
+
+
+def read_registers(details: Iterable[Detail], text: str) -> RegisterReading:
+    """Return the meaning of the registers in a line by the rows of its error number."""
+    found = _REGISTERS.search(text)
+    if found is None:
+        return RegisterReading((), False)
+    registers = [int(number, 16) for number in found[1].replace(",", " ").split()]
+    words = set(text[: found.start()].replace(",", " ").split())
+    told = tuple(row for row in details if (not row.units or row.units & words) and _matches(row, registers))
+    known = dict.fromkeys(range(1, len(registers) + 1), 0)
+    for row in told:
+        known[row.register] = known.get(row.register, 0) | row.bits
+    complete = all(not value & ~known[number] for number, value in enumerate(registers, 1))
+    return RegisterReading(told, complete)
+
+
+def _matches(row: Detail, registers: Sequence[int]) -> bool:
+    if not 1 <= row.register <= len(registers):
+        return False
+    value = registers[row.register - 1]
+    if row.bits:
+        return bool(value & row.bits)
+    if row.reasons:
+        return value >> _REASON_SHIFT & _REASON_MASK in row.reasons
+    return not row.values or value in row.values

@@ -1,4 +1,7 @@
-"""What is known of one thing as plain data: texts in pairs, ``X`` in English and ``X_zh`` in Chinese."""
+"""Knowledge as plain data for the pages of ``explain``: one thing each, or a table of numbers, symptoms or families.
+
+Texts come in pairs, ``X`` in English and ``X_zh`` in Chinese.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,127 @@ from typing import Any
 
 from nccl_triage.engine.placeholders import strip
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
-from nccl_triage.knowledge import catalogue, describe_tables, stages, values
-from nccl_triage.knowledge.judge import judge, program_of
-from nccl_triage.knowledge.lookup import Found
-from nccl_triage.knowledge.model import Advice, Text, Variable
-from nccl_triage.knowledge.pairs import Data, pair, titles
+from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
+from nccl_triage.knowledge.lookup import KnowledgeItem
+from nccl_triage.knowledge.model import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
+from nccl_triage.knowledge.report_advice import staged_steps
 from nccl_triage.knowledge.variables import shipped
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.kinds import KINDS
+from nccl_triage.parsers.wrappers import peel
+
+
+def titles(ids: Iterable[str], rules: RuleSet) -> list[Data]:
+    """Return causes as id and title; ids that do not exist are left out."""
+    return [{"id": name, **pair("title", rules.causes[name].title)} for name in ids if name in rules.causes]
+
+
+#: What stands before a message and tells nothing of it: glog's, NCCL's and torchelastic's headers.
+_HEADER = lazily(
+    r"^(?:\[?[EWIF]\d{4} [^\]]+\]\s*(?:\[(?:PG [^\]]*|Rank \d+)\]\s*)?|\S+:\d+:\d+ \[\d+\] (?:\S+\.(?:h|cc):\d+ )?)"
+)
+
+
+def _code_row(item: Code) -> Data:
+    action = catalogue.tables()[item.table].actions.get(item.action or "")
+    return {
+        "number": item.number,
+        "name": item.name,
+        "text": item.text,
+        "tells": item.tells,
+        **pair("meaning", item.meaning),
+        "causes": list(item.causes),
+        "since": item.since,
+        "until": item.until,
+        "severity": item.severity,
+        "role": item.role,
+        **pair("action", action),
+    }
+
+
+def code(item: Code, rules: RuleSet) -> Data:
+    """Return one number of a table."""
+    table = catalogue.tables()[item.table]
+    return {
+        "kind": "code",
+        "id": f"{item.table}:{item.number}",
+        **_code_row(item),
+        "causes": titles(item.causes, rules),
+        **pair("table", table.title),
+        **pair("about", table.about),
+        "references": list(table.references),
+        "as_of": table.as_of,
+        "where": item.where,
+    }
+
+
+def table(item: CodeTable) -> Data:
+    """Return a whole table of numbers."""
+    return {
+        "kind": "table",
+        "id": item.id,
+        **pair("title", item.title),
+        **pair("about", item.about),
+        "codes": [_code_row(row) for row in sorted(item.codes, key=lambda row: (row.number < 0, abs(row.number)))],
+        "references": list(item.references),
+        "as_of": item.as_of,
+        "where": item.where,
+    }
+
+
+def symptom(item: Symptom, rules: RuleSet) -> Data:
+    """Return one row of the symptom table."""
+    return {
+        "kind": "symptom",
+        "id": item.id,
+        "sees": item.sees,
+        "message": _HEADER.sub("", peel(item.sees).text.strip()),
+        "signatures": list(item.signatures),
+        "tells": item.tells,
+        "urgency": item.urgency,
+        **pair("means", item.means),
+        **pair("look", item.look),
+        "causes": titles(item.causes, rules),
+        "where": item.where,
+    }
+
+
+def family(name: str, rules: RuleSet) -> Data:
+    """Return the causes of a family."""
+    members = [item.id for item in rules.causes.values() if item.family == name]
+    return {"kind": "family", "id": name, "causes": titles(sorted(members), rules)}
+
+
+def owner(milliseconds: int, rules: RuleSet) -> Data:
+    """Return who may have set a time-out."""
+    from nccl_triage.knowledge import amounts, timeouts
+
+    rows = timeouts.owners(milliseconds, {})
+    return {
+        "kind": "owner",
+        "id": str(milliseconds),
+        **pair("shown", amounts.duration(milliseconds / 1000)),
+        "rows": [
+            {
+                "program": row.program,
+                **pair("who", row.who),
+                "change": timeouts.written(catalogue.knobs()[row.knob], None) if row.knob is not None else None,
+            }
+            for row in rows
+        ],
+    }
+
+
+def topic(name: str, rules: RuleSet) -> Data:
+    """Return a page that is no entry of a file."""
+    if name == "symptoms":
+        return {"kind": "symptoms", "rows": [symptom(item, rules) for item in catalogue.symptoms().values()]}
+    if name == "codes":
+        return {"kind": "tables", "rows": [{"id": t.id, **pair("title", t.title)} for t in catalogue.tables().values()]}
+    from nccl_triage.knowledge import timeout_plan
+
+    return timeout_plan.plan()
 
 
 def _plain(name: str, text: Text) -> Data:
@@ -64,7 +181,7 @@ def cause(item: Cause, rules: RuleSet) -> Data:
         "symptoms": symptoms,
         "evidence": [_evidence(one) for one in item.evidence],
         "against": [_evidence(one) for one in item.against],
-        "stages": stages.rows(item),
+        "stages": staged_steps(item),
         "fixes": [_fix(fix) for fix in item.fixes],
         "next_check": _check(item, rules),
         "experiment": {
@@ -133,7 +250,7 @@ def variable(item: Variable, rules: RuleSet, value: str | None = None) -> Data:
         "status": item.status,
         "aliases": list(item.aliases),
         **pair("meaning", item.meaning),
-        **pair("values", values.describe(item.grammar)),
+        **pair("values", describe_values(item.grammar)),
         "default": [{"since": since or None, "value": text} for since, text in item.default],
         "since": item.since,
         "until": item.until,
@@ -157,7 +274,7 @@ def remarks(name: str, value: str | None) -> list[Data]:
     """Return the remarks on a value, without versions: what holds everywhere."""
     if value is None:
         return []
-    return [{"level": r.level, "kind": r.kind, **pair("says", r.says)} for r in judge(name, value, {})]
+    return [{"level": r.level, "kind": r.kind, **pair("says", r.says)} for r in judge_variable(name, value, {})]
 
 
 def unknown_name(name: str, value: str | None) -> Data:
@@ -194,23 +311,23 @@ def advice(item: Advice, rules: RuleSet) -> Data:
     }
 
 
-def found(item: Found, rules: RuleSet) -> Data:
+def found(item: KnowledgeItem, rules: RuleSet) -> Data:
     """Return what is known of something that was looked up."""
     simple: Mapping[str, Any] = {
         "cause": cause,
         "signature": signature,
         "advice": advice,
-        "code": describe_tables.code,
-        "symptom": describe_tables.symptom,
-        "owner": describe_tables.owner,
-        "family": describe_tables.family,
-        "topic": describe_tables.topic,
+        "code": code,
+        "symptom": symptom,
+        "owner": owner,
+        "family": family,
+        "topic": topic,
     }
     if item.kind == "variable":
         return variable(item.item, rules, item.value)
     if item.kind == "name":
         return unknown_name(item.item, item.value)
     if item.kind == "table":
-        return describe_tables.table(item.item)
+        return table(item.item)
     data: Data = simple[item.kind](item.item, rules)
     return data

@@ -1,19 +1,143 @@
-"""A plain word on one variable of a job's environment: what is unusual about its name or its value.
-
-Nothing is said of a usual value. Values that differ between hosts are told elsewhere.
-"""
+"""What is unusual about the name or the value of one variable of a job's environment, and which values it understands."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
-from nccl_triage.knowledge import values, versions
-from nccl_triage.knowledge.model import Bound, Level, Remark, Text, Trap, Variable
+from nccl_triage.knowledge import reading
+from nccl_triage.knowledge.model import Bound, Grammar, Level, Remark, Text, Trap, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.lazy_regex import lazily
 
-#: Longer values are cut in what is said: they come from a log.
+#: Values that PyTorch reads as true and as false; it raises for anything else.
+_TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on"), ("0", "n", "no", "f", "false", "off")
+#: Maximum length of a number.
+_LONGEST = 40
+_INTERFACES = lazily(r"^[\^=]{0,2}[\w.@-]+(?::\w+)?(?:,[\w.@-]+(?::\w+)?)*$")
+_UNITS = {
+    "seconds": {"en": "seconds", "zh": "秒"},
+    "minutes": {"en": "minutes", "zh": "分钟"},
+    "milliseconds": {"en": "milliseconds", "zh": "毫秒"},
+    "bytes": {"en": "bytes", "zh": "字节"},
+}
+
+
+def parse_number(value: str) -> float | None:
+    """Return a value as a number, as C's strtoll and strtod would (hexadecimal too), or None."""
+    if len(value) > _LONGEST:
+        return None
+    try:
+        return float(int(value, 0))
+    except ValueError:
+        pass
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _in_range(grammar: Grammar, value: float) -> bool:
+    return (grammar.least is None or value >= grammar.least) and (grammar.most is None or value <= grammar.most)
+
+
+def _words(value: str) -> list[str]:
+    return [part for part in re.split(r"[,;:^\s]+", value.lower()) if part]
+
+
+def fits(grammar: Grammar, value: str) -> bool:
+    """Tell whether the program understands the value."""
+    if value.lower() in (word.lower() for word in grammar.also):
+        return True
+    if grammar.kind == "switch":
+        return parse_number(value) in (0, 1)
+    if grammar.kind == "truth":
+        return value.lower() in (*_TRUE, *_FALSE)
+    if grammar.kind in ("integer", "number"):
+        found = parse_number(value)
+        whole = grammar.kind == "number" or (found is not None and found == found // 1)
+        return found is not None and whole and _in_range(grammar, found)
+    allowed = {word.lower() for word in grammar.of}
+    if grammar.kind == "one-of":
+        return value.lower() in allowed
+    if grammar.kind == "list-of":
+        return bool(_words(value)) and all(word in allowed for word in _words(value))
+    if grammar.kind in ("interfaces", "devices"):
+        return _INTERFACES.match(value) is not None
+    return bool(value)
+
+
+def same(grammar: Grammar, one: str, other: str) -> bool:
+    """Tell whether two values mean the same to the program (``1`` and ``true``, ``4194304`` and ``0x400000``)."""
+    if grammar.kind == "truth":
+        return (one.lower() in _TRUE) == (other.lower() in _TRUE) and fits(grammar, one) and fits(grammar, other)
+    left, right = parse_number(one), parse_number(other)
+    if left is not None and right is not None:
+        return left == right
+    return one.lower() == other.lower()
+
+
+def _shown(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def _range(grammar: Grammar) -> Text:
+    least, most = grammar.least, grammar.most
+    if least is not None and most is not None:
+        return {"en": f" from {_shown(least)} to {_shown(most)}", "zh": f"，{_shown(least)} 到 {_shown(most)}"}
+    if least is not None:
+        return {"en": f", {_shown(least)} or more", "zh": f"，不小于 {_shown(least)}"}
+    if most is not None:
+        return {"en": f", at most {_shown(most)}", "zh": f"，不大于 {_shown(most)}"}
+    return {"en": "", "zh": ""}
+
+
+def _numbers(grammar: Grammar) -> Text:
+    unit, limits = _UNITS.get(grammar.unit or "", {"en": "", "zh": ""}), _range(grammar)
+    kinds = {"integer": ("a whole number", "整数"), "number": ("a number", "数字")}
+    english, chinese = kinds[grammar.kind]
+    return {
+        "en": english + (f" of {unit['en']}" if unit["en"] else "") + limits["en"],
+        "zh": chinese + (f"（{unit['zh']}）" if unit["zh"] else "") + limits["zh"],
+    }
+
+
+def describe_values(grammar: Grammar) -> Text:
+    """Return in words which values are understood."""
+    if grammar.kind in ("integer", "number"):
+        found = _numbers(grammar)
+    elif grammar.kind == "one-of":
+        found = {"en": f"one of {', '.join(grammar.of)}", "zh": f"以下之一：{'、'.join(grammar.of)}"}
+    elif grammar.kind == "list-of":
+        found = {"en": f"a list of {', '.join(grammar.of)}", "zh": f"由以下各项组成的列表：{'、'.join(grammar.of)}"}
+    else:
+        found = _FIXED[grammar.kind]
+    if grammar.also:
+        found = {
+            "en": f"{found['en']}, or {', '.join(grammar.also)}",
+            "zh": f"{found['zh']}，或 {'、'.join(grammar.also)}",
+        }
+    return found
+
+
+_FIXED: dict[str, Text] = {
+    "switch": {"en": "0 or 1 (words such as 'true' are not understood)", "zh": "0 或 1（不识别 true 之类的单词）"},
+    "truth": {"en": "0 or 1 (also true, false, yes, no)", "zh": "0 或 1（也可写 true、false、yes、no）"},
+    "interfaces": {
+        "en": "names of network interfaces, separated by commas",
+        "zh": "网络接口名，用逗号分隔",
+    },
+    "devices": {
+        "en": "names of RDMA devices, separated by commas, each with an optional :port",
+        "zh": "RDMA 设备名，用逗号分隔，可加 :端口",
+    },
+    "path": {"en": "a path", "zh": "路径"},
+    "text": {"en": "text", "zh": "文本"},
+}
+
+
+#: Maximum length of a value in a remark: values come from a log.
 _SHOWN = 80
 #: How like a known name (without its prefix) an unknown one must be to be named beside it; the second number holds
 #: where not all names are known, so that only a slip of the pen may be called one.
@@ -95,7 +219,9 @@ def default_of(variable: Variable, known: Mapping[str, str]) -> tuple[str, str] 
     version = known.get(program_of(variable))
     if version is None:
         return variable.default[0] if len(variable.default) == 1 else None
-    reached = [item for item in variable.default if not item[0] or versions.key(version) >= versions.key(item[0])]
+    reached = [
+        item for item in variable.default if not item[0] or reading.version_key(version) >= reading.version_key(item[0])
+    ]
     return reached[-1] if reached else None
 
 
@@ -120,14 +246,14 @@ class _Judge:
         self.remarks.append(Remark(self.name, self.value, level, kind, says))
 
     def version(self, variable: Variable, known: Mapping[str, str]) -> bool:
-        """Say that the version at hand does not read the variable; tell whether it was said."""
+        """Remark that the version in use does not read the variable; return whether it did."""
         program = program_of(variable)
         if program not in known:
             return False
         given = {"name": self.name, "program": program, "version": known[program]}
-        if variable.since and versions.holds((_before(program, variable),), known):
+        if variable.since and reading.holds((_before(program, variable),), known):
             self.add("warn", "version", _say(TOO_NEW, since=variable.since, **given))
-        elif variable.until and versions.holds((_after(program, variable),), known):
+        elif variable.until and reading.holds((_after(program, variable),), known):
             self.add("warn", "version", _say(TOO_OLD, until=variable.until, **given))
         else:
             return False
@@ -147,21 +273,21 @@ class _Judge:
         return bool(found)
 
     def usual(self, variable: Variable, known: Mapping[str, str]) -> None:
-        """Say that a default is written out, or that a variable for diagnosis was left in."""
+        """Remark on a default that is set explicitly, or a diagnostic variable that was left set."""
         default = default_of(variable, known)
-        if default is not None and values.same(variable.grammar, default[1], self.value):
+        if default is not None and same(variable.grammar, default[1], self.value):
             since = _say(SINCE, program=program_of(variable), since=default[0]) if default[0] else {"en": "", "zh": ""}
             self.add("note", "default", _say(DEFAULT, value=cut(self.value), since=since))
         elif variable.status == "diagnosis-only" and not any(
-            values.same(variable.grammar, word, self.value) for word in variable.harmless
+            same(variable.grammar, word, self.value) for word in variable.harmless
         ):
             self.add("note", "debugging", _join(_say(DEBUGGING, name=self.name), variable.caution))
 
 
 def _caught(trap: Trap, value: str, known: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    number = values.number(value)
+    number = parse_number(value)
     return (
-        versions.holds(trap.bounds, known)
+        reading.holds(trap.bounds, known)
         and (trap.matches is None or trap.matches.search(value) is not None)
         and (trap.below is None or (number is not None and number < trap.below))
         and (trap.above is None or (number is not None and number > trap.above))
@@ -177,7 +303,7 @@ def nearest(name: str, names: Iterable[str], prefix: str, cutoff: float = _NEAR)
 
 
 def _nameless(name: str, value: str, known: Variables) -> list[Remark]:
-    """Return what is to be said of a name without an entry."""
+    """Return the remarks on a name without an entry."""
     space = known.namespace(name)
     if space is None or name in space.names:
         return []
@@ -193,7 +319,7 @@ def _nameless(name: str, value: str, known: Variables) -> list[Remark]:
     return [Remark(name, value, level, "unknown", _join(first, _say(NEAREST, near=near) if near else None))]
 
 
-def judge(
+def judge_variable(
     name: str, value: str, known: Mapping[str, str], environment: Mapping[str, str] | None = None
 ) -> list[Remark]:
     """Return what is unusual about a variable, given the versions of programs (``{"nccl": "2.21.5"}``).
@@ -214,9 +340,9 @@ def judge(
     if not value or _PLACEHOLDER.search(value):
         return found.remarks
     trapped = found.traps(variable, known, environment or {})
-    if not values.fits(variable.grammar, value):
+    if not fits(variable.grammar, value):
         if not trapped:
-            grammar = values.describe(variable.grammar)
+            grammar = describe_values(variable.grammar)
             found.add("warn", "outside", _say(OUTSIDE, value=cut(value), name=name, grammar=grammar))
     elif not trapped and variable.status != "legacy":
         found.usual(variable, known)

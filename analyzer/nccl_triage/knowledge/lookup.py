@@ -1,15 +1,15 @@
-"""Find what a word, a number, a setting or a line of a log stands for."""
+"""Find what a word, a number, a setting or a line of a log stands for, and list what can be explained."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from nccl_triage.engine.schema import FAMILIES, RuleSet
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.model import CodeTable
+from nccl_triage.knowledge.model import CodeTable, Text
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily
 
@@ -26,15 +26,15 @@ _LINE = 12
 _HITS, _SAMPLES = 8, 4
 
 
-class Found(NamedTuple):
-    """One thing that was found; ``value`` is the setting's where one was given."""
+class KnowledgeItem(NamedTuple):
+    """An entry of the knowledge; ``value`` is that of a setting ``NAME=VALUE``."""
 
     kind: str
     item: Any
     value: str | None = None
 
 
-def _code(query: str) -> Found | None:
+def _code(query: str) -> KnowledgeItem | None:
     """Return the entry of a table that ``cuda 802``, ``cuda:802``, ``status=12`` or ``cudaErrorAssert`` names."""
     tables = catalogue.tables()
     match = _NUMBERED.match(query)
@@ -44,98 +44,98 @@ def _code(query: str) -> Found | None:
             if name in (table.id, *table.aliases):
                 for code in table.codes:
                     if code.number == number:
-                        return Found("code", code)
+                        return KnowledgeItem("code", code)
     for table in tables.values():
         for code in table.codes:
             if query.lower() == code.name.lower():
-                return Found("code", code)
+                return KnowledgeItem("code", code)
     return None
 
 
 def table_without(query: str) -> CodeTable | None:
-    """Return the table that ``cuda 99999`` speaks of when it holds no such number."""
+    """Return the table of ``cuda 99999`` when it does not hold the number."""
     match = _NUMBERED.match(query)
     table = _table(match["table"]) if match is not None else None
     return table.item if table is not None and _code(query) is None else None
 
 
-def numbered(query: str) -> list[Found]:
+def numbered(query: str) -> list[KnowledgeItem]:
     """Return what a bare number stands for in every table."""
     if not re.fullmatch(r"-?\d{1,9}", query):
         return []
     every = [code for table in catalogue.tables().values() for code in table.codes]
-    return [Found("code", code) for code in every if code.number == int(query)]
+    return [KnowledgeItem("code", code) for code in every if code.number == int(query)]
 
 
-def _table(query: str) -> Found | None:
+def _table(query: str) -> KnowledgeItem | None:
     name = query.lower()
     for table in catalogue.tables().values():
         if name in (table.id, *table.aliases):
-            return Found("table", table)
+            return KnowledgeItem("table", table)
     return None
 
 
-def _cause(query: str, rules: RuleSet) -> Found | None:
+def _cause(query: str, rules: RuleSet) -> KnowledgeItem | None:
     for cause in rules.causes.values():
         if query in (cause.id, *cause.aliases):
-            return Found("cause", cause)
+            return KnowledgeItem("cause", cause)
     return None
 
 
-def _advice(query: str) -> Found | None:
+def _advice(query: str) -> KnowledgeItem | None:
     for item in catalogue.advice().values():
         if query.lower() in (item.id, *(alias.lower() for alias in item.aliases)):
-            return Found("advice", item)
+            return KnowledgeItem("advice", item)
     return None
 
 
-def _owner(query: str) -> Found | None:
+def _owner(query: str) -> KnowledgeItem | None:
     """Return the time-out that ``Timeout(ms)=600000`` names, in milliseconds."""
     match = _TIMEOUT.match(query)
-    return Found("owner", int(match["number"])) if match is not None else None
+    return KnowledgeItem("owner", int(match["number"])) if match is not None else None
 
 
-def _variable(query: str) -> Found | None:
-    """Return the variable of a name or of ``NAME=VALUE``; a name that nobody reads counts when its prefix is known."""
+def _variable(query: str) -> KnowledgeItem | None:
+    """Return the variable of a name or of ``NAME=VALUE``; an unknown name is accepted when its prefix is known."""
     known = shipped()
     match = _SETTING.match(query)
     whole = known.find(query)
     if whole is not None:
-        return Found("variable", whole)
+        return KnowledgeItem("variable", whole)
     name, value = (match["name"], match["value"]) if match is not None else (query, None)
     found = known.find(name)
     if found is not None:
-        return Found("variable", found, value)
+        return KnowledgeItem("variable", found, value)
     space = known.namespace(name)
     if space is not None and re.fullmatch(r"\w+", name):
-        return Found("name", name, value)
+        return KnowledgeItem("name", name, value)
     return None
 
 
-def exact(query: str, rules: RuleSet) -> Found | None:
+def exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
     """Return what a query names, or None; an entry of a file wins over a table, a table over a group."""
     return _exact(query, rules) or _exact(query.strip("()'\"`.,;:"), rules)
 
 
-def _exact(query: str, rules: RuleSet) -> Found | None:
+def _exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
     lower = query.lower()
     signature = rules.signatures.get(query)
     symptom = catalogue.symptoms().get(lower)
     return (
         _cause(query, rules)
-        or (Found("signature", signature) if signature is not None else None)
-        or (Found("topic", lower) if lower in TOPICS else None)
+        or (KnowledgeItem("signature", signature) if signature is not None else None)
+        or (KnowledgeItem("topic", lower) if lower in TOPICS else None)
         or _owner(query)
         or _code(query)
         or _variable(query)
         or _advice(query)
-        or (Found("symptom", symptom) if symptom is not None else None)
-        or (Found("family", lower) if lower in FAMILIES else None)
+        or (KnowledgeItem("symptom", symptom) if symptom is not None else None)
+        or (KnowledgeItem("family", lower) if lower in FAMILIES else None)
         or _table(query)
     )
 
 
-def line(query: str, rules: RuleSet) -> list[Found]:
+def line(query: str, rules: RuleSet) -> list[KnowledgeItem]:
     """Return the signatures that a line of a log matches."""
     if len(query) < _LINE or " " not in query.strip():
         return []
@@ -151,7 +151,7 @@ def line(query: str, rules: RuleSet) -> list[Found]:
         or any(text in (lowered if signature.anchors.caseless else query) for text in signature.anchors.texts)
     ]
     found = {signature.id: signature for signature, _ in match.matches(likely, message, query)}
-    return [Found("signature", signature) for signature in found.values()]
+    return [KnowledgeItem("signature", signature) for signature in found.values()]
 
 
 def _words(text: str) -> set[str]:
@@ -167,15 +167,15 @@ def _score(wanted: set[str], words: Iterable[str], text: str) -> float:
     return score + 3.0 * sum(len(word) > 1 and not word.isascii() and word in chinese for word in own)
 
 
-def search(query: str, rules: RuleSet) -> list[Found]:
+def search(query: str, rules: RuleSet) -> list[KnowledgeItem]:
     """Return what fits the words of a query best, the best first."""
     wanted = _words(query)
-    scored: list[tuple[float, str, Found]] = []
+    scored: list[tuple[float, str, KnowledgeItem]] = []
 
     def add(kind: str, item: Any, words: Iterable[str], text: str) -> None:
         score = _score(wanted, words, text)
         if score >= max(2.0, 0.75 * len(wanted)):
-            scored.append((-score, item.id, Found(kind, item)))
+            scored.append((-score, item.id, KnowledgeItem(kind, item)))
 
     for advice in catalogue.advice().values():
         add("advice", advice, advice.words, f"{advice.id.replace('-', ' ')} {advice.claim['en']}")
@@ -189,17 +189,17 @@ def search(query: str, rules: RuleSet) -> list[Found]:
     return [*(found for _, _, found in scored[:_HITS]), *_printed(query, rules)]
 
 
-def _printed(query: str, rules: RuleSet) -> list[Found]:
+def _printed(query: str, rules: RuleSet) -> list[KnowledgeItem]:
     """Return signatures whose samples hold the query: part of a message."""
     text = query.lower()
     if len(text) < 8:
         return []
     found = [s for s in rules.signatures.values() if any(text in sample.lower() for sample in s.match_samples)]
-    return [Found("signature", item) for item in found[:_SAMPLES]]
+    return [KnowledgeItem("signature", item) for item in found[:_SAMPLES]]
 
 
 def near(query: str, rules: RuleSet) -> list[str]:
-    """Return known names that are written almost like the query."""
+    """Return known names that are spelled similarly to the query."""
     known = names(rules)
     lowered = {name.lower(): name for name in known}
     found = difflib.get_close_matches(query.lower(), lowered, 4, 0.7)
@@ -213,3 +213,58 @@ def names(rules: RuleSet) -> list[str]:
         *rules.causes, *FAMILIES, *TOPICS, *catalogue.symptoms(), *catalogue.advice(), *shipped(), *codes,
         *rules.signatures,
     ]  # fmt: skip
+
+
+Row = tuple[str, Text]
+_TOPICS: dict[str, Text] = {
+    "symptoms": {"en": "what you see, what it means, what to look at first", "zh": "看到什么、意味着什么、先查什么"},
+    "timeouts": {"en": "who sets a time-out, and how", "zh": "超时由谁设定、如何设置"},
+    "codes": {"en": "the tables of numbers", "zh": "编号表"},
+}
+
+
+def _families(rules: RuleSet) -> Iterable[Row]:
+    for family in FAMILIES:
+        members = ", ".join(sorted(cause.id for cause in rules.causes.values() if cause.family == family))
+        yield family, {"en": members, "zh": members}
+
+
+_ROWS: dict[str, Callable[[RuleSet], Iterable[Row]]] = {
+    "families": _families,
+    "causes": lambda rules: ((item.id, item.title) for item in rules.causes.values()),
+    "symptoms": lambda rules: ((item.id, item.means) for item in catalogue.symptoms().values()),
+    "advice": lambda rules: ((item.id, item.claim) for item in catalogue.advice().values()),
+    "variables": lambda rules: ((item.id, item.meaning) for item in shipped().all()),
+    "codes": lambda rules: ((item.id, item.title) for item in catalogue.tables().values()),
+    # The meanings of signatures exist in English alone.
+    "signatures": lambda rules: ((item.id, {"en": item.meaning}) for item in rules.signatures.values()),
+    "topics": lambda rules: _TOPICS.items(),
+}
+
+
+def _list_row(name: str, text: Text) -> dict[str, str]:
+    row = {"id": name, "text": text["en"].strip()}
+    return {**row, "text_zh": text["zh"].strip()} if "zh" in text else row
+
+
+def listing(kind: str, rules: RuleSet) -> dict[str, Any]:
+    """Return everything of a kind of ``lookup.KINDS``."""
+    return {"kind": "listing", "of": kind, "rows": [_list_row(name, text) for name, text in _ROWS[kind](rules)]}
+
+
+def _summary(found: KnowledgeItem) -> Text:
+    item = found.item
+    texts = {"cause": "title", "advice": "claim", "symptom": "means", "variable": "meaning", "code": "meaning"}
+    if found.kind == "signature":
+        return {"en": item.meaning}
+    text: Text = getattr(item, texts[found.kind])
+    return text
+
+
+def hits(found: Iterable[KnowledgeItem]) -> dict[str, Any]:
+    """Return what a search has found as a list; every row's id can be explained."""
+    rows = [
+        _list_row(f"{item.item.table}:{item.item.number}" if item.kind == "code" else item.item.id, _summary(item))
+        for item in found
+    ]
+    return {"kind": "listing", "of": "hits", "rows": rows}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from nccl_triage.observations.event import Role
 
@@ -67,7 +67,7 @@ class Trap(NamedTuple):
     bounds: tuple[Bound, ...] = ()
 
 
-class Sample(NamedTuple):
+class ValueSample(NamedTuple):
     """A value with what ``judge`` must find in it: one of ``FINDINGS``, or nothing."""
 
     value: str
@@ -104,7 +104,7 @@ class Variable(NamedTuple):
     aliases: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
     traps: tuple[Trap, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[ValueSample, ...] = ()
     causes: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     source: str | None = None
@@ -260,3 +260,11 @@ class Remark(NamedTuple):
     level: Level
     kind: str
     says: Text
+
+
+Data = dict[str, Any]
+
+
+def pair(name: str, text: Text | None) -> Data:
+    """Return a text under its two keys."""
+    return {name: text["en"] if text else None, f"{name}_zh": text["zh"] if text else None}

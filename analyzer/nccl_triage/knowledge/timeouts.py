@@ -1,4 +1,4 @@
-"""Time-outs by arithmetic instead of folklore: who set a number, what a collective needs, what a model's phases need.
+"""Time-outs by arithmetic: who sets a value, what a collective needs, what the phases of a model need.
 
 Pure functions. Bandwidths are GB/s (1e9 bytes a second); the bytes that count and the factor of the bus bandwidth are
 those of nccl-tests (doc/PERFORMANCE.md), taken from the verifier's table of operations.
@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nccl_triage.knowledge import amounts, catalogue, versions
+from nccl_triage.knowledge import amounts, catalogue, reading
 from nccl_triage.knowledge.model import Knob, Owner, Text
 
 #: A bus bandwidth that a working path exceeds: less than Ethernet of 1 Gbit/s carries.
 SLOW = 0.1
-#: More elements are no size but a sign that the log did not know it.
+#: A larger number of elements means that the log did not know the size.
 MAX_NUMEL = 1e13
 #: PyTorch's own default for NCCL: a recommendation never goes below it.
 LEAST = 600
@@ -30,10 +30,10 @@ ASSUMED_DTYPE = "fp32"
 _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 
 
-class Message(NamedTuple):
+class CollectiveMessage(NamedTuple):
     """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth.
 
-    ``world`` is None where nobody knows the size of the group; the factor is then that of an endless one.
+    ``world`` is None when the size of the group is unknown; the factor is then that of an infinite group.
     """
 
     op: str
@@ -60,7 +60,7 @@ def operation_name(name: str) -> str | None:
     return names.get(plain(name))
 
 
-def message(op: str, numel: int, world: int, dtype: str | None = None) -> Message | None:
+def message(op: str, numel: int, world: int, dtype: str | None = None) -> CollectiveMessage | None:
     """Return what a collective moves; ``numel`` is NumelIn. None for unknown operations, sizes and types."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 
@@ -69,10 +69,12 @@ def message(op: str, numel: int, world: int, dtype: str | None = None) -> Messag
         return None
     row = OPERATIONS[name]
     size = row.bytes(numel, world, DTYPE_BYTES[kind])
-    return Message(name, numel, world, kind, size, row.bus_factor(world))
+    return CollectiveMessage(name, numel, world, kind, size, row.bus_factor(world))
 
 
-def message_of_unknown_group(op: str, numel: int | None, out: int | None, dtype: str | None = None) -> Message | None:
+def message_of_unknown_group(
+    op: str, numel: int | None, out: int | None, dtype: str | None = None
+) -> CollectiveMessage | None:
     """Return what a collective moves at most when the size of its group is unknown: by NumelIn or NumelOut."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 
@@ -95,7 +97,7 @@ def owners(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str
     possible = [
         owner
         for owner in catalogue.owners()
-        if owner.milliseconds == milliseconds and not versions.contradicts(owner.bounds, known)
+        if owner.milliseconds == milliseconds and not reading.contradicts(owner.bounds, known)
     ]
     return sorted(possible, key=lambda owner: owner.program not in shown)
 

@@ -10,15 +10,15 @@ from typing import Any
 from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.errors import RuleError
-from nccl_triage.knowledge import fields, files
-from nccl_triage.knowledge.fields import Part
-from nccl_triage.knowledge.model import FINDINGS, KINDS, STATUSES, Grammar, Namespace, Sample, Text, Variable
+from nccl_triage.knowledge import reading
+from nccl_triage.knowledge.model import FINDINGS, KINDS, STATUSES, Grammar, Namespace, Text, ValueSample, Variable
+from nccl_triage.knowledge.reading import Part
 
 _OPTIONAL = (
     "kind", "values", "default", "since", "until", "absent", "gone", "caution", "touch", "verification", "undo", "replaced_by", "aliases",
     "harmless", "traps", "samples", "causes", "references", "source",
 )  # fmt: skip
-#: What a file may say once for all its entries.
+#: Keys that a file may set once for all its entries.
 _COMMON = ("touch", "verification", "undo", "references", "source")
 
 
@@ -29,21 +29,21 @@ def _default(node: Node) -> tuple[tuple[str, str], ...]:
     return tuple(("" if name == "old" else name, value.text()) for name, value in node.mapping().items())
 
 
-def _sample(node: Node) -> Sample:
+def _sample(node: Node) -> ValueSample:
     part = node.keys(("value",), ("finds", "versions", "with"))
-    return Sample(
+    return ValueSample(
         value=part["value"].text(),
         finds=part["finds"].choice(FINDINGS) if "finds" in part else None,
-        versions=fields.mapping(part, "versions"),
-        environment=fields.mapping(part, "with"),
+        versions=reading.mapping(part, "versions"),
+        environment=reading.mapping(part, "with"),
     )
 
 
 def _common(part: Part, root: Part, key: str, node: Node) -> Text:
     if key in part:
-        return fields.bilingual(part[key])
+        return reading.bilingual(part[key])
     if key in root:
-        return fields.bilingual(root[key])
+        return reading.bilingual(root[key])
     raise RuleError(
         "the key {name!r} is missing", where=node.where, remedy="give it here or once for the whole file", name=key
     )
@@ -55,32 +55,32 @@ def _old(version: str | None) -> str | None:
 
 def _variable(node: Node, root: Part) -> Variable:
     part = node.keys(("id", "meaning", "status"), _OPTIONAL)
-    references = fields.texts(part, "references") or fields.texts(root, "references")
+    references = reading.texts(part, "references") or reading.texts(root, "references")
     return Variable(
         id=part["id"].text(),
         program=root["program"].text(),
         kind=part["kind"].choice(KINDS) if "kind" in part else "env",
         status=part["status"].choice(STATUSES),
-        meaning=fields.bilingual(part["meaning"]),
+        meaning=reading.bilingual(part["meaning"]),
         touch=_common(part, root, "touch", node),
         verification=_common(part, root, "verification", node),
         undo=_common(part, root, "undo", node),
         where=node.where,
-        grammar=fields.grammar(part["values"]) if "values" in part else Grammar("text"),
+        grammar=reading.grammar(part["values"]) if "values" in part else Grammar("text"),
         default=_default(part["default"]) if "default" in part else (),
-        since=_old(fields.text(part, "since")),
-        until=fields.text(part, "until"),
-        absent=fields.text(part, "absent"),
-        gone=fields.text(part, "gone"),
-        caution=fields.maybe_bilingual(part, "caution"),
-        replaced_by=fields.text(part, "replaced_by"),
-        aliases=fields.texts(part, "aliases"),
-        harmless=fields.texts(part, "harmless"),
-        traps=tuple(fields.trap(item) for item in part["traps"].items()) if "traps" in part else (),
+        since=_old(reading.text(part, "since")),
+        until=reading.text(part, "until"),
+        absent=reading.text(part, "absent"),
+        gone=reading.text(part, "gone"),
+        caution=reading.maybe_bilingual(part, "caution"),
+        replaced_by=reading.text(part, "replaced_by"),
+        aliases=reading.texts(part, "aliases"),
+        harmless=reading.texts(part, "harmless"),
+        traps=tuple(reading.trap(item) for item in part["traps"].items()) if "traps" in part else (),
         samples=tuple(_sample(item) for item in part["samples"].items()) if "samples" in part else (),
-        causes=fields.texts(part, "causes"),
+        causes=reading.texts(part, "causes"),
         references=references,
-        source=fields.text(part, "source") or fields.text(root, "source"),
+        source=reading.text(part, "source") or reading.text(root, "source"),
     )
 
 
@@ -90,9 +90,9 @@ def _namespace(node: Node) -> Namespace:
         prefix=part["prefix"].text(),
         title=part["title"].text(),
         complete=part["complete"].flag(),
-        checked=fields.bilingual(part["checked"]),
+        checked=reading.bilingual(part["checked"]),
         names=frozenset(name for line in part["names"].texts() for name in line.split()),
-        others={name: fields.bilingual(value) for name, value in part["others"].mapping().items()}
+        others={name: reading.bilingual(value) for name, value in part["others"].mapping().items()}
         if "others" in part
         else {},
     )
@@ -183,5 +183,5 @@ def _packed_mapping(tree: Any) -> tuple[int, dict[str, Any]]:
 def shipped() -> Variables:
     """Return the variables that the tool ships."""
     with contextlib.suppress(ValueError, TypeError, IndexError, KeyError, AttributeError):
-        return Variables(files.packed("variables"))
-    return Variables(files.packed("variables", use_cache=False))
+        return Variables(reading.packed("variables"))
+    return Variables(reading.packed("variables", use_cache=False))

@@ -8,7 +8,7 @@ a domain, sorted by key; they are read only when Chinese is spoken:
 ``help.json``    ``--help``: paragraphs and options
 ``notes.json``   everything else that is printed: progress, notes, results of commands
 ``click.json``   what the command line library says by itself
-``inputs.json``  what the reader says of files; such texts travel in English, and ``retold`` makes them Chinese
+``inputs.json``  messages about input files; they are stored in English, and ``translated_text`` translates them
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import functools
 import re
 from collections.abc import Mapping
 
-#: Values of such texts that are texts of the reader themselves; others are names.
+#: Values of such messages that are messages themselves; other values are names.
 _SAID = frozenset({"form", "note", "other", "why"})
 TABLES = ("errors", "help", "notes", "click", "inputs")
 
@@ -66,10 +66,10 @@ def _shapes() -> list[tuple[re.Pattern[str], str]]:
     return [(pattern, text) for _, pattern, text in found]
 
 
-def retold(said: str, lang: str = "zh") -> str:
-    """Return a finished English text of the reader in the language asked for, its parts too; others as they are.
+def translated_text(said: str, lang: str = "zh") -> str:
+    """Return a finished English message about inputs in a language, with its parts; other texts are returned unchanged.
 
-    What the reader finds is merged over files, processes and hosts as plain text: it is translated where it is shown.
+    Such messages are merged over files, processes and hosts as plain text, so they are translated when they are shown.
     """
     if lang != "zh":
         return said
@@ -77,5 +77,5 @@ def retold(said: str, lang: str = "zh") -> str:
         found = pattern.fullmatch(said)
         if found:
             parts = found.groupdict().items()
-            return text.format(**{name: retold(part) if name in _SAID else part for name, part in parts})
+            return text.format(**{name: translated_text(part) if name in _SAID else part for name, part in parts})
     return said

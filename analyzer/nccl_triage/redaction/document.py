@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.redaction import walk
-from nccl_triage.redaction.fields import Kind, kind_of
-from nccl_triage.redaction.rewrite import Rewriter
+from nccl_triage.redaction import strings
+from nccl_triage.redaction.rewrite import FieldKind, Rewriter, kind_of
 from nccl_triage.redaction.secrets import mask_secrets
 
 #: Rounds until a document changes no more: names that only the pseudonyms around them reveal are rare.
@@ -53,7 +52,7 @@ def _once(document: dict[str, Any]) -> dict[str, Any]:
             kept.add(tuple(value))
         return made
 
-    made: dict[str, Any] = walk.changed(document, change)
+    made: dict[str, Any] = strings.changed(document, change)
     return {**made, "redaction": {**noted, "pseudonyms": rewriter.pseudonyms.counts()}}
 
 
@@ -61,9 +60,9 @@ def _collect(document: dict[str, Any], rewriter: Rewriter) -> None:
     """Learn every name before anything is rewritten, in an order that does not depend on that of the keys."""
     for host in (document.get("job") or {}).get("hosts") or ():
         if isinstance(host, dict) and isinstance(host.get("name"), str):
-            rewriter.learn(Kind.HOST, "", host["name"])
+            rewriter.learn(FieldKind.HOST, "", host["name"])
     seen: set[tuple[str, str]] = set()
-    for key, text in walk.texts(document):
+    for key, text in strings.texts(document):
         if (key, text) not in seen:
             seen.add((key, text))
             rewriter.learn(kind_of(key), key, text)
@@ -74,6 +73,6 @@ def _renamed(mapping: dict[str, Any], rewriter: Rewriter) -> dict[str, Any]:
     """Return a mapping whose keys are free of names; no value is lost when two keys become one."""
     made: dict[str, Any] = {}
     for name, value in mapping.items():
-        shown = rewriter.field(Kind.TEXT, name)
+        shown = rewriter.field(FieldKind.TEXT, name)
         made[shown if shown not in made else f"{shown} ({len(made)})"] = value
     return mapping if made == mapping else made

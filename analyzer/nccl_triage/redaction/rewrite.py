@@ -1,21 +1,58 @@
-"""Rewrite texts with pseudonyms: first every text is learnt from, then every text is rewritten."""
+"""Rewrite texts with pseudonyms: names are learnt from all fields of a document first, then every text is rewritten."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.redaction import addresses, contexts, nodelists
-from nccl_triage.redaction.fields import Kind
-from nccl_triage.redaction.known import Known
-from nccl_triage.redaction.paths import Paths
-from nccl_triage.redaction.people import People, is_version
-from nccl_triage.redaction.plain import plain
+from nccl_triage.redaction import names, pseudonyms
+from nccl_triage.redaction.identities import Identities, is_version
+from nccl_triage.redaction.kept_words import vocabulary
+from nccl_triage.redaction.names import KnownNames, forms_in
+from nccl_triage.redaction.paths import Paths, Urls
 from nccl_triage.redaction.pseudonyms import Pseudonyms
-from nccl_triage.redaction.tokens import forms_in
-from nccl_triage.redaction.urls import Urls
-from nccl_triage.redaction.vocabulary import vocabulary
+from nccl_triage.redaction.strings import plain
+
+
+class FieldKind(Enum):
+    """What a string of the document is."""
+
+    FIXED = "an id, a word of the schema, a time, a version: never changed"
+    HOST = "the name of a host"
+    PATH = "the path of a log"
+    TEXT = "text, in which names may stand"
+
+
+#: Last parts of keys whose strings are never changed.
+_FIXED = frozenset(
+    {
+        *("schema_version", "verdict", "cause", "family", "status", "weight", "role", "signature", "state", "kind"),
+        *("outcome", "decided_by", "explained_by", "id", "time", "started", "since", "until", "stage", "op", "dtype"),
+        *("backend", "passing", "type", "port_kind", "interface", "to_interface", "by_interface", "references"),
+        *("run", "runs", "launcher", "frameworks", "exit", "secrets", "metric", "unit", "x", "x_start", "urgency"),
+        *("when", "level", "dtype_assumed", "via"),
+    }
+)
+_FIXED_WITHIN = frozenset({"tool", "software", "treatment", "vary", "pseudonyms"})
+_HOSTS = frozenset({"host", "hosts"})
+_HOSTS_WITHIN = frozenset(
+    {"hosts.name", "peers.names", "reachability.from", "reachability.to", "failed.from", "failed.to"}
+)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(key: str) -> FieldKind:
+    """Return what the strings of a key hold; a key is given with that of the mapping around it, as ``hosts.name``."""
+    around, _, last = key.rpartition(".")
+    if around in _FIXED_WITHIN or last in _FIXED:
+        return FieldKind.FIXED
+    if last in _HOSTS or key in _HOSTS_WITHIN:
+        return FieldKind.HOST
+    return FieldKind.PATH if last == "path" or key == "series.source" else FieldKind.TEXT
+
 
 #: An alternative of the shell or a block of awk; ``${NAME}`` is a part of a path.
 _BRACE = lazily(r"(?<!\$)\{")
@@ -26,32 +63,32 @@ class Rewriter:
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.pseudonyms = Pseudonyms(counts)
-        self._people = People(self.pseudonyms)
+        self._people = Identities(self.pseudonyms)
         self._paths = Paths(self.pseudonyms, self._people.user, self._people.known)
         self._urls = Urls(self._paths, self._people)
         #: Paths that a field of the document holds: in texts they are found whatever characters they have.
-        self._known_paths = Known(edges="/-_")
+        self._known_paths = KnownNames(edges="/-_")
         self._learnt_paths: dict[str, None] = {}
         self._memo: dict[str, str] = {}
         self._forms: dict[str, list[re.Match[str]]] = {}
 
-    def learn(self, kind: Kind, key: str, text: str) -> None:
+    def learn(self, kind: FieldKind, key: str, text: str) -> None:
         """Learn the names that a string of the document holds."""
-        if kind is Kind.FIXED:
+        if kind is FieldKind.FIXED:
             return
-        if kind is Kind.HOST:
+        if kind is FieldKind.HOST:
             self._people.host(text)
-        elif kind is Kind.PATH:
+        elif kind is FieldKind.PATH:
             self._learnt_paths.setdefault(text)
         else:
             around, _, name = key.rpartition(".")
             written = f"{name}={text}" if around == "env" else text
             for shown in {written: None, plain(written): None}:
-                for found, value in contexts.names_in(shown):
+                for found, value in names.names_in(shown):
                     self._learn_name(found, value)
             self.text(text)
 
-    def _learn_name(self, kind: contexts.Kind, name: str) -> None:
+    def _learn_name(self, kind: names.NameKind, name: str) -> None:
         if kind == "host":
             self._people.host(name)
         elif kind == "user":
@@ -73,16 +110,16 @@ class Rewriter:
             self._people.project(repository)
 
     def settle(self) -> None:
-        """End the learning: from here on texts are rewritten with all that was learnt."""
+        """Finish learning; from here on texts are rewritten."""
         for path in self._learnt_paths:
             self._known_paths.add(path, self._paths.of(path))
         self._memo.clear()
 
-    def field(self, kind: Kind, text: str) -> str:
+    def field(self, kind: FieldKind, text: str) -> str:
         """Return a string of the document rewritten."""
-        if kind is Kind.FIXED:
+        if kind is FieldKind.FIXED:
             return text
-        return self._paths.of(text) if kind is Kind.PATH else self.text(text)
+        return self._paths.of(text) if kind is FieldKind.PATH else self.text(text)
 
     def text(self, text: str) -> str:
         """Return a text with every name in it replaced."""
@@ -126,7 +163,7 @@ class Rewriter:
         if kind == "secret":
             return token
         if kind == "made":
-            return token if addresses.taken(token, self.pseudonyms) else None
+            return token if pseudonyms.take_address(token, self.pseudonyms) else None
         if kind == "pseudonym":
             return token if self.pseudonyms.made(token) else None
         if kind == "url":
@@ -152,7 +189,7 @@ class Rewriter:
         user, _, host = token.rstrip(".-_").partition("@")
         tail = token[len(user) + 1 + len(host) :]
         named = people.known.replace(host) != host or any(char in ".-0123456789" for char in host)
-        address = addresses.parse(host)
+        address = pseudonyms.parse_address(host)
         if address is not None:
             shown = people.address(address) or host
             return f"{people.user(user)}@{shown}{tail}"
@@ -164,11 +201,11 @@ class Rewriter:
 
     def _address(self, match: re.Match[str]) -> str | None:
         text, _, length = match[0].partition("/")
-        address = addresses.parse(text)
+        address = pseudonyms.parse_address(text)
         bracketed = match.string[max(0, match.start() - 1) : match.start()] == "["
-        if address is None or not (address.version == 4 or bracketed or addresses.is_written_address(text)):
+        if address is None or not (address.version == 4 or bracketed or pseudonyms.is_written_address(text)):
             return None
-        if addresses.is_version(address, match.string[: match.start()]):
+        if pseudonyms.is_version_not_address(address, match.string[: match.start()]):
             return match[0]
         prefix = int(length) if length and int(length) <= address.max_prefixlen else None
         made = self._people.address(address, prefix)
@@ -176,7 +213,7 @@ class Rewriter:
 
     def _apart(self, token: str) -> str | None:
         """Return what stands in place of an address whose numbers are joined by ``_`` or ``-``."""
-        address = addresses.parse(token.replace("_", ".").replace("-", "."))
+        address = pseudonyms.parse_address(token.replace("_", ".").replace("-", "."))
         return None if address is None else self._people.address(address)
 
     def _path(self, token: str) -> str | None:
@@ -187,13 +224,13 @@ class Rewriter:
         return self._paths.of(path) + self._people.known.replace(token[len(path) :])
 
     def _nodes(self, token: str) -> str | None:
-        hosts = nodelists.hosts_of(token)
+        hosts = names.hosts_of_list(token)
         if hosts is None:
             return None
         known = any(self._people.known.replace(host) != host or self.pseudonyms.made(host) for host in hosts[:64])
-        if not known and not nodelists.is_likely(token):
+        if not known and not names.is_host_list(token):
             return None
-        return nodelists.shortened([self._people.host(host) for host in hosts])
+        return names.shortened([self._people.host(host) for host in hosts])
 
     def _domain(self, token: str) -> str | None:
         words = vocabulary()

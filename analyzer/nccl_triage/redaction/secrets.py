@@ -1,29 +1,110 @@
 """Mask every secret in a report document: tokens, passwords and keys become ``[secret:KIND]``.
 
-A log holds them where a program prints its environment, its command line or a header. Names of metrics, hashes and
-identifiers are no secrets; the table of kinds (``rules/redaction/secrets.yaml``) says what is, with samples of both.
+A log holds them where a program prints its environment, its command line or a header; private keys are printed over
+several lines. Names of metrics, hashes and identifiers are no secrets; the table of kinds
+(``rules/redaction/secrets.yaml``) says what is, with samples of both, and what is ``random`` there counts only if it
+looks drawn by chance.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.redaction import blocks, walk
-from nccl_triage.redaction.chance import looks_random
-from nccl_triage.redaction.plain import plain
-from nccl_triage.redaction.table import Row, secrets
+from nccl_triage.redaction import strings
+from nccl_triage.redaction.secret_kinds import SecretKind, secrets
+from nccl_triage.redaction.strings import plain
+
+#: Shorter texts are never random; those shorter than the second only if capitals, small letters and digits mix.
+_SHORTEST, _SHORT = 8, 16
+#: Minimum length of random hexadecimal digits, whose kinds change seldom.
+_HEXADECIMAL = 24
+_HEX = lazily(r"[0-9a-f-]+|[0-9A-F-]+")
+_PIECE = lazily(r"[A-Za-z0-9]+")
+_KINDS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", "A" * 26 + "a" * 26 + "0" * 10)
+
+
+def looks_random(text: str) -> bool:
+    """Tell whether a text looks random: many evenly distributed characters whose kinds alternate irregularly.
+
+    In words a capital stands first and digits stand last; in random text at least every third character is of another
+    kind than the one before it.
+    """
+    pieces = _PIECE.findall(text)
+    letters = "".join(pieces)
+    longest = max(map(len, pieces), default=0)
+    short = len(letters) < _SHORT
+    if len(letters) < _SHORTEST or longest < _SHORTEST or sum(map(str.isdigit, letters)) < (1 if short else 2):
+        return False
+    if _HEX.fullmatch(text):
+        return len(letters) >= _HEXADECIMAL and not letters.isdigit()
+    kinds = [piece.translate(_KINDS) for piece in pieces]
+    if short and len(set("".join(kinds))) < 3:
+        return False
+    changes = sum(a != b for piece in kinds for a, b in pairwise(piece))
+    if changes < (0.4 if short else 0.28) * (len(letters) - len(pieces)):
+        return False
+    counts = Counter(letters)
+    entropy = -sum(count / len(letters) * math.log2(count / len(letters)) for count in counts.values())
+    return entropy >= (2.7 if short else 3.0)
+
+
+#: The row of the table that masks a key on one line.
+PRIVATE_KEY = "private-key"
+_KEY_MARK = f"[secret:{PRIVATE_KEY}]"
+_EDGE = r"-----{} (?:[A-Z0-9]{{1,12}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----"
+_BEGIN, _END = re.compile(_EDGE.format("BEGIN")), re.compile(_EDGE.format("END"))
+#: A line of the body stands after the prefix of a line; the last one may be short, and the line of END shows that it is one.
+_BODY = lazily(r"(?:^|[\s\]:|>)])((?=[a-z]{0,39}[A-Z0-9+/=])[A-Za-z0-9+/=]{16,})\s*$")
+_LAST = lazily(r"(?:^|[\s\]:|>)])([A-Za-z0-9+/=]{4,})\s*$")
+_HEADER = lazily(r"(?:Proc-Type|DEK-Info|Comment|Version): ?.{1,80}$")
+#: Lines of a key of 16,384 bits.
+_MOST_LINES = 220
+
+
+def is_key_edge(line: str) -> bool:
+    """Tell whether a key begins or ends in a line."""
+    return "PRIVATE KEY" in line and bool(_BEGIN.search(line) or _END.search(line))
+
+
+def mask_private_keys(lines: Sequence[str]) -> list[str]:
+    """Return as many lines, with the bodies of private keys masked: after a BEGIN, before an END that has no BEGIN."""
+    made = list(lines)
+    for index, line in enumerate(lines):
+        begin = next(reversed(list(_BEGIN.finditer(line))), None)
+        if begin is not None and not _END.search(line, begin.end()):
+            _mask_body(made, range(index + 1, min(len(lines), index + _MOST_LINES)))
+            made[index] = line[: begin.start()] + _KEY_MARK
+        end = _END.search(line)
+        if end is not None and not _BEGIN.search(line, 0, end.start()):
+            _mask_body(made, range(index - 1, max(-1, index - _MOST_LINES), -1))
+            made[index] = made[index].replace(end[0], _KEY_MARK)
+    return made
+
+
+def _mask_body(lines: list[str], places: range) -> None:
+    for place in places:
+        line = lines[place]
+        last = place + 1 < len(lines) and _KEY_MARK not in line and _END.search(lines[place + 1])
+        match = (_LAST if last else _BODY).search(line)
+        if match is not None:
+            lines[place] = line[: match.start(1)] + _KEY_MARK
+        elif not _HEADER.search(line):
+            return
+
 
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
-#: What such a name has in it, so that most names are not looked at any further.
+#: Part of every name of a secret: a quick test before the patterns.
 _NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jwt|cookie|_[as]k$|[^\x00-\x7f]")
-#: A value that a name gives away whatever it is; no pattern takes it for anything else.
+#: A sample value that is masked only because of the name before it.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
 _VALUE = lazily(r"\b[Vv]alue[\"']?\s?[:=]\s?[\"']?\S{3}")
@@ -41,7 +122,7 @@ class Masker:
 
     def __init__(self, texts: Iterable[str]) -> None:
         given = set(texts)
-        #: Texts of which a reader sees less than they hold, as he sees them.
+        #: Texts with hidden characters -> the same as a reader sees them.
         self._plain = {text: seen for text in given if (seen := plain(text)) is not text and seen != text}
         self._rows = rows_by_text(given.union(self._plain.values()))
         self._known: dict[str, str] = {}
@@ -64,9 +145,9 @@ class Masker:
                 return made
         return self._replaced(text, self._rows.get(text, ()))  # a title of the window is hidden, and still written out
 
-    def _replaced(self, text: str, rows: Sequence[Row]) -> str:
+    def _replaced(self, text: str, rows: Sequence[SecretKind]) -> str:
         made = text
-        if "\n" in text and blocks.is_edge(text):
+        if "\n" in text and is_key_edge(text):
             made = "\n".join(self._lines(text.split("\n")))
         for row in rows:
             made = row.pattern.compiled.sub(lambda match, row=row: self._mask(match, row), made)
@@ -76,11 +157,11 @@ class Masker:
     def needed(self) -> bool:
         """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
         return any(
-            self.text(text) != text or blocks.is_edge(text) or _is_value(text) or secret_name(text)
+            self.text(text) != text or is_key_edge(text) or _is_value(text) or secret_name(text)
             for text in (*self._rows, *self._plain)
         )
 
-    def _mask(self, match: re.Match[str], row: Row) -> str:
+    def _mask(self, match: re.Match[str], row: SecretKind) -> str:
         start, end = match.span(match.lastgroup) if match.lastgroup else match.span()
         text, offset = match[0], match.start()
         value = text[start - offset : end - offset]
@@ -100,9 +181,9 @@ class Masker:
         return f"{text[: match.start()]}[secret:{row.id}]"
 
     def _lines(self, lines: list[str]) -> list[str]:
-        made = blocks.mask_lines(lines)
+        made = mask_private_keys(lines)
         if made != lines:
-            self.found.add(blocks.KIND)
+            self.found.add(PRIVATE_KEY)
         return made
 
     def change(self, _: str, value: Any) -> Any:
@@ -111,7 +192,7 @@ class Masker:
             return self.text(value)
         if isinstance(value, dict):
             return self._variables(value)
-        if any(isinstance(line, str) and (blocks.is_edge(line) or _is_value(line)) for line in value):
+        if any(isinstance(line, str) and (is_key_edge(line) or _is_value(line)) for line in value):
             return self._window(value)
         return value
 
@@ -153,7 +234,7 @@ class Masker:
             else self._named(name, value, row)
         )
 
-    def _named(self, name: str, value: Any, row: Row) -> Any:
+    def _named(self, name: str, value: Any, row: SecretKind) -> Any:
         """Return the value of a variable whose name says that it is secret: all of it is masked, spaces or not."""
         written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
         if not isinstance(value, str) or not any(map(row.pattern.compiled.search, written)):
@@ -182,7 +263,7 @@ def _is_masked(text: str, start: int, end: int) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def secret_name(name: str) -> Row | None:
+def secret_name(name: str) -> SecretKind | None:
     """Return the row by which a variable of this name holds a secret, or None."""
     if len(name) > _LONGEST_NAME or not _NAMES.search(name):
         return None
@@ -191,7 +272,7 @@ def secret_name(name: str) -> Row | None:
     return next((row for row in rows if _takes_value(row, probe, len(name) + 1)), None)
 
 
-def _takes_value(row: Row, probe: str, start: int) -> bool:
+def _takes_value(row: SecretKind, probe: str, start: int) -> bool:
     found = row.pattern.compiled.finditer(probe)
     return any(match.span(match.lastgroup or 0)[0] == start for match in found)
 
@@ -204,7 +285,7 @@ def _ends() -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9_])(?P<start>{'|'.join(map(re.escape, starts))}){tail}")
 
 
-def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[Row, ...]]:
+def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[SecretKind, ...]]:
     """Return the texts that may hold a secret, each with the rows of which a literal occurs in it.
 
     Lines of many ranks differ in their numbers only: literals are looked for once in texts that are otherwise equal.
@@ -221,7 +302,7 @@ def _folded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").translate(_FOLD)
 
 
-def _rows_of(shapes: list[bytes]) -> dict[bytes, tuple[Row, ...]]:
+def _rows_of(shapes: list[bytes]) -> dict[bytes, tuple[SecretKind, ...]]:
     """Return the shapes in which a literal occurs, with its rows: each literal is looked for once, in all of them."""
     begins = [0, *accumulate(len(shape) + 1 for shape in shapes)]
     joined = b"\0".join(shapes)
@@ -271,10 +352,10 @@ def mask_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
     ``redaction.secrets`` of the result names the kinds that were masked, so that their owner can revoke them.
     """
-    masker = Masker(walk.every_text(document))
+    masker = Masker(strings.every_text(document))
     if not masker.needed:
         return document
-    made: dict[str, Any] = walk.changed(document, masker.change)
+    made: dict[str, Any] = strings.changed(document, masker.change)
     if not masker.found:
         return document
     noted = made.get("redaction") or {}

@@ -9,33 +9,34 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 
 if TYPE_CHECKING:
     from nccl_triage.render.words import Document
 
-__all__ = ["FORMATS", "Format", "View", "render"]
+__all__ = ["FORMATS", "OutputFormat", "RenderOptions", "render"]
 
 
-class Format(NamedTuple):
-    """One output format: ``module.produce(document, view) -> str`` makes it; files of these suffixes hold it."""
+class OutputFormat(NamedTuple):
+    """One output format: ``module.function(document, options) -> str`` makes it; files of these suffixes hold it."""
 
     module: str
     suffixes: tuple[str, ...]
-    #: Whether texts stand in it as they are; formats of JSON spell out what acts, and lose nothing.
+    #: Whether texts are shown as they are; JSON formats escape control characters and lose nothing.
     shown: bool = True
+    function: str = "produce"
 
 
-#: What ``--format`` accepts. A further format is one module of this package and one row.
-FORMATS: dict[str, Format] = {
-    "text": Format("terminal", (".txt",)),
-    "json": Format("json_output", (".json",), False),
-    "ndjson": Format("ndjson", (".ndjson", ".jsonl"), False),
-    "markdown": Format("markdown", (".md", ".markdown")),
-    "html": Format("html", (".html", ".htm")),
-    "sarif": Format("sarif", (".sarif", ".sarif.json")),
-    "junit": Format("junit", (".xml",)),
-    "github": Format("github", ()),
+#: The formats of ``--format``. A new format is one module of this package and one row.
+FORMATS: dict[str, OutputFormat] = {
+    "text": OutputFormat("terminal", (".txt",)),
+    "json": OutputFormat("json_output", (".json",), False),
+    "ndjson": OutputFormat("json_output", (".ndjson", ".jsonl"), False, "produce_line"),
+    "markdown": OutputFormat("markdown", (".md", ".markdown")),
+    "html": OutputFormat("html", (".html", ".htm")),
+    "sarif": OutputFormat("sarif", (".sarif", ".sarif.json")),
+    "junit": OutputFormat("junit", (".xml",)),
+    "github": OutputFormat("github", ()),
 }
 
 
@@ -64,15 +65,15 @@ def render(
     same = orjson.loads(json_output.render(mask_secrets(dict(document))))
     if FORMATS[format].shown:
         same = _shown(same)
-    maker: Any = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
-    text: str = maker.produce(same, View(lang, color, width, verbose))
+    module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
+    text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
 
 
 def _shown(value: Any) -> Any:
-    """Return a document of which no text acts, whichever place it has and whoever wrote it.
+    """Return a document without control sequences in any of its texts.
 
-    Each format still writes texts in its own way: this is for the place that one of them forgets.
+    Each format escapes texts in its own way; this is a second line of defence.
     """
     from nccl_triage.render.words import visible_lines
 

@@ -1,4 +1,4 @@
-"""Curves of what the program printed as it went (loss, memory, step time): one small panel a metric, a line a rank."""
+"""Curves of the numbers that the program printed (loss, memory, step time): one small panel a metric, one line a rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.render.shapes import WIDTH, pixel, shape
+from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
 from nccl_triage.render.words import Document, Pair, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.
@@ -55,7 +55,7 @@ class Curves:
 
 
 def number(value: object) -> str:
-    """Return a number in at most four significant digits, and as few characters as an axis has room for."""
+    """Return a number with at most four significant digits, short enough for an axis."""
     if not isinstance(value, (int, float)):
         return ""
     if value == int(value) and abs(value) < 1e6:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import brief, remarks, terminal
-from nccl_triage.render.view import View
+from nccl_triage.render import phrases, terminal
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document, Lang, pick, visible, word
 
 #: Annotations of one kind that GitHub shows for a step; the rest is dropped without a word.
@@ -38,7 +38,7 @@ def _value(text: object) -> str:
 def annotation(level: str, title: str, message: str, where: Mapping[str, Any]) -> str:
     """Return one workflow command; ``where`` has ``path``, ``line`` and ``end_line``, as far as known."""
     properties = []
-    if brief.is_file(where.get("path")):
+    if phrases.is_file(where.get("path")):
         properties.append(f"file={_value(where['path'])}")
         first, last = where.get("line"), where.get("end_line")
         if isinstance(first, int) and first > 0:
@@ -56,18 +56,20 @@ def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _proof(item: Mapping[str, Any], lang: Lang) -> str:
     says = visible(pick(item, "says", lang))
-    return "\n".join(part for part in (says, brief.shown_text(item)) if part)
+    return "\n".join(part for part in (says, phrases.shown_text(item)) if part)
 
 
 def _annotations(document: Document, lang: Lang) -> list[str]:
-    headline = "\n".join(part for part in (brief.headline(document, lang), remarks.foreign(document, lang)) if part)
+    headline = "\n".join(
+        part for part in (phrases.headline(document, lang), phrases.foreign_rules_note(document, lang)) if part
+    )
     diagnoses = document.get("diagnoses") or []
     if document.get("verdict") == "healthy":
         return [annotation("notice", "nccl-triage", headline, {})]
     if document.get("verdict") == "diagnosed" and diagnoses:
         best = diagnoses[0]
         title = f"nccl-triage: {best.get('cause')}"
-        found = [annotation("error", title, "\n".join([headline, *brief.lines(best, lang)]), _first(best))]
+        found = [annotation("error", title, "\n".join([headline, *phrases.cause_lines(best, lang)]), _first(best))]
         for item in terminal.strongest(best.get("evidence") or [], MAX_ANNOTATIONS):
             weight = word(str(item.get("weight") or "note"), lang)
             found.append(annotation("notice", f"{word('evidence', lang)} ({weight})", _proof(item, lang), item))
@@ -77,12 +79,12 @@ def _annotations(document: Document, lang: Lang) -> list[str]:
     found = [annotation("error", f"nccl-triage: {word('unknown', lang)}", text, firsts[0] if firsts else {})]
     for entry in diagnoses:
         proof = _first(entry)
-        message = "\n".join([*brief.lines(entry, lang, leads=False), *([_proof(proof, lang)] if proof else [])])
+        message = "\n".join([*phrases.cause_lines(entry, lang, leads=False), *([_proof(proof, lang)] if proof else [])])
         found.append(annotation("warning", f"{word('possible', lang)}: {entry.get('cause')}", message, proof))
     return found
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return at most ``MAX_ANNOTATIONS`` workflow commands, the root cause first."""
     return "".join(f"{line}\n" for line in _annotations(document, view.lang)[:MAX_ANNOTATIONS])
 

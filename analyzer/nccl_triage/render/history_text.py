@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nccl_triage.render import explanation
-from nccl_triage.render.explanation_blocks import Block
+from nccl_triage.render.explanation import ExplanationBlock
 from nccl_triage.render.words import Lang, confidence, culprit_name, pick, visible, word
 
 Data = Mapping[str, Any]
@@ -25,7 +25,7 @@ def _named(entry: Data) -> str:
     return (", ".join(names[:_NAMED]) + more) or "-"
 
 
-def incidents(data: Iterable[Data], lang: Lang) -> list[Block]:
+def incidents(data: Iterable[Data], lang: Lang) -> list[ExplanationBlock]:
     """Return a table of incidents."""
     rows = tuple(
         (
@@ -37,10 +37,10 @@ def incidents(data: Iterable[Data], lang: Lang) -> list[Block]:
         )
         for one in data
     )
-    return [Block("table", heads=("",) * 5, rows=rows)]
+    return [ExplanationBlock("table", heads=("",) * 5, rows=rows)]
 
 
-def incident(one: Data, lang: Lang) -> list[Block]:
+def incident(one: Data, lang: Lang) -> list[ExplanationBlock]:
     """Return everything that is kept of one incident."""
     sure = f"{word('confidence', lang)} {confidence(one['confidence'])}, {word(str(one['status']), lang)}"
     fields = [
@@ -55,8 +55,8 @@ def incident(one: Data, lang: Lang) -> list[Block]:
         *(("inputs", f"{log['path']} ({log['bytes']:,} B, {log['lines']:,} {word('lines', lang).lower()})")
           for log in one.get("inputs") or []),
     ]  # fmt: skip
-    shown = [Block("field", str(value), word(key, lang).lower()) for key, value in fields if value]
-    return [Block("title", f"{one['id']}: {pick(one, 'headline', lang)}"), *shown]
+    shown = [ExplanationBlock("field", str(value), word(key, lang).lower()) for key, value in fields if value]
+    return [ExplanationBlock("title", f"{one['id']}: {pick(one, 'headline', lang)}"), *shown]
 
 
 def _suspect(culprit: Data, lang: Lang) -> str:
@@ -68,7 +68,7 @@ def _some(names: list[str], total: int) -> str:
     return ", ".join(names[:20]) + (f" +{total - 20}" if total > 20 else "")
 
 
-def hosts(data: Iterable[Data], lang: Lang) -> list[Block]:
+def hosts(data: Iterable[Data], lang: Lang) -> list[ExplanationBlock]:
     """Return a table of the hosts that failed."""
     rows = tuple(
         (
@@ -80,18 +80,18 @@ def hosts(data: Iterable[Data], lang: Lang) -> list[Block]:
         )
         for one in data
     )
-    return [Block("table", heads=("",) * 5, rows=rows)]
+    return [ExplanationBlock("table", heads=("",) * 5, rows=rows)]
 
 
-def recurrence(data: Iterable[Data], lang: Lang) -> list[Block]:
+def recurrence(data: Iterable[Data], lang: Lang) -> list[ExplanationBlock]:
     """Return a sentence for everything that recurs, by kind."""
-    blocks: list[Block] = []
+    blocks: list[ExplanationBlock] = []
     for kind in ("host", "gpu", "rank", "cause"):
-        said = [Block("item", pick(one, "says", lang)) for one in data if one["kind"] == kind]
-        blocks += [Block("group", word(f"history_{kind}", lang)), *said] if said else []
+        said = [ExplanationBlock("item", pick(one, "says", lang)) for one in data if one["kind"] == kind]
+        blocks += [ExplanationBlock("group", word(f"history_{kind}", lang)), *said] if said else []
     return blocks
 
 
-def text(blocks: list[Block], width: int | None, color: bool) -> str:
+def text(blocks: list[ExplanationBlock], width: int | None, color: bool) -> str:
     """Return the blocks as lines."""
     return explanation.text(blocks, width, color)

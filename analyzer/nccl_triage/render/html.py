@@ -15,10 +15,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import incident, remarks, shapes, verification_html
-from nccl_triage.render.markup import both, label, phrase, prose, reference, say
-from nccl_triage.render.page import Limits, Page
-from nccl_triage.render.view import View
+from nccl_triage.render import chart_symbols, phrases, verification_html
+from nccl_triage.render.options import RenderOptions
+from nccl_triage.render.page import Limits, ReportPage, both, label, phrase, prose, reference, say_both
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -66,7 +65,7 @@ def _source(name: str) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Make everything that a template prints harmless; markup made by us passes."""
+    """Escape everything that a template prints, except our own markup."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, Markup) else visible("" if value is None else value)
@@ -74,7 +73,7 @@ def _finalize(value: object) -> object:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return what makes pages of our templates; its functions are those that templates call."""
+    """Return the Jinja environment with the functions that the templates call."""
     made = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -86,28 +85,28 @@ def environment() -> Environment:
     made.globals.update(
         both=both,
         confidence=confidence,
-        cost=lambda document: phrase(incident.cost, document),
+        cost=lambda document: phrase(phrases.incident_cost, document),
         consequences=lambda document: phrase(consequence_phrase, document),
         culprit=lambda item: phrase(culprit_name, item),
         mark=verification_html.mark,
         path_mark=verification_html.path_mark,
         prose=prose,
-        foreign=lambda document: phrase(remarks.foreign, document),
-        pseudonyms=lambda document: phrase(remarks.pseudonyms, document),
+        foreign=lambda document: phrase(phrases.foreign_rules_note, document),
+        pseudonyms=lambda document: phrase(phrases.pseudonyms_note, document),
         quote=lambda value: shlex.quote(str(value)),
         rank_ranges=rank_ranges,
-        retold=lambda text: both((text, messages.retold(str(text)))),
+        retold=lambda text: both((text, messages.translated_text(str(text)))),
         reference=reference,
-        role_mark=lambda role: shapes.shape(shapes.ROLE_SHAPES[role], 9, 9, 6),
+        role_mark=lambda role: chart_symbols.shape(chart_symbols.ROLE_SHAPES[role], 9, 9, 6),
         run_name=lambda run, runs: both((run_name(run, runs, "en"), run_name(run, runs, "zh"))),
         run_text=lambda run: both((run_text(run, "en"), run_text(run, "zh"))),
-        say=say,
-        secrets=lambda document: phrase(remarks.secrets, document),
-        started=lambda document: phrase(incident.started, document),
+        say=say_both,
+        secrets=lambda document: phrase(phrases.secrets_note, document),
+        started=lambda document: phrase(phrases.incident_started, document),
         svg_text=label,
         total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),
-        who=lambda point: phrase(incident.who, point),
-        width=shapes.WIDTH,
+        who=lambda point: phrase(phrases.who, point),
+        width=chart_symbols.WIDTH,
         word=word,
     )
     return made
@@ -119,12 +118,12 @@ def render(document: Document, lang: Lang) -> str:
     page = ""
     for limits in ATTEMPTS:
         same = _lenient(document, limits.text)
-        page = template.render(doc=same, view=Page(same, limits), lang=lang)
+        page = template.render(doc=same, view=ReportPage(same, limits), lang=lang)
         if len(page.encode("utf-8", "replace")) <= WANTED:
             break
     return page + "\n"
 
 
-def produce(document: Document, view: View) -> str:
-    """Return the whole text as a reader with this view wants it."""
+def produce(document: Document, view: RenderOptions) -> str:
+    """Return the page with the reader's options."""
     return render(document, view.lang)

@@ -1,4 +1,4 @@
-"""The report document as JSON: what scripts read, and what ``render`` turns into every other format."""
+"""The report document as JSON, indented or as one line: what scripts read, and what ``render`` turns into every format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
@@ -55,6 +55,11 @@ def render(document: Document) -> bytes:
     return dump(document, orjson.OPT_INDENT_2)
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return the document as indented JSON; the view changes nothing."""
     return render(document).decode()
+
+
+def produce_line(document: Document, view: RenderOptions) -> str:
+    """Return the document as one line with sorted keys; the view changes nothing."""
+    return dump(document).decode()

@@ -1,6 +1,6 @@
 """The diagnosis as JUnit XML, for the dashboards of CI systems: the job is one test case, a failure of it a failed one.
 
-One case a document keeps a dashboard's counts honest: rival causes are no failures of their own. The case is named
+One test case per document keeps a dashboard's counts right: rival causes are not failures of their own. The case is named
 after its logs, so that the same job is the same row from run to run.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import brief, terminal
-from nccl_triage.render.view import View
+from nccl_triage.render import phrases, terminal
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document, Lang, confidence, culprit_name, visible, word
 
 SUITE = "nccl-triage"
@@ -54,7 +54,7 @@ def _properties(document: Document, lang: Lang) -> list[tuple[str, str]]:
     return [(name, _line(value)) for name, value in found if value is not None]
 
 
-def _suite(document: Document, view: View) -> ElementTree.Element:
+def _suite(document: Document, view: RenderOptions) -> ElementTree.Element:
     failed = document.get("verdict") != "healthy"
     counts = {"tests": "1", "failures": str(int(failed)), "errors": "0", "skipped": "0"}
     suite = ElementTree.Element("testsuite", {"name": SUITE, **counts})
@@ -69,13 +69,13 @@ def _suite(document: Document, view: View) -> ElementTree.Element:
     diagnoses = document.get("diagnoses") or []
     named = document.get("verdict") == "diagnosed" and diagnoses
     kind = str(diagnoses[0].get("cause")) if named else UNKNOWN
-    message = _line(brief.headline(document, view.lang))
+    message = _line(phrases.headline(document, view.lang))
     failure = ElementTree.SubElement(case, "failure", {"message": message, "type": _line(kind)})
     failure.text = _legal(text)
     return suite
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return the XML document: one suite with one case."""
     suite = _suite(document, view)
     counts = {key: suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")}

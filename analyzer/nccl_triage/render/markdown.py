@@ -9,9 +9,9 @@ from typing import Any
 
 from nccl_triage import messages
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import comparison, experiments, incident, remarks
+from nccl_triage.render import phrases, verification
 from nccl_triage.render.markdown_text import code, fence, plain, table
-from nccl_triage.render.view import View
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -83,8 +83,8 @@ def _stages(stages: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
 
 
 def _incident(document: Document, lang: Lang) -> list[str]:
-    """Return when it started and what it cost, where the lines tell."""
-    rows = (("started", incident.started(document, lang)), ("cost_word", incident.cost(document, lang)))
+    """Return when the failure started and what it cost, if known."""
+    rows = (("started", phrases.incident_started(document, lang)), ("cost_word", phrases.incident_cost(document, lang)))
     return [line for key, text in rows if text for line in (f"{_bold(key, lang)} {plain(text)}", "")]
 
 
@@ -173,12 +173,12 @@ def _runs(found: Mapping[str, Any], lang: Lang) -> list[str]:
     rows = [
         (
             code(run.get("run")),
-            plain(experiments.ended(run, lang)),
-            plain(experiments.changed(run, lang)),
-            plain(f"{experiments.message(run)}, {run.get('backend')}, {experiments.where(run, lang)}"),
+            plain(verification.ended(run, lang)),
+            plain(verification.changed(run, lang)),
+            plain(f"{verification.message(run)}, {run.get('backend')}, {verification.where(run, lang)}"),
             plain(run.get("seconds")),
-            plain(experiments.figure((run.get("bandwidth") or {}).get("busbw"))),
-            plain(experiments.shows(run, lang)),
+            plain(verification.figure((run.get("bandwidth") or {}).get("busbw"))),
+            plain(verification.shows(run, lang)),
         )
         for run in found.get("runs") or []
     ]
@@ -192,33 +192,33 @@ def _paths(found: Mapping[str, Any], lang: Lang) -> list[str]:
             plain(path.get("from")),
             plain(path.get("to")),
             code(path.get("to_interface")),
-            code(experiments.endpoint(path)),
-            plain(experiments.state_word(path, lang)),
-            plain(experiments.measured(path, lang)),
+            code(verification.endpoint(path)),
+            plain(verification.state_word(path, lang)),
+            plain(verification.measured(path, lang)),
         )
-        for path in experiments.folded(found.get("reachability") or [])
+        for path in verification.folded(found.get("reachability") or [])
     ]
     return [*table([word(key, lang) for key in heads], rows), ""] if rows else []
 
 
 def _verification(document: Document, lang: Lang) -> list[str]:
     """Return what the experiments showed, or the command that would make them."""
-    entries = experiments.verified(document)
+    entries = verification.verified(document)
     lines = [f"### {word('verification', lang)}", ""]
     if not any(entry["verification"].get("runs") for entry in entries):
         lines += [word("not_verified_text", lang), ""]
-    if experiments.needs_command(document):
+    if verification.needs_command(document):
         lines += [word("to_verify", lang), ""]
-        lines += [*fence([experiments.verify_command(document)], "sh"), ""]
+        lines += [*fence([verification.verify_command(document)], "sh"), ""]
     for entry in entries:
-        moved = experiments.moved(entry["verification"], lang)
+        moved = verification.moved(entry["verification"], lang)
         change = f" ({word('confidence', lang)} {plain(moved)})" if moved else ""
         lines.append(f"- {code(entry.get('cause'))}: {plain(verification_text(entry, lang))}{change}")
-    detail = experiments.detailed(entries)
+    detail = verification.detailed(entries)
     if detail is None:
         return lines
     found = detail["verification"]
-    narrowed = experiments.narrowed_text(found, lang)
+    narrowed = verification.narrowed_text(found, lang)
     lines += [f"- {plain(text)}" for text in ([narrowed] if narrowed else [])]
     for key in ("differs", "problems"):
         lines += [f"- {word(key, lang)}: {plain(text)}" for text in listed(found, key, lang)]
@@ -231,10 +231,10 @@ def _verification(document: Document, lang: Lang) -> list[str]:
 
 def _compared(document: Document, lang: Lang) -> list[str]:
     """Return what differs from the good run as a table."""
-    found = comparison.compared(document)
+    found = phrases.compared(document)
     if found is None:
         return []
-    lines = [f"### {word('compared_with', lang)} {code(comparison.logs(found))}", ""]
+    lines = [f"### {word('compared_with', lang)} {code(phrases.good_logs(found))}", ""]
     rows = [
         (
             plain(row.subject.zh if lang == "zh" else row.subject.en),
@@ -244,7 +244,7 @@ def _compared(document: Document, lang: Lang) -> list[str]:
             code(place(row.at)),
             ", ".join(map(code, row.causes)),
         )
-        for row in comparison.rows(found)
+        for row in phrases.difference_rows(found)
     ]
     heads = ("diff_subject", "name", "good_run", "this_run", "location", "speaks_for")
     shown = table([word(key, lang) for key in heads], rows) if rows else [word("diff_none", lang)]
@@ -281,12 +281,12 @@ def _context(document: Document, lang: Lang) -> list[str]:
             code(i.get("path")),
             str(i.get("bytes")),
             str(i.get("lines")),
-            plain("; ".join(messages.retold(str(problem), lang) for problem in i.get("problems") or [])),
+            plain("; ".join(messages.translated_text(str(problem), lang) for problem in i.get("problems") or [])),
         )
         for i in document.get("inputs") or []
     ]
     section("inputs", ("path", "size", "lines", "problems"), inputs)
-    notes = remarks.notes(document, lang)
+    notes = phrases.notes(document, lang)
     return [*lines, *(f"- {plain(note)}" for note in notes), *([""] if notes else [])]
 
 
@@ -294,7 +294,7 @@ def render(document: Document, lang: Lang) -> str:
     """Return the whole report as GitHub-flavoured Markdown."""
     diagnoses = document.get("diagnoses") or []
     lines = [f"## nccl-triage: {plain(pick(document, 'headline', lang))}", ""]
-    others = remarks.foreign(document, lang)
+    others = phrases.foreign_rules_note(document, lang)
     lines += [f"{_bold('foreign', lang)} {plain(others)}", ""] if others else []
     if document.get("verdict") == "diagnosed" and diagnoses:
         lines += _best(document, diagnoses[0], lang)
@@ -315,6 +315,6 @@ def render(document: Document, lang: Lang) -> str:
     return "\n".join(map(harmless_line, "\n".join(lines).split("\n"))) + "\n"
 
 
-def produce(document: Document, view: View) -> str:
-    """Return the whole text as a reader with this view wants it."""
+def produce(document: Document, view: RenderOptions) -> str:
+    """Return the text with the reader's options."""
     return render(document, view.lang)

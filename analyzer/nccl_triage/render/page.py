@@ -1,28 +1,59 @@
-"""What one page shows of a document: cut to limits, joined with links to the excerpts, ready for the templates."""
+"""What one page shows of a document: cut to limits, joined with links to the excerpts, texts as markup in both languages."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from nccl_triage.render import (
-    comparison,
-    curves,
-    heat_map,
-    incident,
-    network_map,
-    rank_grid,
-    shapes,
-    timeline_chart,
-    verification_html,
-)
-from nccl_triage.render.markup import both
-from nccl_triage.render.words import Document, Pair, place, rank_ranges, visible, word
+from nccl_triage.render import chart_symbols, curves, network_charts, phrases, rank_charts, verification_html
+from nccl_triage.render.words import WORDS, Document, Pair, pick, place, rank_ranges, visible, word
+
+
+def both(pair: Sequence[str]) -> Markup:
+    """Return a text in both languages, of which the style sheet shows one."""
+    en, zh = visible(pair[0]), visible(pair[1])
+    if en == zh:
+        return escape(en)
+    spans = '<span class="en" lang="en">{}</span><span class="zh" lang="zh-Hans">{}</span>'
+    return Markup(spans).format(en, zh)
+
+
+def say_both(key: object, **values: object) -> Markup:
+    """Return an interface word in both languages."""
+    pair = WORDS.get(str(key), Pair(str(key), str(key)))
+    return both([text.format(**values) if values else text for text in pair])
+
+
+def prose(item: Mapping[str, Any], key: str) -> Markup:
+    """Return one of the document's texts for people in both languages."""
+    return both((pick(item, key, "en"), pick(item, key, "zh")))
+
+
+def phrase(function: Callable[[Any, Any], str], item: Any) -> Markup:
+    """Return what a function of (item, language) says in both languages."""
+    return both((function(item, "en"), function(item, "zh")))
+
+
+def label(pair: Pair, attributes: str = "") -> Markup:
+    """Return a text of a chart in both languages; ``attributes`` are those of the ``text`` element, written by us."""
+    en, zh = visible(pair[0]), visible(pair[1])
+    if en == zh:
+        return Markup("<text {}>{}</text>").format(Markup(attributes), en)
+    two = '<text class="en" lang="en" {0}>{1}</text><text class="zh" lang="zh-Hans" {0}>{2}</text>'
+    return Markup(two).format(Markup(attributes), en, zh)
+
+
+def reference(url: object) -> Markup:
+    """Return a link to documentation; anything but a plain web address stays text."""
+    text = visible(url, 500)
+    if not text.startswith(("https://", "http://")) or set(text) & set(" \"'<>\\"):
+        return Markup("<code>{}</code>").format(text)
+    return Markup('<a href="{0}" rel="noreferrer noopener">{0}</a>').format(text)
 
 
 @dataclass(frozen=True)
@@ -34,10 +65,10 @@ class Limits:
     timeline: int = 200
     evidence: int = 20
     excerpt_lines: int = 1500
-    ranks: int = rank_grid.MAX_RANKS
+    ranks: int = rank_charts.MAX_RANKS
 
 
-class Page:
+class ReportPage:
     """The document, cut to the limits, with links from ``path:line`` to the excerpts."""
 
     def __init__(self, document: Document, limits: Limits) -> None:
@@ -48,8 +79,8 @@ class Page:
         self.anchors: dict[tuple[str, int], str] = {}
         self.excerpts = self._excerpts(document.get("excerpts") or [])
         self.timeline_rows = self.some(document.get("timeline"), "timeline", limits.timeline)
-        self.timeline = timeline_chart.timeline(document, limits.timeline)
-        self.grid = rank_grid.rank_grid(document, limits.ranks)
+        self.timeline = rank_charts.timeline(document, limits.timeline)
+        self.grid = rank_charts.rank_grid(document, limits.ranks)
         self.rank_rows = self.some(self._rank_rows(job.get("ranks") or []), "ranks")
         self.symptoms = self.some(document.get("symptoms"), "symptoms")
         self.inputs = self.some(document.get("inputs"), "inputs")
@@ -62,13 +93,15 @@ class Page:
         named = document.get("verdict") == "diagnosed" and self.diagnoses
         self.best = self.diagnoses[0] if named else None
         self.rivals = self.diagnoses[1:] if named else self.diagnoses
-        self.story = incident.story(document)
-        self.networks = network_map.draw(document) if self._network_matters() else None
+        self.story = phrases.incident_story(document)
+        self.networks = network_charts.draw_network_map(document) if self._network_matters() else None
         self.curves = curves.draw(document)
-        self.peers = heat_map.draw(document)
-        self.compared = comparison.compared(document)
-        self.compared_logs = comparison.logs(self.compared) if self.compared else ""
-        self.compared_rows = self.some(comparison.rows(self.compared) if self.compared else [], "compared_with", 80)
+        self.peers = network_charts.draw_heat_map(document)
+        self.compared = phrases.compared(document)
+        self.compared_logs = phrases.good_logs(self.compared) if self.compared else ""
+        self.compared_rows = self.some(
+            phrases.difference_rows(self.compared) if self.compared else [], "compared_with", 80
+        )
         self.stages = self._stages()
         self.remarks = self._remarks(job.get("env_remarks") or [])
         self.verification = verification_html.section(document, self.some)
@@ -151,8 +184,8 @@ class Page:
                 entry.get("last_enqueued"),
                 entry.get("last_completed"),
             )
-            groups.setdefault((rank_grid.state_of(entry), *map(str, keys)), []).append(entry)
-        order = list(shapes.SHAPES)
+            groups.setdefault((rank_charts.state_of(entry), *map(str, keys)), []).append(entry)
+        order = list(chart_symbols.SHAPES)
         rows = sorted(groups.items(), key=lambda g: (order.index(g[0][0]), g[1][0].get("rank") or 0))
         return [
             {

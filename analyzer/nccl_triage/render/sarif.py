@@ -12,8 +12,8 @@ from urllib.parse import quote
 import orjson
 
 from nccl_triage import messages
-from nccl_triage.render import brief, json_output, remarks
-from nccl_triage.render.view import View
+from nccl_triage.render import json_output, phrases
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import Document, Lang, pick, visible, word
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -40,7 +40,7 @@ def uri(path: str) -> str:
 
 def _artifact(path: object) -> Made:
     """Return the artifactLocation of an input; what is no file has a description only."""
-    if brief.is_file(path):
+    if phrases.is_file(path):
         return {"uri": uri(str(path))}
     return {"description": {"text": visible(path or "?")}}
 
@@ -53,7 +53,7 @@ def _physical(item: Item) -> Made:
         if isinstance(last, int) and last > first:
             found["region"]["endLine"] = last
         if item.get("text"):
-            found["region"]["snippet"] = {"text": brief.shown_text(item)}
+            found["region"]["snippet"] = {"text": phrases.shown_text(item)}
     return found
 
 
@@ -96,13 +96,13 @@ def _result(document: Document, diagnosis: Item, level: str, lang: Lang) -> Made
     related = [("", item) for item in evidence[1:]] + [(against, item) for item in diagnosis.get("against") or []]
     sure = min(max(float(diagnosis.get("confidence") or 0), 0.0), 1.0)
     leads = level == "error"
-    lead = [brief.headline(document, lang)] if leads else []
+    lead = [phrases.headline(document, lang)] if leads else []
     outcome = (diagnosis.get("verification") or {}).get("outcome")
     made: Made = {
         "ruleId": visible(diagnosis.get("cause")),
         "level": level,
         "rank": round(100 * sure, 1),
-        "message": _message([*lead, *brief.lines(diagnosis, lang, leads)]),
+        "message": _message([*lead, *phrases.cause_lines(diagnosis, lang, leads)]),
         "locations": [{"physicalLocation": _physical(item)} for item in evidence[:1] or _inputs(document)[:1]],
         "properties": {
             "confidence": sure,
@@ -125,7 +125,7 @@ def _unknown(document: Document, lang: Lang) -> tuple[Made, Made]:
     result: Made = {
         "ruleId": UNKNOWN,
         "level": "error",
-        "message": _message([brief.headline(document, lang), text[lang]]),
+        "message": _message([phrases.headline(document, lang), text[lang]]),
         "locations": [{"physicalLocation": _physical(item)} for item in where],
     }
     return rule, result
@@ -158,7 +158,7 @@ def _findings(document: Document, lang: Lang) -> tuple[list[Made], list[Made]]:
 
 def _notifications(document: Document, lang: Lang) -> list[Made]:
     notes = (document.get("notes_zh") if lang == "zh" else None) or document.get("notes") or []
-    notes = [*filter(None, [remarks.foreign(document, lang)]), *notes]
+    notes = [*filter(None, [phrases.foreign_rules_note(document, lang)]), *notes]
     found: list[Made] = [{"level": "note", "message": _message([visible(note)])} for note in notes]
     for source in _inputs(document):
         for problem in source.get("problems") or []:
@@ -166,7 +166,7 @@ def _notifications(document: Document, lang: Lang) -> list[Made]:
             found.append(
                 {
                     "level": "warning",
-                    "message": _message([visible(messages.retold(str(problem), lang))]),
+                    "message": _message([visible(messages.translated_text(str(problem), lang))]),
                     "locations": where,
                 }
             )
@@ -195,11 +195,11 @@ def _log(document: Document, lang: Lang) -> Made:
         ],
         "artifacts": artifacts,
         "results": results,
-        "properties": {"verdict": visible(document.get("verdict")), "headline": brief.headline(document, lang)},
+        "properties": {"verdict": visible(document.get("verdict")), "headline": phrases.headline(document, lang)},
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
 
-def produce(document: Document, view: View) -> str:
+def produce(document: Document, view: RenderOptions) -> str:
     """Return the SARIF log of one run: no results for a healthy job."""
     return json_output.dump(_log(document, view.lang), orjson.OPT_INDENT_2).decode()

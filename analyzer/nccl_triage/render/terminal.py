@@ -14,9 +14,9 @@ import click
 
 from nccl_triage import messages
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import comparison, experiments, incident, remarks
+from nccl_triage.render import phrases, verification
+from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.verification import outcome_lines
-from nccl_triage.render.view import View
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -59,7 +59,7 @@ def fold(text: str, width: int, indent: int) -> list[str]:
 
 
 class _Page:
-    """Collects the lines and knows how this output is to look."""
+    """Collects the lines and formats them for this output."""
 
     def __init__(self, color: bool, width: int | None, lang: Lang) -> None:
         self.color, self.width, self.lang = color, width, lang
@@ -137,8 +137,8 @@ def _fix(page: _Page, fix: Mapping[str, Any]) -> None:
 
 
 def _incident(page: _Page, document: Document) -> None:
-    page.say(2, word("started", page.lang), incident.started(document, page.lang))
-    page.say(2, word("cost_word", page.lang), incident.cost(document, page.lang))
+    page.say(2, word("started", page.lang), phrases.incident_started(document, page.lang))
+    page.say(2, word("cost_word", page.lang), phrases.incident_cost(document, page.lang))
 
 
 def _recurrence(page: _Page, document: Document) -> None:
@@ -232,27 +232,27 @@ def _runs(page: _Page, document: Document) -> None:
 
 def _compared(page: _Page, document: Document) -> None:
     """Print what differs from the good run, the few differences that matter."""
-    found = comparison.compared(document)
+    found = phrases.compared(document)
     if found is None:
         return
     lang = page.lang
-    page.say(2, word("compared_with", lang), comparison.logs(found))
-    for line in comparison.brief(document, lang) or [word("diff_none", lang)]:
+    page.say(2, word("compared_with", lang), phrases.good_logs(found))
+    for line in phrases.comparison_lines(document, lang) or [word("diff_none", lang)]:
         page.lines += fold(f"    {line}", page.width, 6) if page.width else [f"    {line}"]
 
 
 def _verification(page: _Page, document: Document) -> None:
     """Print what the experiments say of each cause, those of one in detail, or the command that makes them."""
-    lang, entries = page.lang, experiments.verified(document)
-    detail = experiments.detailed(entries)
+    lang, entries = page.lang, verification.verified(document)
+    detail = verification.detailed(entries)
     best = document["diagnoses"][0] if document.get("verdict") == "diagnosed" else None
     for entry in entries:
         text = verification_text(entry, lang)
         page.say(2, word("verification", lang), text if entry is best else f"{entry.get('cause')}: {text}")
         for line in outcome_lines(entry["verification"], lang) if entry is detail else []:
             page.lines += fold(f"    {line}", page.width, 6) if page.width else [f"    {line}"]
-    if experiments.needs_command(document):
-        page.say(2, word("confirm", lang), experiments.verify_command(document))
+    if verification.needs_command(document):
+        page.say(2, word("confirm", lang), verification.verify_command(document))
     if not entries:
         page.say(2, word("verification", lang), word("not_verified", lang))
 
@@ -263,7 +263,7 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     verdict = document.get("verdict")
     diagnoses = document.get("diagnoses") or []
     page.say(0, "nccl-triage", pick(document, "headline", lang) or word(str(verdict), lang))
-    page.say(2, word("foreign", lang), remarks.foreign(document, lang), fg="yellow")
+    page.say(2, word("foreign", lang), phrases.foreign_rules_note(document, lang), fg="yellow")
     if verdict == "diagnosed" and diagnoses:
         _diagnosed(page, document, verbose)
     elif verdict == "healthy":
@@ -275,12 +275,15 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     if verbose:
         for diagnosis in diagnoses:
             _score(page, diagnosis)
-    for note in remarks.notes(document, lang):
+    for note in phrases.notes(document, lang):
         page.say(2, word("note", lang), note, fg="yellow")
     for source in document.get("inputs") or []:
         for problem in source.get("problems") or []:
             page.say(
-                2, word("problems", lang), f"{source.get('path')}: {messages.retold(str(problem), lang)}", fg="yellow"
+                2,
+                word("problems", lang),
+                f"{source.get('path')}: {messages.translated_text(str(problem), lang)}",
+                fg="yellow",
             )
     causes = [str(d.get("cause")) for d in diagnoses[: 1 if verdict == "diagnosed" else 3]]
     for cause in causes:
@@ -290,6 +293,6 @@ def render(document: Document, *, color: bool, width: int | None, lang: Lang, ve
     return "\n".join(map(harmless_line, page.lines)) + "\n"
 
 
-def produce(document: Document, view: View) -> str:
-    """Return the whole text as a reader with this view wants it."""
+def produce(document: Document, view: RenderOptions) -> str:
+    """Return the text with the reader's options."""
     return render(document, color=view.color, width=view.width, lang=view.lang, verbose=view.verbose)

@@ -1,18 +1,124 @@
-"""The verification as the report's page shows it: rows, matrix and marks, ready to be printed."""
+"""The verification as the report's page shows it: rows, matrix, marks and the chart of bandwidths."""
 
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.render import bandwidth_chart, experiments
-from nccl_triage.render.bandwidth_chart import Chart
-from nccl_triage.render.experiments import POOR, REACHABLE, Item, figure
-from nccl_triage.render.shapes import shape
-from nccl_triage.render.words import Document, Lang, Pair, listed, pick, word
+from nccl_triage.render import verification
+from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
+from nccl_triage.render.verification import POOR, REACHABLE, Item, changed, figure, message
+from nccl_triage.render.words import Document, Lang, Pair, cut, listed, pick, visible, word
+
+#: State of a measurement -> shape and tone; a state of a newer document counts as one without expectation.
+STATES = {
+    "in-band": ("dot", "good"),
+    "below": ("triangle", "bad"),
+    "above": ("diamond", "good"),
+    "no-expectation": ("ring", "quiet"),
+    "message-too-small": ("dash", "quiet"),
+}
+#: The most rows drawn.
+MAX_ROWS = 40
+_GUTTER, _RIGHT, _ROW, _TOP, _LABEL = 330, 84, 26, 30, 48
+
+
+@dataclass(frozen=True)
+class BandwidthBar:
+    """One measurement: the mark at its bandwidth, and the band (left, width) where one is known."""
+
+    y: int
+    label: Pair
+    x: int
+    path: str
+    tone: str
+    value: str
+    state: str
+    band: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class BandwidthChart:
+    """The chart's parts; ``states`` are those that occur, for the legend."""
+
+    height: int
+    bars: list[BandwidthBar]
+    ticks: list[tuple[int, str]]
+    states: list[str]
+
+
+def measurements(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for every bandwidth that was measured: a run's own, then those of its further collectives."""
+    rows = []
+    for run in runs:
+        for part in (run, *(run.get("parts") or [])):
+            rate = part.get("bandwidth") or {}
+            if isinstance(rate.get("busbw"), (int, float)):
+                expected = part.get("expected") or {}
+                state = str(expected.get("state"))
+                state = state if state in STATES else "no-expectation"
+                rows.append({"run": run, "part": part, "rate": rate, "expected": expected, "state": state})
+    return rows
+
+
+#: Rates, in GB/s, between which the axis has round values: a document may hold any number.
+_LEAST, _MOST = 1e-6, 1e15
+
+
+def _ticks(most: float) -> list[float]:
+    """Return about five round values from 0 to the first one that is not below ``most``."""
+    raw = min(max(most, _LEAST), _MOST) / 5 if most else 0.2
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
+    return [round(step * index, 10) for index in range(max(1, math.ceil(round(most / step, 6))) + 1)]
+
+
+def _bar_label(row: Mapping[str, Any], lang: Lang) -> str:
+    own = row["part"] is row["run"]
+    what = changed(row["run"], lang) if own else message(row["part"])
+    return cut(visible(f"{row['run'].get('run') or '?'}: {what}", 200), _LABEL)
+
+
+def bandwidth_chart(rows: Sequence[Mapping[str, Any]]) -> BandwidthChart | None:
+    """Return the chart of the first rows of ``measurements``, or None without any."""
+    rows = rows[:MAX_ROWS]
+    if not rows:
+        return None
+    values = [float(row["rate"]["busbw"]) for row in rows]
+    ticks = _ticks(max([*values, *(float(row["expected"].get("high") or 0) for row in rows)]))
+    scale = (WIDTH - _GUTTER - _RIGHT) / ticks[-1]
+
+    def x(value: float) -> int:
+        return pixel(_GUTTER + value * scale)
+
+    bars = []
+    for index, (row, value) in enumerate(zip(rows, values, strict=True)):
+        kind, tone = STATES[row["state"]]
+        low, high = row["expected"].get("low"), row["expected"].get("high")
+        known = isinstance(low, (int, float)) and isinstance(high, (int, float))
+        y = _TOP + _ROW * index + _ROW // 2
+        bars.append(
+            BandwidthBar(
+                y=y,
+                label=Pair(_bar_label(row, "en"), _bar_label(row, "zh")),
+                x=x(value),
+                path=shape(kind, x(value), y, 6),
+                tone=tone,
+                value=figure(value),
+                state=row["state"],
+                band=(x(low), max(x(high) - x(low), 2)) if known else None,
+            )
+        )
+    present = {row["state"] for row in rows}
+    states = [state for state in STATES if state in present]
+    return BandwidthChart(
+        _TOP + _ROW * len(rows) + 8, bars, [(x(v), f"{v:,.6f}".rstrip("0").rstrip(".")) for v in ticks], states
+    )
+
 
 #: Outcome of an experiment, of a run, state of a path -> shape and tone; what is unknown gets ``_OTHER``.
 MARKS = {
@@ -31,7 +137,7 @@ MARKS = {
     "lossy": ("triangle", "bad"),
     "delayed": ("triangle", "bad"),
     "no_path": ("dash", "quiet"),
-    **bandwidth_chart.STATES,
+    **STATES,
 }
 _OTHER = ("dash", "quiet")
 _BROKEN = ("cross", "bad")
@@ -42,7 +148,7 @@ Some = Callable[..., list[Any]]
 
 
 @dataclass(frozen=True)
-class Mark:
+class StateMark:
     """A shape in a box of 18 by 18, with its tone."""
 
     path: str
@@ -50,16 +156,16 @@ class Mark:
 
 
 @dataclass
-class Matrix:
+class PathMatrix:
     """Hosts by hosts; a cell has (mark, state, interfaces) groups, the worst first, and is None on the diagonal."""
 
     hosts: list[str]
-    rows: list[tuple[str, list[list[tuple[Mark, Pair, str]] | None]]]
+    rows: list[tuple[str, list[list[tuple[StateMark, Pair, str]] | None]]]
     left_out: int
 
 
 @dataclass
-class Section:
+class VerificationSection:
     """Everything that the section prints; ``found`` is the verification whose experiments are shown."""
 
     command: str
@@ -77,8 +183,8 @@ class Section:
     narrowed: Pair | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
     measurements: list[dict[str, Any]] = field(default_factory=list)
-    chart: Chart | None = None
-    matrix: Matrix | None = None
+    chart: BandwidthChart | None = None
+    matrix: PathMatrix | None = None
     paths: list[dict[str, Any]] = field(default_factory=list)
     errors: list[tuple[str, Item]] = field(default_factory=list)
     variables: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -87,26 +193,26 @@ class Section:
     problems: list[Pair] = field(default_factory=list)
 
 
-def mark(state: object) -> Mark:
+def mark(state: object) -> StateMark:
     """Return the mark of an outcome or a state."""
     kind, tone = MARKS.get(str(state), _OTHER)
-    return Mark(shape(kind, 9, 9, 6), tone)
+    return StateMark(shape(kind, 9, 9, 6), tone)
 
 
-def path_mark(state: object) -> Mark:
+def path_mark(state: object) -> StateMark:
     """Return the mark of a path's state; whatever is neither reachable nor poor is broken."""
     kind, tone = MARKS[str(state)] if state in (REACHABLE, *POOR) else _BROKEN
-    return Mark(shape(kind, 9, 9, 6), tone)
+    return StateMark(shape(kind, 9, 9, 6), tone)
 
 
-def section(document: Document, some: Some) -> Section | None:
+def section(document: Document, some: Some) -> VerificationSection | None:
     """Return what the section shows, None without a cause to test; ``some`` cuts a list and remembers that it did."""
     if document.get("verdict") == "healthy" or not document.get("diagnoses"):
         return None
-    entries = experiments.verified(document)
-    made = Section(experiments.verify_command(document), experiments.needs_command(document))
+    entries = verification.verified(document)
+    made = VerificationSection(verification.verify_command(document), verification.needs_command(document))
     made.ran = any(entry["verification"].get("runs") for entry in entries)
-    detail = experiments.detailed(entries)
+    detail = verification.detailed(entries)
     if detail is None:
         made.why_not = (document["diagnoses"][0].get("experiment") or {}) if not made.asks else {}
         return made
@@ -114,8 +220,8 @@ def section(document: Document, some: Some) -> Section | None:
     made.detail, made.found = detail, found
     made.lead = entries[0] if entries[0] is not detail else None
     made.others = [entry for entry in entries if entry is not detail and entry is not made.lead]
-    made.moved = bool(experiments.moved(found, "en"))
-    made.narrowed = _pair(experiments.narrowed_text, found)
+    made.moved = bool(verification.moved(found, "en"))
+    made.narrowed = _pair(verification.narrowed_text, found)
     made.differs, made.problems = _listed(found, "differs"), _listed(found, "problems")
     made.findings, made.notices = some(found.get("findings"), "findings", 20), some(found.get("notices"), "notices", 20)
     made.treatments = some(found.get("treatments"), "treatments", 20)
@@ -123,11 +229,11 @@ def section(document: Document, some: Some) -> Section | None:
     made.runs = [_run(run) for run in runs]
     made.errors = some([(str(r.get("run")), e) for r in runs for e in r.get("errors") or []], "reported")
     made.variables = _variables(runs)
-    measured = some(bandwidth_chart.measurements(runs), "bus_bandwidth", bandwidth_chart.MAX_ROWS)
-    made.chart, made.measurements = bandwidth_chart.chart(measured), [_measurement(row) for row in measured]
+    measured = some(measurements(runs), "bus_bandwidth", MAX_ROWS)
+    made.chart, made.measurements = bandwidth_chart(measured), [_measurement(row) for row in measured]
     paths = found.get("reachability") or []
     made.matrix = matrix(paths)
-    made.paths = [_path(path) for path in some(experiments.folded(paths), "paths")]
+    made.paths = [_path(path) for path in some(verification.folded(paths), "paths")]
     made.hosts = [_host(host) for host in some(found.get("hosts"), "hosts")]
     return made
 
@@ -146,15 +252,15 @@ def _listed(item: Item, key: str) -> list[Pair]:
 def _run(run: Item) -> dict[str, Any]:
     return {
         "label": run.get("run"),
-        "changed": _pair(experiments.changed, run),
-        "message": experiments.message(run),
-        "where": _pair(experiments.where, run),
+        "changed": _pair(verification.changed, run),
+        "message": verification.message(run),
+        "where": _pair(verification.where, run),
         "backend": run.get("backend"),
         "mark": mark(run.get("outcome")),
-        "ended": _pair(experiments.ended, run),
+        "ended": _pair(verification.ended, run),
         "seconds": run.get("seconds"),
         "busbw": figure((run.get("bandwidth") or {}).get("busbw")),
-        "shows": _pair(experiments.shows, run),
+        "shows": _pair(verification.shows, run),
     }
 
 
@@ -163,8 +269,8 @@ def _measurement(row: Mapping[str, Any]) -> dict[str, Any]:
     band = f"{figure(expected['low'])} - {figure(expected['high'])}" if expected.get("high") else ""
     return {
         "label": run.get("run"),
-        "message": experiments.message(part),
-        "size": experiments.size_text(float(rate.get("bytes") or 0)),
+        "message": verification.message(part),
+        "size": verification.size_text(float(rate.get("bytes") or 0)),
         "median": rate.get("median_s"),
         "algbw": figure(rate.get("algbw")),
         "busbw": figure(rate.get("busbw")),
@@ -182,10 +288,10 @@ def _measurement(row: Mapping[str, Any]) -> dict[str, Any]:
 def _path(path: dict[str, Any]) -> dict[str, Any]:
     return {
         **{key: path.get(key) for key in ("from", "by_interface", "to", "to_interface")},
-        "end": experiments.endpoint(path),
+        "end": verification.endpoint(path),
         "mark": path_mark(path.get("state")),
-        "says": _pair(experiments.state_word, path),
-        "measured": _pair(experiments.measured, path),
+        "says": _pair(verification.state_word, path),
+        "measured": _pair(verification.measured, path),
         "of_log": path.get("port_kind") == "port of the log",
     }
 
@@ -209,7 +315,7 @@ def _variables(runs: Sequence[Item]) -> list[tuple[str, list[str]]]:
     return [(", ".join(labels), list(lines)) for lines, labels in groups.items() if lines]
 
 
-def matrix(paths: Sequence[Item]) -> Matrix | None:
+def matrix(paths: Sequence[Item]) -> PathMatrix | None:
     """Return the matrix of the paths, None without any; many hosts: those with failing paths first."""
     hosts = list(dict.fromkeys(str(path.get(key)) for key in ("from", "to") for path in paths))
     if not hosts:
@@ -227,10 +333,10 @@ def matrix(paths: Sequence[Item]) -> Matrix | None:
         (one, [None if one == two else _cell(cells.get((one, two), Counter()), named) for two in shown])
         for one in shown
     ]
-    return Matrix(shown, rows, len(hosts) - len(shown))
+    return PathMatrix(shown, rows, len(hosts) - len(shown))
 
 
-def _cell(counts: Counter[tuple[str, str]], named: bool) -> list[tuple[Mark, Pair, str]]:
+def _cell(counts: Counter[tuple[str, str]], named: bool) -> list[tuple[StateMark, Pair, str]]:
     """Return the states of a cell with their interfaces, the worst first; without names only the worst."""
     every = Counter(where for (_, where), count in counts.items() for _ in range(count))
     states: dict[str, list[str]] = {}
@@ -240,7 +346,7 @@ def _cell(counts: Counter[tuple[str, str]], named: bool) -> list[tuple[Mark, Pai
     ordered = sorted(states, key=lambda state: (state == REACHABLE, state in POOR))[: 4 if named else 1]
     cell = []
     for state in ordered:
-        says = Pair(experiments.state_word({"state": state}, "en"), experiments.state_word({"state": state}, "zh"))
+        says = Pair(verification.state_word({"state": state}, "en"), verification.state_word({"state": state}, "zh"))
         cell.append((path_mark(state), says, ", ".join(states[state][:4]) if named else ""))
     return cell or [(mark("no_path"), Pair(word("no_path", "en"), word("no_path", "zh")), "")]
 
@@ -271,8 +377,8 @@ def limits_text(host: Item, lang: Lang) -> str:
     parts = [f"{host['cores']} CPU"] if host.get("cores") else []
     shm = host.get("shm") or {}
     if isinstance(shm.get("size"), (int, float)):
-        free = word("free", lang).format(n=experiments.size_text(shm.get("free") or 0))
-        parts.append(f"/dev/shm {experiments.size_text(shm['size'])} ({free})")
+        free = word("free", lang).format(n=verification.size_text(shm.get("free") or 0))
+        parts.append(f"/dev/shm {verification.size_text(shm['size'])} ({free})")
     for name, value in sorted((host.get("limits") or {}).items()):
         shown = word("unlimited", lang) if value == -1 else f"{value:,}" if isinstance(value, int) else str(value)
         parts.append(f"{name} {shown}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.vocabulary import HISTORY, PAGE, VERIFICATION
+from nccl_triage.render.section_words import HISTORY, PAGE, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -200,7 +200,7 @@ def run_text(run: Mapping[str, Any], lang: Lang) -> str:
 
 
 def unknown_text(document: Document, lang: Lang) -> str:
-    """Return why no cause is told: the log does not show it, or nothing failed in what it shows."""
+    """Return why no cause is named: the log does not show it, or it shows no failure."""
     outcome = document.get("outcome") or {}
     if outcome.get("state") in ("cut", "none"):
         return pick(outcome, "says", lang)
@@ -236,7 +236,7 @@ def _escape(code: int) -> str:
 
 
 class _Shown(dict[int, str]):
-    """What stands for each character, found out when it is met: texts may be made of nothing but unseen ones."""
+    """Replacements of characters, computed on first use and cached."""
 
     def __missing__(self, code: int) -> str:
         shown = chr(code)
@@ -248,7 +248,7 @@ class _Shown(dict[int, str]):
 
 
 _SHOWN = _Shown()
-#: Characters remembered: those of a few languages.
+#: Maximum number of cached characters.
 _KEPT = 4096
 
 
@@ -278,7 +278,7 @@ def visible_lines(value: object) -> str:
 
 
 def prompt(command: str) -> str:
-    """Return what stands before a command: a comment or a batch directive is there to be read, not to be run."""
+    """Return the prompt before a command; comments and batch directives get none."""
     return "" if command.startswith("#") else "$ "
 
 

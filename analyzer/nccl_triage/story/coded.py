@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nccl_triage.engine.schema import LANGUAGES, RuleSet
-from nccl_triage.knowledge import catalogue, registers
+from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.model import Code
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
@@ -60,7 +60,7 @@ def _detailed(event: Event, row: Code) -> tuple[dict[str, str], Role | None]:
     """Return what the registers of a line tell and what is done about it, and the role that they leave, if they say one."""
     table = catalogue.tables()[row.table]
     rows = [detail for detail in table.details if detail.code == row.number]
-    told = registers.read(rows, event.text) if rows else registers.Told((), False)
+    told = catalogue.read_registers(rows, event.text) if rows else catalogue.RegisterReading((), False)
     if not told.details:
         return {}, None
     # What asks for the most is done: actions stand in the table from the least to the most.

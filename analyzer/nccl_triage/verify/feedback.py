@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from nccl_triage.diagnosis.job import HEDGES
 from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
+from nccl_triage.document.headline import HEDGES
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.verify.judge import ExperimentOutcome, Report

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.api import diagnose
-from nccl_triage.diagnosis.verdict import diagnose_observations
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.execution.cluster import codec, worker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.observations.event import Event
 
 #: A log of a job with more ranks than this shows no more than a part of them.
@@ -84,7 +83,7 @@ def _late(case: Case) -> Fact | None:
 )
 def _left_out(case: Case) -> Fact | None:
     timed_out = case.fact("collective.timed_out_ranks")
-    if timed_out is None or len(timed_out.value) < 2 or partial(case):
+    if timed_out is None or len(timed_out.value) < 2 or case.observations.interruption is not None:
         return None
     # Ranks are counted from 0 without a gap, so a log that shows ranks 1, 2 and 3 is one of a job that has a rank 0.
     loud = {rank for event in case.failures if (rank := case.rank(event)) is not None}
@@ -99,7 +98,13 @@ def _left_out(case: Case) -> Fact | None:
 def _outlasted(case: Case) -> Fact | None:
     timed_out = case.fact("collective.timed_out_ranks")
     world = case.identity.world_size
-    if timed_out is None or not world or not 3 <= world <= _MANY or len(timed_out.value) != world - 1 or partial(case):
+    if (
+        timed_out is None
+        or not world
+        or not 3 <= world <= _MANY
+        or len(timed_out.value) != world - 1
+        or case.observations.interruption is not None
+    ):
         return None
     if not set(timed_out.value) <= set(range(world)) or case.value("mismatch.elsewhere_ranks"):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.interruption import partial
 from nccl_triage.observations.event import Event
 
 
@@ -70,7 +69,7 @@ def _vanished(case: Case) -> Fact | None:
     blames=("reported no error while the others timed out", "其他 rank 超时，它没有任何报错"),
 )
 def _silent(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     known = case.presence.known
     own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
@@ -108,7 +107,7 @@ def _lost_host(case: Case) -> Fact | None:
 
 @fact("progress.missing_ranks", "ranks of the world that printed nothing at all", blames=("never appeared", "从未出现"))
 def _missing(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     world = case.identity.world_size
     if not world or world < 2 or world > 65_536 or len(case.identity.ranks) < 2 or case.presence.by_file:
@@ -125,7 +124,7 @@ def _missing(case: Case) -> Fact | None:
     blames=("never appeared", "从未出现"),
 )
 def _init_missing(case: Case) -> Fact | None:
-    if partial(case):
+    if case.observations.interruption is not None:
         return None
     started = case.having("communicator.starting", "nranks", "busid")  # the line of its own that each rank prints
     ranks = set(case.ranks(started))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.recorded import comparison, event, events
+from nccl_triage.diagnosis.flight_recorder import comparison, event, events
 from nccl_triage.observations.event import Role
 from nccl_triage.recorder.compare import compare
 from nccl_triage.recorder.vote import RecorderFinding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.recorded import event
+from nccl_triage.diagnosis.flight_recorder import event
 from nccl_triage.recorder.lines import group_name
 from nccl_triage.recorder.pace import Slow, slow_ranks
 

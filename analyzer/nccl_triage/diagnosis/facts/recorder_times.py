@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.recorded import comparison, event, events
+from nccl_triage.diagnosis.flight_recorder import comparison, event, events
 from nccl_triage.observations.recorder_table import GroupProgress
 
 #: A rank is late when it came this much after the middle one: seconds, and share of the time-out.

@@ -15,7 +15,7 @@ from nccl_triage.execution.cluster.notes import NodeNotes
 from nccl_triage.execution.cluster.workers import WorkerHandle, Workers
 from nccl_triage.execution.reading import Progress
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
-from nccl_triage.messages import retold
+from nccl_triage.messages import translated_text
 from nccl_triage.observations.store import Observations
 from nccl_triage.ray_access import Access
 from nccl_triage.stopping import ReadingStop
@@ -89,7 +89,7 @@ class RayEngine:
             raise InputError(
                 "no readable input",
                 cause="{notes}" if notes else "no file was named",
-                notes={lang: "; ".join(retold(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
+                notes={lang: "; ".join(translated_text(note, lang) for note in notes[:4]) for lang in ("en", "zh")},
                 remedy="name files or folders of the nodes, such as 'node:*/var/log/job'",
             )
         self._readers = {source.path: (source, share.workers) for share in scan.shares for source in share.sources}

@@ -1,0 +1,188 @@
+"""Help and usage errors: help pages with examples first, and click's errors as error / cause / try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from nccl_triage.cli import language
+from nccl_triage.cli.language import columns
+from nccl_triage.errors import UsageError
+from nccl_triage.lazy_regex import lazily
+
+#: Pieces at whose ends a line may be folded: a wide character with its closing punctuation, a word, a space.
+_PIECES = lazily(r"[\u2e80-\u9fff\uff00-\uffef][，。；：！？、）》”]*|[^\s\u2e80-\u9fff\uff00-\uffef]+|\s+")
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Return a paragraph as lines of at most ``width`` columns; a longer word stands alone."""
+    lines, line = [], ""
+    for piece in _PIECES.findall(" ".join(text.split())):
+        if line.strip() and columns(line + piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = piece.lstrip()
+        else:
+            line += piece
+    return [*lines, line.rstrip()]
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a help text; one that begins with a backspace character is laid out by its author."""
+    return [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+
+
+def keys(text: str) -> list[str]:
+    """Return the translatable pieces of a help text, each the key of its translation.
+
+    Of a paragraph with a layout of its own every line that begins at the margin; indented ones are commands.
+    """
+    found: list[str] = []
+    for part in paragraphs(text):
+        if part.startswith("\b"):
+            found += [line for line in part.splitlines()[1:] if line.strip() and not line.startswith(" ")]
+        else:
+            found.append(" ".join(part.split()))
+    return found
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Formats help pages and translates their texts paragraph by paragraph."""
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs, folded unless they have a layout of their own."""
+        indent = " " * self.current_indent
+        blocks = []
+        for part in paragraphs(text):
+            if part.startswith("\b"):
+                lines = [language.text(line) for line in part.splitlines()[1:]]
+            else:
+                lines = fold(language.text(" ".join(part.split())), self.width - self.current_indent)
+            blocks.append("\n".join(f"{indent}{line}".rstrip() for line in lines))
+        self.write("\n\n".join(blocks) + "\n")
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms with their meaning beside them."""
+        listed = list(rows)
+        first = min(max((columns(term) for term, _ in listed), default=0), col_max) + col_spacing
+        for term, meaning in listed:
+            lines = fold(meaning, max(self.width - first - self.current_indent, 10)) if meaning else []
+            start = " " * self.current_indent + term
+            if lines and columns(term) <= first - col_spacing:
+                start += " " * (first - columns(term)) + lines.pop(0)
+            self.write(
+                "\n".join([start.rstrip(), *(" " * (first + self.current_indent) + line for line in lines)]) + "\n"
+            )
+
+
+class HelpContext(click.Context):
+    """A context whose help is written by ``HelpFormatter``."""
+
+    formatter_class = HelpFormatter
+
+
+class TranslatedCommand(click.Command):
+    """A command whose help is in the reader's language, with the examples before the options."""
+
+    context_class = HelpContext
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, what it does, examples, options, and the rest of the epilog."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        parts = paragraphs(self.epilog or "")
+        examples = [part for part in parts if part.lstrip("\b\n").startswith("Example")]
+        self._write(formatter, examples)
+        self.format_options(ctx, formatter)
+        self._write(formatter, [part for part in parts if part not in examples])
+
+    @staticmethod
+    def _write(formatter: click.HelpFormatter, parts: list[str]) -> None:
+        if parts:
+            formatter.write_paragraph()
+            formatter.write_text("\n\n".join(parts))
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does."""
+        if self.help:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(self.help)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and of a group its commands."""
+        records = [record for param in self.get_params(ctx) if (record := _record(param, ctx)) and record[1]]
+        if records:
+            with formatter.section(language.text("Options")):
+                formatter.write_dl(records)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+
+
+def _record(param: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
+    """Return the names of an option and its help with the translated text in place of the English one."""
+    record = param.get_help_record(ctx)
+    english: Any = getattr(param, "help", None)
+    if record is None or not english or not record[1].startswith(english):
+        return record
+    names, text = record
+    if "--help" in param.opts:  # click has it made once, in the language of that moment
+        return names, language.text("Show this message and exit.")
+    return names, language.text(" ".join(english.split())) + text[len(english) :]
+
+
+_QUOTED = lazily(r"'([^']+)'")
+
+
+def usage_error(error: click.ClickException) -> UsageError:
+    """Return click's error as a UsageError, with the nearest option or value when there is one."""
+    ctx = getattr(error, "ctx", None)
+    command = ctx.command_path if ctx is not None else "nccl-triage"
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error, ctx, command)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return UsageError("{name} is missing", name=_name(error.param), command=command, remedy="{command} --help")
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _bad_value(error, error.param, command)
+    text = error.format_message().rstrip(".。")
+    return UsageError("{text}", text=text[:1].lower() + text[1:], command=command, remedy="{command} --help")
+
+
+def _name(param: click.Parameter) -> str:
+    if isinstance(param, click.Argument):
+        return param.human_readable_name.upper()
+    return max(param.opts, key=len)
+
+
+def _no_such_option(error: click.NoSuchOption, ctx: click.Context | None, command: str) -> UsageError:
+    import difflib
+
+    known = [name for param in ctx.command.get_params(ctx) for name in param.opts] if ctx is not None else []
+    near = difflib.get_close_matches(error.option_name, [name for name in known if name.startswith("--")], 1)
+    return UsageError(
+        "there is no option {name}",
+        name=error.option_name,
+        near="".join(near),
+        command=command,
+        remedy="did you mean {near}?" if near else "{command} --help lists the options",
+    )
+
+
+def _bad_value(error: click.BadParameter, param: click.Parameter, command: str) -> UsageError:
+    import difflib
+
+    near: list[str] = []
+    given = _QUOTED.match(error.message)
+    if isinstance(param.type, click.Choice) and given:
+        near = difflib.get_close_matches(given[1], list(map(str, param.type.choices)), 1)
+    return UsageError(
+        "no value for {name}",
+        name=_name(param),
+        why=error.message,
+        cause="{why}",
+        near="".join(near),
+        command=command,
+        remedy="did you mean {near}?" if near else "{command} --help",
+    )

@@ -1,0 +1,153 @@
+"""The causes of a verdict: culprits, evidence, fixes and checks, and which rules from elsewhere had a part in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_triage.diagnosis import placeholders
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
+from nccl_triage.diagnosis.culprit_base import Culprit
+from nccl_triage.diagnosis.model import Candidate, Findings
+from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution
+from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, ordered_evidence, pair
+from nccl_triage.engine.schema import Fix, NextCheck
+from nccl_triage.knowledge import report_advice
+
+
+def _culprit(found: Culprit) -> dict[str, Any]:
+    return {
+        "rank": found.rank,
+        "host": found.host,
+        "address": found.address,
+        "pid": found.pid,
+        "gpu": found.gpu,
+        **pair("why", found.why),
+    }
+
+
+def _filled(command: str | None, known: dict[str, str]) -> str | None:
+    return placeholders.fill_words(command, known) if command else None
+
+
+def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
+    caution = placeholders.fill_both(fix.caution, case) if fix.caution else None
+    return {
+        **pair("title", placeholders.fill_both(fix.title, case)),
+        "commands": [
+            placeholders.fill_words(placeholders.fill_command(command, case), known) for command in fix.commands
+        ],
+        "env": dict(fix.env),
+        "caution": caution["en"] if caution else None,
+        "caution_zh": caution["zh"] if caution else None,
+        "applies_to": fix.applies_to,
+        "references": list(fix.references),
+    }
+
+
+def _check(case: Case, check: NextCheck, known: dict[str, str]) -> dict[str, Any]:
+    return {
+        **pair("what", placeholders.fill_both(check.what, case)),
+        "command": _filled(check.command, known),
+        **pair("if_yes", placeholders.fill_both(check.if_yes, case)),
+        **pair("if_no", placeholders.fill_both(check.if_no, case)),
+    }
+
+
+def describe(case: Case, candidate: Candidate) -> dict[str, Any]:
+    """Return a cause with its culprits, evidence, fixes, next check and experiment."""
+    weighed, cause = candidate.weighed, candidate.weighed.cause
+    conditions = Conditions(case)
+    events = [event for item in weighed.for_items for event in item.events]
+    fixes = [fix for fix in cause.fixes if fix.when is None or conditions.holds(fix.when)[0]]
+    experiment = cause.experiment
+    known = placeholders.command_words(case, candidate.culprits)
+    return {
+        "cause": cause.id,
+        "family": cause.family,
+        **pair("title", cause.title),
+        "status": candidate.status,
+        "confidence": round(candidate.confidence, 3),
+        **pair("explanation", placeholders.fill_both(cause.explanation, case, events)),
+        "culprits": [_culprit(found) for found in candidate.culprits],
+        "evidence": [evidence_line(case, item, event) for item, event in ordered_evidence(weighed)],
+        "against": [
+            evidence_line(case, item, event)
+            for item in weighed.contributions
+            if item.against
+            for event in item.events[:1]
+        ],
+        "fixes": [_fix(case, fix, known) for fix in fixes],
+        "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
+        "stages": [{**row, "command": _filled(row["command"], known)} for row in report_advice.staged_steps(cause)],
+        "experiment": {
+            "kind": experiment.kind,
+            "control": experiment.control,
+            "treatment": {name: value for item in experiment.vary for name, value in item.env.items()},
+            "vary": [dict(item.env) if item.env else {item.variable: item.value} for item in experiment.vary],
+            "passing": experiment.passing,
+            "confirmed_if": experiment.confirmed_if,
+            "refuted_if": experiment.refuted_if,
+            "needs": experiment.needs,
+            "why_not": experiment.why_not["en"] if experiment.why_not else None,
+            "why_not_zh": experiment.why_not["zh"] if experiment.why_not else None,
+        },
+        "verification": None,
+        "score": round(weighed.score, 3),
+        "contributions": [_contribution(case, item) for item in weighed.contributions],
+    }
+
+
+def _contribution(case: Case, item: Contribution) -> dict[str, Any]:
+    sign = -1 if item.against else 1
+    return {
+        "id": item.evidence.id,
+        "weight": item.evidence.weight,
+        "log_odds": round(sign * item.evidence.log_odds, 3),
+        "applied": round(item.applied, 3),
+        **pair("says", placeholders.fill_both(item.evidence.says, case, item.events)),
+        "explained_by": item.explained_by,
+        "events": [location(event) for event in item.events[:PER_ITEM]],
+    }
+
+
+#: Maximum number of files, and of rules of each file.
+_FILES, _RULES = 50, 50
+
+
+def foreign_rules(diagnosis: Findings) -> list[dict[str, Any]]:
+    """Return the files of foreign rules that took part, with the ids of those rules; empty when only shipped rules did."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for path, rule in _foreign(diagnosis):
+        found[path][rule] = None
+    files = [{"path": path, "ids": list(ids)[:_RULES]} for path, ids in sorted(found.items())]
+    return files[:_FILES]
+
+
+def _foreign(diagnosis: Findings) -> Iterator[tuple[str, str]]:
+    """Yield the file and id of every foreign rule that took part; a rule may come more than once."""
+    case = diagnosis.case
+    rules = case.rules
+    votes = False
+    for candidate in diagnosis.candidates:
+        cause = candidate.weighed.cause
+        if (path := _file(cause.where)) in rules.foreign:
+            yield path, cause.id
+        for item in candidate.weighed.contributions:
+            votes |= item.evidence.id == VOTE_ID
+            if (path := _file(item.evidence.where_defined)) in rules.foreign:
+                yield path, item.evidence.id
+    if rules.foreign:
+        for name in case.observations.signatures():
+            signature = rules.signatures.get(name)
+            if signature is not None and (path := _file(signature.where)) in rules.foreign and case.of(name):
+                yield path, name
+    if diagnosis.model and votes:
+        yield diagnosis.model, "model"
+
+
+def _file(where: str) -> str:
+    """Return the path of ``path:line``."""
+    return where.rpartition(":")[0]

@@ -1,0 +1,178 @@
+"""What happened, in words: the headline, and how each run in the input ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.model import Findings
+from nccl_triage.observations.event import Event
+from nccl_triage.parsers import times
+from nccl_triage.story.model import Outcome, Run
+
+#: Maximum number of runs listed (the last ones), and of characters kept of a line.
+LISTED, TEXT = 20, 160
+
+_SAYS: dict[str, tuple[str, str]] = {
+    "finished": ("The job came to its end in good order", "作业正常结束"),
+    "running": ("The job goes on to the end of the input", "直到输入结束作业仍在运行"),
+    "stopped": ("The job was told to stop", "作业被要求停止"),
+    "failed": ("The job failed", "作业失败"),
+    "hung": ("The job hung", "作业卡住了"),
+    "cut": ("The input ends before the job did", "输入在作业结束之前就中断了"),
+    "none": ("Nothing of a distributed job is recognised in this input", "输入中没有识别出分布式作业的内容"),
+}
+#: How far a truncated run came, by the kind of its last known line.
+_PHASES: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
+    (("task.started",), ("in a long task", "处于一项耗时任务中")),
+    (("communicator.ready", "collective.entered"), ("behind its set-up, before any step", "准备已完成，尚未开始任何步骤")),
+    (("job.launched", "job.restarted", "setup", "communicator.starting", "interface.chosen", "transport.chosen"),
+     ("in its set-up", "处于准备阶段")),
+)  # fmt: skip
+
+
+def outcome(case: Case) -> dict[str, Any]:
+    """Return how the diagnosed run ended: its state, since when, a sentence, and the line that says so."""
+    return _outcome(case.story.outcome)
+
+
+def says(found: Outcome) -> dict[str, str]:
+    """Return an outcome in words, in every language."""
+    en, zh = _SAYS[found.state]
+    if found.state == "cut" and found.event is not None:
+        phase = next((words for kinds, words in _PHASES if found.event.kind in kinds), None)
+        if phase is not None:
+            en, zh = f"{en}, {phase[0]}", f"{zh}，{phase[1]}"
+    return {"en": f"{en}.", "zh": f"{zh}。"}
+
+
+def _outcome(found: Outcome) -> dict[str, Any]:
+    event, words = found.event, says(found)
+    return {
+        "state": found.state,
+        "since": _time(event),
+        "says": words["en"],
+        "says_zh": words["zh"],
+        "line": None if event is None else {"path": event.source, "line": event.line},
+    }
+
+
+def runs(case: Case) -> list[dict[str, Any]]:
+    """Return the last ``LISTED`` runs of the input in order; ``told`` marks the diagnosed one."""
+    found = list(enumerate(case.story.runs, 1))[-LISTED:]
+    return [_run(number, run, run is case.story.told) for number, run in found]
+
+
+def _run(number: int, run: Run, told: bool) -> dict[str, Any]:
+    first, last = run.opened_by or run.printed[0] if run.printed else None, run.printed[-1] if run.printed else None
+    fault = next((event for event in run.events if event.is_failure), None) if run.outcome.is_bad else None
+    return {
+        "number": number,
+        "told": told,
+        **_outcome(run.outcome),
+        "from": None if first is None else {"path": first.source, "line": first.line},
+        "to": None if last is None else {"path": last.source, "line": last.line},
+        "started": _earliest(run.printed),
+        "opened_by": None if run.opened_by is None else run.opened_by.text[:TEXT],
+        "fault": None if fault is None else fault.text[:TEXT],
+    }
+
+
+def _time(event: Event | None) -> str | None:
+    return None if event is None or event.context.time is None else times.show(event.context.time)
+
+
+def _earliest(events: Sequence[Event]) -> str | None:
+    return next((times.show(e.context.time) for e in events if e.context.time is not None), None)
+
+
+def _who(diagnosis: Findings, language: str) -> str:
+    culprits = diagnosis.candidates[0].culprits if diagnosis.candidates else []
+    ranks = [str(c.rank) for c in culprits if c.rank is not None]
+    hosts = list(dict.fromkeys(c.host or c.address for c in culprits if c.host or c.address))
+    if ranks:
+        word = ("rank" if len(ranks) == 1 else "ranks") if language == "en" else "rank"
+        where = (f" on {hosts[0]}" if language == "en" else f"（{hosts[0]}）") if len(hosts) == 1 else ""
+        return f"{word} {', '.join(ranks[:4])}{where}"
+    pids = [f"pid {c.pid}" for c in culprits if c.pid is not None and not hosts]
+    return ", ".join([*(str(host) for host in hosts[:3]), *pids[:3]])
+
+
+#: How a headline says the status of its cause, in English and Chinese.
+HEDGES = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}
+
+
+def _well(case: Case) -> dict[str, str]:
+    finished = case.story.outcome.state == "finished"
+    found = (
+        {"en": "No failure: the job finished", "zh": "没有故障：作业已正常结束"}
+        if finished
+        else {"en": "No failure: the job goes on", "zh": "没有故障：作业仍在运行"}
+    )
+    earlier = [run for run in case.story.runs if run is not case.story.told and run.outcome.is_bad]
+    if earlier:
+        found["en"] += f" (of {len(case.story.runs)} runs in this input {len(earlier)} earlier failed)"
+        found["zh"] += f"（输入含 {len(case.story.runs)} 次运行，其中较早的 {len(earlier)} 次失败）"
+    elif any(event.is_failure for event, _ in case.aside):
+        found["en"] += " after the warnings in this log"
+        found["zh"] += "，日志中的警告未造成影响"
+    return {"en": f"{found['en']}.", "zh": f"{found['zh']}。"}
+
+
+def _unknown(case: Case) -> dict[str, str]:
+    state = case.story.outcome.state
+    if state in ("cut", "none"):
+        words = says(case.story.outcome)
+        if state == "cut":
+            return {
+                "en": f"{words['en'][:-1]}; nothing in it speaks of a failure.",
+                "zh": f"{words['zh'][:-1]}；其中没有故障信息。",
+            }
+        return words
+    if case.value("stacks.dumped") and not case.failures:
+        return {"en": "The job hung, and its stacks do not show why.", "zh": "作业卡住了，但其调用栈没有显示原因。"}
+    if state == "hung" and not case.failures:
+        return {
+            "en": "No failure is reported, but the job does not go on, and this log does not show why.",
+            "zh": "没有报告故障，但作业没有继续，这份日志没有显示原因。",
+        }
+    if not case.failures:
+        return {
+            "en": "Lines of this log sound like trouble, and none is known to tell what it is.",
+            "zh": "日志中有些内容像是出了问题，但没有一行能说明是什么问题。",
+        }
+    if state == "hung":
+        return {"en": "The job hung, and this log does not show why.", "zh": "作业卡住了，但这份日志没有显示原因。"}
+    if state == "stopped":
+        return {
+            "en": "The job was told to stop, and this log does not show why.",
+            "zh": "作业被要求停止，但这份日志没有显示原因。",
+        }
+    return {"en": "The job failed, and this log does not show why.", "zh": "任务失败了，但这份日志没有显示原因。"}
+
+
+def headline(diagnosis: Findings) -> dict[str, str]:
+    """Return one sentence on what happened, in both languages."""
+    case = diagnosis.case
+    if diagnosis.verdict == "healthy":
+        return _well(case)
+    if diagnosis.verdict == "unknown" and case.observations.interruption is not None and not case.failures:
+        return {"en": "No failure in what was read.", "zh": "已读部分中没有故障。"}
+    if diagnosis.verdict == "unknown" or not diagnosis.candidates:
+        return _unknown(case)
+    best = diagnosis.candidates[0]
+    title = best.weighed.cause.title
+    hedge = HEDGES[best.status]
+    op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
+    effect_en = (
+        f"; {timeouts} process{'' if timeouts == 1 else 'es'} then waited in {op} until the time-out"
+        if op and timeouts
+        else ""
+    )
+    effect_zh = f"；随后 {timeouts} 个进程在 {op} 中等待直至超时" if op and timeouts else ""
+    who_en, who_zh = _who(diagnosis, "en"), _who(diagnosis, "zh")
+    return {
+        "en": f"{hedge[0]}{title['en']}{f' ({who_en})' if who_en else ''}{effect_en}.",
+        "zh": f"{hedge[1]}{title['zh']}{f'（{who_zh}）' if who_zh else ''}{effect_zh}。",
+    }

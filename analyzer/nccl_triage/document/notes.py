@@ -1,0 +1,276 @@
+"""The notes of a report: what a reader must know of the input, of lines that do not count, and of what the logs cannot show."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nccl_triage import messages
+from nccl_triage.diagnosis import dumped_stacks as dumped
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.dumped_stacks import Stack
+from nccl_triage.diagnosis.excluded import reason_in_words
+from nccl_triage.diagnosis.flight_recorder import comparison
+from nccl_triage.diagnosis.model import Verdict
+from nccl_triage.document.other_runs import _COMPARED
+from nccl_triage.knowledge.amounts import size
+from nccl_triage.observations.store import Observations
+from nccl_triage.recorder.lines import spans
+from nccl_triage.story import collected
+from nccl_triage.story.kernel_log import Aside
+
+_HOUR = 3600.0
+
+
+def _collector(observations: Observations) -> list[dict[str, str]]:
+    """Return a note when all lines were collected at one place, and one for each source with two clocks."""
+    found = []
+    if (place := collected.only_place(observations)) is not None:
+        found.append(
+            {
+                "en": f"Every line was collected at {place}: that tells no rank or host apart.",
+                "zh": f"所有日志行都采集自 {place}：无法据此区分 rank 或主机。",
+            }
+        )
+    for source, seconds in sorted(collected.two_clocks(observations).items())[:3]:
+        hours = f"{abs(seconds) / _HOUR:.1f}".removesuffix(".0")
+        en, zh = ("behind", "慢") if seconds > 0 else ("ahead of", "快")
+        found.append(
+            {
+                "en": f"{source} has two clocks: the collector's is {hours} h {en} the program's. Times are the collector's.",
+                "zh": f"{source} 有两个时钟：采集器的时钟比程序{zh} {hours} 小时。此处的时间为采集器的时间。",
+            }
+        )
+    return found
+
+
+_ZONES = {
+    "en": " Clocks in different zones would look the same: compare 'date' on the host and in the job.",
+    "zh": "若两边时钟时区不同也会如此：请比较主机与作业中的 date 输出。",
+}
+
+
+def _excluded(excluded: Sequence[Aside]) -> list[dict[str, str]]:
+    """Return one note for each reason for which failure lines were excluded."""
+    excluded = [item for item in excluded if item[0].is_failure]
+    return [_exclusion(reason, [item for item in excluded if item[1] == reason]) for reason in _reasons(excluded)]
+
+
+def _reasons(excluded: Iterable[Aside]) -> list[str]:
+    return list(dict.fromkeys(reason for _, reason in excluded))
+
+
+def _exclusion(reason: str, items: Sequence[Aside]) -> dict[str, str]:
+    event = items[0][0]
+    place = f"{event.source}:{event.line}"
+    text = event.text.strip()[:160]
+    why = reason_in_words(reason)
+    more = len(items) - 1
+    others = (f" and {more} more", f"等共 {more + 1} 行") if more else ("", "")
+    zones = _ZONES if reason in ("before", "after") else {"en": "", "zh": ""}
+    return {
+        "en": f"Set aside: {place}{others[0]} ({text}): {why['en']}.{zones['en']}",
+        "zh": f"未计入：{place}{others[1]}（{text}）：{why['zh']}。{zones['zh']}",
+    }
+
+
+_GOOD_RUN = {
+    "failed": (
+        "The log given as a good run is itself that of a failure ({cause}): what it shares with this one is not told.",
+        "作为正常运行给出的日志本身就是故障日志（{cause}）：两者相同之处不会列出。",
+    ),
+    "empty": (
+        "Nothing is known in the log given as a good run: no comparison is possible.",
+        "作为正常运行给出的日志中没有可识别的内容，无法比较。",
+    ),
+    "other": (
+        "The log given as a good run shares no kind of line with this one: it seems to be of another program, and no "
+        "comparison is possible.",
+        "作为正常运行给出的日志与本日志没有任何同类的行，似乎来自另一个程序，无法比较。",
+    ),
+}
+
+
+def _good_run(case: Case) -> list[dict[str, str]]:
+    """Return a note when the good run cannot be compared, or is itself a failure."""
+    found = case.of(_COMPARED)
+    if not found or found[0].fields["state"] not in _GOOD_RUN:
+        return []
+    cause = found[0].fields.get("cause", "")
+    english, chinese = _GOOD_RUN[found[0].fields["state"]]
+    return [{"en": english.format(cause=cause), "zh": chinese.format(cause=cause)}]
+
+
+#: Maximum number of places named, and of ranks or pids named at each.
+MAX_PLACES, MAX_NAMES = 6, 8
+#: The activity of a process that waits until another has compiled an extension.
+_LOCK = "extension-lock"
+
+
+def _stacks(case: Case) -> list[dict[str, str]]:
+    """Return the note on where dumped processes stand, when several were dumped."""
+    stacks = dumped.of_case(case)
+    if len(stacks) < 2:
+        return []
+    places: dict[str, list[Stack]] = defaultdict(list)
+    for one in stacks:
+        places[one.shown].append(one)
+    ordered = sorted(places.items(), key=lambda place: -len(place[1]))
+    told = [f"{len(there)}{_names(case, there)}: {place}" for place, there in ordered[:MAX_PLACES]]
+    more = len(ordered) - len(told)
+    en = f"Where the {len(stacks)} dumped processes stand: {'; '.join(told)}{f'; and {more} other places' if more else ''}."
+    zh = f"被导出调用栈的 {len(stacks)} 个进程所在位置：{'；'.join(told)}{f'；另有 {more} 处' if more else ''}。"
+    if case.value("stacks.together"):
+        en += " All wait at the same place: none of these took another path, so look at ranks that were not dumped, at the network and at the GPUs."
+        zh += "它们都在同一处等待：这些进程都没有走另一条路径，请检查未导出调用栈的 rank、网络和 GPU。"
+    if all(one.activity is not None and one.activity.id == _LOCK for one in stacks):
+        en += " All wait for the lock of a build, and none of them builds: a build that was killed leaves it behind. Where no other process builds, remove the file `lock` (torch.utils.cpp_extension: below ~/.cache/torch_extensions or TORCH_EXTENSIONS_DIR) and start again."
+        zh += "它们都在等待编译锁，却没有进程在编译：被杀掉的编译会留下锁文件。若没有其他进程在编译，请删除 `lock` 文件（torch.utils.cpp_extension 位于 ~/.cache/torch_extensions 或 TORCH_EXTENSIONS_DIR 下）后重新启动。"
+    return [{"en": en, "zh": zh}]
+
+
+def _names(case: Case, stacks: list[Stack]) -> str:
+    """Return `` (ranks 0, 1)`` or `` (pids 11, 12)``, where all are known and not too many."""
+    ranks = [rank for one in stacks if (rank := case.rank(one.event)) is not None]
+    pids = [one.event.context.pid for one in stacks if one.event.context.pid is not None]
+    for word, numbers in (("rank", ranks), ("pid", pids)):
+        if len(numbers) == len(stacks) <= MAX_NAMES:
+            return f" ({word} {', '.join(str(number) for number in sorted(numbers))})"
+    return ""
+
+
+def _of_ranks(ranks: Iterable[int]) -> str:
+    found = list(ranks)
+    return f"{'rank' if len(found) == 1 else 'ranks'} {spans(found)}"
+
+
+def _flight_recorder(case: Case) -> list[dict[str, str]]:
+    """Return notes on the dumps: whether they agree with the log, and what they cannot show."""
+    found = comparison(case)
+    made: list[dict[str, str]] = []
+    agrees, differs = case.value("recorder.agrees_with_log"), case.value("recorder.disagrees_with_log")
+    if agrees:
+        made.append(
+            {
+                "en": f"The flight recorder and the log agree: both point at {_of_ranks(agrees)}.",
+                "zh": f"flight recorder 与日志一致：都指向 rank {spans(agrees)}。",
+            }
+        )
+    elif differs:
+        made.append(
+            {
+                "en": f"The flight recorder and the log disagree: the dumps point at {_of_ranks(differs)}, the log at others. "
+                "The dumps show what was issued, the log what was felt; look at both.",
+                "zh": f"flight recorder 与日志不一致：转储指向 rank {spans(differs)}，日志指向其他 rank。转储显示发起了什么，日志显示表现如何，两者都要看。",
+            }
+        )
+    slow = case.value("recorder.slow_ranks")
+    if slow:
+        by = case.value("recorder.slow_by")
+        made.append(
+            {
+                "en": f"By the times in the flight recorder dumps {_of_ranks(slow)} came later than the rest again and again: {by}.",
+                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 一次又一次地晚于其余 rank：{by}。",
+            }
+        )
+    if found.absent:
+        made.append(
+            {
+                "en": f"No flight recorder dump of {_of_ranks(found.absent)}: the dumps can neither blame nor clear them.",
+                "zh": f"缺少 rank {spans(found.absent)} 的 flight recorder 转储：无法据此归咎或排除它们。",
+            }
+        )
+    if len(found.versions) > 1:
+        versions = ", ".join(found.versions)
+        made.append(
+            {
+                "en": f"The flight recorder dumps are of different versions ({versions}): what all of them have was compared.",
+                "zh": f"flight recorder 转储的版本不同（{versions}）：只比较了共有的内容。",
+            }
+        )
+    if found.cut:
+        made.append(
+            {
+                "en": "There were too many process groups to keep all of their calls: only the last ones of each were compared.",
+                "zh": "进程组过多，无法保留全部调用：每个进程组只比较了最后的若干次。",
+            }
+        )
+    return made
+
+
+def interruption(case: Case) -> dict[str, Any] | None:
+    """Return how much was read before a signal interrupted the reading; None when everything was read."""
+    found = case.observations.interruption
+    if found is None:
+        return None
+    files = case.observations.sources.values()
+    return {
+        "signal": signal.Signals(found.signal).name,
+        "bytes_read": found.read,
+        "bytes": found.size,
+        "files_read": sum(not info.stopped for info in files),
+        "files": len(files),
+    }
+
+
+def marked(case: Case, headline: dict[str, str]) -> dict[str, str]:
+    """Return the headline, prefixed with a warning when the reading was interrupted."""
+    found = case.observations.interruption
+    if found is None:
+        return headline
+    if found.size:
+        read = f"{size(found.read)} of {size(found.size)}", f"{size(found.size)} 中的 {size(found.read)}"
+    else:
+        read = size(found.read), size(found.read)
+    return {
+        "en": f"PARTIAL, reading was interrupted after {read[0]}. {headline['en']}",
+        "zh": f"不完整：读取在 {read[1]} 处被中断。{headline['zh']}",
+    }
+
+
+def _interruption(case: Case) -> list[dict[str, str]]:
+    """Return a note on an interrupted reading."""
+    found = interruption(case)
+    if found is None:
+        return []
+    name, complete, files = found["signal"], found["files_read"], found["files"]
+    return [
+        {
+            "en": f"Reading was interrupted by {name}: {complete} of {files} inputs were read to their end. What is "
+            "missing may only be unread: ranks that seem silent are not counted as silent, and no cause is called "
+            "established. Run it again to read everything.",
+            "zh": f"读取被 {name} 中断：{files} 个输入中有 {complete} 个读完。缺少的内容可能只是尚未读取：看似沉默的 rank "
+            "不计为沉默，任何原因都不视为已确立。请重新运行以读取全部内容。",
+        }
+    ]
+
+
+def notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
+    """Return the notes of a report, in the order in which they are shown."""
+    found = _interruption(case)
+    found += [{"en": note, "zh": messages.translated_text(note)} for note in case.observations.notes]
+    found += _collector(case.observations)
+    found += _excluded(case.aside)
+    found += _flight_recorder(case)
+    found += _good_run(case)
+    found += _stacks(case)
+    if verdict == "healthy" and case.story.outcome.state == "running":
+        # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
+        found.append(
+            {
+                "en": "The log does not say that the job finished. If it hangs now, its log cannot show why: take "
+                "py-spy dump --pid PID of every rank, and look for the one that stands elsewhere.",
+                "zh": "日志没有表明作业已结束。若作业此刻卡住，仅凭日志看不出原因：请对每个 rank 执行 py-spy dump --pid PID，找出停在别处的那个。",
+            }
+        )
+    if case.value("job.filtered"):
+        found.append(
+            {
+                "en": "The input looks filtered by grep: Python tracebacks, exit codes and kernel messages are missing, "
+                "so causes outside NCCL cannot be seen. Give the unfiltered log.",
+                "zh": "输入看起来经过 grep 过滤：缺少 Python 异常、退出码和内核消息，无法看到 NCCL 之外的原因。请提供未过滤的日志。",
+            }
+        )
+    return found

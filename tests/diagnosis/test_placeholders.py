@@ -1,0 +1,82 @@
+"""Commands name the host and the address of the log where it decides, and nothing that a shell would act on."""
+
+from __future__ import annotations
+
+import pytest
+
+from nccl_triage.diagnosis import placeholders
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import scan_text
+
+WHY = {"en": "", "zh": ""}
+
+
+def culprit(host: str | None, gpu: int | None = None) -> Culprit:
+    return Culprit(rank=None, host=host, address=None, pid=None, gpu=gpu, why=WHY)
+
+
+def known(rules: RuleSet, *culprits: Culprit, text: str = "") -> dict[str, str]:
+    return placeholders.command_words(Case(scan_text(text, rules), rules), culprits)
+
+
+def test_one_host_fills_the_blank(rules: RuleSet) -> None:
+    found = known(rules, culprit("node037", 3))
+    assert (
+        placeholders.fill_words("scontrol update nodename=HOST state=drain", found)
+        == "scontrol update nodename=node037 state=drain"
+    )
+    assert placeholders.fill_words("nvidia-smi --gpu-reset -i GPU_INDEX", found) == "nvidia-smi --gpu-reset -i 3"
+
+
+SUBNET = (
+    "gpu1:10:11 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address {}<2>\n"
+)
+
+
+def test_the_only_peer_that_the_faults_name_is_filled_in(rules: RuleSet) -> None:
+    one, two = (SUBNET.format(address) for address in ("10.40.80.68", "10.40.80.69"))
+    assert (
+        placeholders.fill_words("ip route get PEER_ADDRESS", known(rules, text=one * 2)) == "ip route get 10.40.80.68"
+    )
+    assert "PEER_ADDRESS" not in known(rules, text=one + two)
+    assert "PEER_ADDRESS" not in known(rules, text=SUBNET.format("$(reboot)"))
+
+
+def test_two_hosts_leave_it_open(rules: RuleSet) -> None:
+    found = known(rules, culprit("node037"), culprit("node038"))
+    assert placeholders.fill_words("sbatch --exclude=HOST", found) == "sbatch --exclude=HOST"
+
+
+def test_variables_and_longer_names_are_no_blanks(rules: RuleSet) -> None:
+    found = known(rules, culprit("n1"))
+    for command in ("echo $HOST", "HOST=a run", "echo ${HOST}x MYHOST HOSTNAME"):
+        assert placeholders.fill_words(command, found) == command
+
+
+@pytest.mark.parametrize("name", ["a;rm -rf /", "$(id)", "`id`", "a b", "-rf", "a\nb", "", "|x", "a'b"])
+def test_a_name_that_a_shell_would_act_on_is_not_put_in(rules: RuleSet, name: str) -> None:
+    assert placeholders.fill_words("ssh HOST", known(rules, culprit(name))) == "ssh HOST"
+
+
+def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
+    text = "a:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.7<51873> failed : Connection refused\n"
+    assert placeholders.fill_words("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
+
+
+def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet) -> None:
+    case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
+    assert placeholders.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
+    assert placeholders.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"
+
+
+def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> None:
+    case = Case(scan_text("x", rules, path="my logs/a b.log"), rules)
+    assert (
+        placeholders.fill_words("nccl-triage verify LOG", placeholders.command_words(case, []))
+        == "nccl-triage verify 'my logs/a b.log'"
+    )
+    for name in ("<stdin>", "-", "-rf"):
+        case = Case(scan_text("x", rules, path=name), rules)
+        assert placeholders.fill_words("grep a LOG", placeholders.command_words(case, [])) == "grep a LOG"
