@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis.verdict import Diagnosis
+from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.history import export, memory, store
 from nccl_triage.history.memory import Memory, TimedOutError, run_within
 from nccl_triage.history.model import KeptIncident
