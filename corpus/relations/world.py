@@ -6,8 +6,11 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from corpus.gate.golden import ROOT
+from nccl_triage import api
 from nccl_triage.classifier import model as models
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
@@ -78,9 +81,14 @@ def rules() -> RuleSet:
 
 
 def diagnose(files: Mapping[str, str]) -> Diagnosis:
-    """Return the diagnosis of files, by name, as if they lay in one folder."""
+    """Return the diagnosis of files, by name; several lie in one folder, where their names tell whose they are."""
+    if len(files) > 1:
+        with TemporaryDirectory() as folder:
+            for name, text in files.items():
+                Path(folder, name).write_bytes(text.encode("utf-8", "surrogateescape"))
+            return api.diagnose(folder, rules=rules())
     found = Observations()
-    for name, text in sorted(files.items()):
+    for name, text in files.items():
         info = SourceInfo(name, bytes=len(text))
         reader = LineReader(io.BytesIO(text.encode("utf-8", "surrogateescape")), info)
         found.absorb(scanner_for(rules()).scan_blocks(reader, info))

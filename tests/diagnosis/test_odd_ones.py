@@ -32,8 +32,20 @@ def fingerprint(rank: int, own: int, other: int) -> str:
     print_ = "CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[{}])"
     return (
         f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {own} is running collective: "
-        f"{print_.format(600 if own == 1 else 512)}, but Rank {other} is running collective: {print_.format(512)}\n"
+        f"{print_.format(600 if own == 1 else 512)}, but Rank {other} is running collective: {print_.format(600 if other == 1 else 512)}\n"
     )
+
+
+def test_who_is_named_first_tells_of_all_ranks_below_it(rules: RuleSet) -> None:
+    def named(text: str) -> object:
+        return diagnose_text(text, rules).case.value("mismatch.named_ranks")
+
+    # Rank 2 would have named rank 0 if that one differed.
+    assert named(fingerprint(2, 2, 1)) == [1]
+    assert named(fingerprint(1, 1, 0)) == [0, 1]
+    # Three that call the same name rank 0, which is odd.
+    odd = fingerprint(1, 1, 0).replace("600", "700").replace("512", "600").replace("700", "512")
+    assert named(odd + odd.replace("rank1", "rank2").replace("Rank 1", "Rank 2")) == [0]
 
 
 def test_a_number_within_a_group_is_the_rank_of_the_job_that_prints_it(rules: RuleSet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nccl_triage.classifier.features import extract
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -57,6 +58,14 @@ def test_daemons_that_run_jobs_count(rules: RuleSet) -> None:
 )
 def test_tools_of_scripts_say_nothing_where_the_job_speaks(tool: str, rules: RuleSet) -> None:
     assert diagnose_text(f"{tool}\n{STEPS}{tool}\n", rules).verdict == "healthy"
+
+
+def test_the_vote_hears_no_tool_either(rules: RuleSet) -> None:
+    job = f"{STEPS}[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    tools = "ls: cannot access '/old': No such file or directory\ndu: cannot read directory './private': Permission denied\n"
+    case = diagnose_text(job + tools, rules).case
+    assert extract(case, ()).names == extract(diagnose_text(job, rules).case, ()).names
+    assert [reason for _, reason in case.aside] == ["tool", "tool"]
 
 
 def test_a_tool_counts_where_nothing_else_tells(rules: RuleSet) -> None:

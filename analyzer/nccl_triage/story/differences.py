@@ -8,12 +8,13 @@ processes differ has the value of all of them.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.story.majority import minority, usual
 from nccl_triage.story.view import View
 
 #: The network module that NCCL chose: its own InfiniBand or sockets, or a plug-in.
@@ -44,14 +45,9 @@ def between_hosts(view: View) -> list[Difference]:
 
 def _odd(aspect: str, told: dict[str, dict[str, Event]]) -> Iterator[Difference]:
     values = {host: " and ".join(sorted(values)) for host, values in told.items()}
-    counted = Counter(values.values())
-    if len(counted) < 2:
-        return
-    best, number = counted.most_common(1)[0]
-    usual = best if number * 2 > len(values) else None
-    for host in sorted(values):
-        if values[host] != usual:
-            yield Difference(aspect, host, values[host], usual, next(iter(told[host].values())))
+    common = usual(values)
+    for host in sorted(minority(values)):
+        yield Difference(aspect, host, values[host], common, next(iter(told[host].values())))
 
 
 def _told(view: View) -> Iterator[tuple[str, str, str, Event]]:

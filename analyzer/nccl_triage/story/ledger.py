@@ -9,12 +9,12 @@ minus the time that it ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from nccl_triage.observations.event import Event
 from nccl_triage.story import absences, ras_report
+from nccl_triage.story.majority import minority
 from nccl_triage.story.view import View
 
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
@@ -218,20 +218,19 @@ class Ledger:
                     return one.numel_in // one.numel_out
         return None
 
-    def odd_shapes(self) -> list[list[Standing]]:
-        """Return, for each place at which shapes differ, the minority first; where there is none, all."""
+    def odd_shapes(self, unheard: int = 0) -> list[tuple[list[Standing], list[Standing]]]:
+        """Return the minority and the rest for each place at which shapes differ; without a majority all are apart."""
         places: dict[tuple[str | None, int], list[Standing]] = {}
         one_group = len({one.group for one in self.standings if one.group}) <= 1
         for one in self.standings:
             if one.seq is not None and one.op is not None:
                 places.setdefault((None if one_group else one.group, one.seq), []).append(one)
-        found = []
+        found: list[tuple[list[Standing], list[Standing]]] = []
         for records in places.values():
-            shapes = Counter(one.shape for one in records)
-            if len(shapes) > 1:
-                common, number = shapes.most_common(1)[0]
-                odd = [one for one in records if one.shape != common] if 2 * number > len(records) else records
-                found.append([*odd, *(one for one in records if one not in odd)])
+            apart = minority({number: one.shape for number, one in enumerate(records)}, unheard)
+            if apart:
+                odd = [records[number] for number in apart]
+                found.append((odd, [one for one in records if one not in odd]))
         return found
 
 

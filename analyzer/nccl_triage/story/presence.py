@@ -56,6 +56,13 @@ class Presence:
         every = set(self._view.identity.ranks) | (set(range(world)) if world and world <= MAX_RANKS else set())
         return frozenset(rank for rank in every if self.covers(rank))
 
+    def unheard(self, told: Collection[int] = ()) -> int:
+        """Return how many ranks of the job are not in the input, besides those that others told of."""
+        world = self._view.identity.world_size
+        if not self.by_file or not world or world > MAX_RANKS:
+            return 0
+        return sum(not self.covers(rank) and rank not in told for rank in range(world))
+
     def stand_out(self, ranks: Collection[int]) -> bool:
         """Tell whether silent ranks stand out: one alone, or those of one host among several; else none may be named."""
         if len(ranks) < 2:

@@ -51,7 +51,7 @@ def sort_out(events: Sequence[Event], observations: Observations) -> tuple[list[
     for event in events:
         if is_foreign(event, services):
             aside.append((event, "other-program"))
-        elif told and event.is_failure and _TOOL.match(event.text):
+        elif told and (event.is_failure or event.kind == "salient") and _TOOL.match(event.text):
             aside.append((event, "tool"))
         elif long and not own and event.is_failure and event.kind not in _ENDS:
             aside.append((event, "no-job"))

@@ -8,6 +8,7 @@ from collections import Counter
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.story.majority import minority
 
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 _SHARDED_FILES = lazily(
@@ -123,18 +124,16 @@ def _group_size(case: Case) -> Fact | None:
     blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
 )
 def _shape_mismatch(case: Case) -> Fact | None:
-    for records in case.ledger.odd_shapes():
-        shapes = Counter(one.shape for one in records)
-        common, number = shapes.most_common(1)[0]
-        odd = [one for one in records if one.shape != common] if 2 * number > len(records) else records
+    for odd, rest in case.ledger.odd_shapes(case.presence.unheard()):
         ranks = sorted({one.rank for one in odd if one.rank is not None})
-        return Fact(ranks or [-1], [one.event for one in odd][:3] + [one.event for one in records][:2])
+        return Fact(ranks or [-1], [one.event for one in odd][:3] + [one.event for one in (*odd, *rest)][:2])
     return None
 
 
 @fact("collective.op_mismatch", "at one sequence number ranks run different operations (not only sizes)")
 def _op_mismatch(case: Case) -> Fact | None:
-    for records in case.ledger.odd_shapes():
+    for odd, rest in case.ledger.odd_shapes():
+        records = [*odd, *rest]
         if len({one.op for one in records}) > 1:
             return Fact(True, [one.event for one in records][:4])
     return None
@@ -170,12 +169,10 @@ def _odd_ranks(case: Case) -> Fact | None:
     if case.fact("collective.seq_differs") is None:
         return None
     records = [r for r in case.value("collective.stuck") or [] if r.seq is not None and r.rank is not None]
-    counted = Counter(r.seq for r in records)
-    if len(counted) < 2 or counted.most_common(1)[0][1] * 2 <= len(records):
+    odd = minority({number: record.seq for number, record in enumerate(records)}, case.presence.unheard())
+    if not odd or len(odd) == len(records):
         return None
-    common = counted.most_common(1)[0][0]
-    odd = [r for r in records if r.seq != common]
-    return Fact(sorted({r.rank for r in odd if r.rank is not None}), [r.event for r in odd][:3])
+    return Fact(sorted({records[number].rank for number in odd}), [records[number].event for number in odd][:3])
 
 
 @fact(

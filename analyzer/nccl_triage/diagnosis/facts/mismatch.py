@@ -1,8 +1,8 @@
 """Ranks that call different collectives: DETAIL fingerprints, Gloo size checks, NCCL's own call traces.
 
 With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` every rank compares its fingerprint with the others': in ``Rank a is running X,
-but Rank b is running Y`` a is the printing rank and b the lowest rank that differs. With one odd rank every good rank
-names it, so the rank named most often in place b is the culprit; two ranks alone have no majority.
+but Rank b is running Y`` a is the printing rank and b the lowest rank that differs, so all ranks below b call what a calls
+(ProcessGroupWrapper.cpp). Lines together part the ranks into sides; two ranks alone have no majority.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.called import OP_OF_CALL
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.group_ranks import of_job
+from nccl_triage.story.majority import minority
 
 #: Collectives in which every rank must bring a tensor of the same shape.
 _SAME_SHAPE = ("ALLREDUCE", "BROADCAST", "REDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
@@ -26,24 +28,59 @@ def _other_sizes(case: Case) -> list[Event]:
 
 @fact("mismatch.named_ranks", "the ranks that fingerprint comparisons name as running another collective")
 def _named(case: Case) -> Fact | None:
-    counted: Counter[int] = Counter()
+    sides = _Sides()
+    called: dict[str, int | None] = {}
     events = case.having("collective.mismatch", counts="fingerprint")
-    printers: set[int] = set()
     for event in events:
-        number, printer = event.number("peer_rank"), event.number("rank")
-        other = of_job(case, event, int(number)) if number is not None else None
-        if other is not None:
-            counted[other] += 1
-            if printer is not None and (own := of_job(case, event, int(printer))) is not None:
-                printers.add(own)
-    if not counted:
-        return None
-    if list(counted) == [0] and len(printers) == 1:
-        # One line only: either rank 0 is odd and the others' lines are lost, or the printer is odd and names rank 0.
-        return Fact([*printers, 0], events[:4])
-    best, number = counted.most_common(1)[0]
-    runner = counted.most_common(2)[1][1] if len(counted) > 1 else 0
-    return Fact([best] if number > runner else sorted(counted), events[:4])
+        printer, other = event.number("rank"), event.number("peer_rank")
+        if printer is None or other is None:
+            continue
+        own, peer = of_job(case, event, int(printer)), of_job(case, event, int(other))
+        for number in range(min(int(other), _MAX_NUMBER)):  # the first that differs is named: those before it do not
+            sides.join(own, of_job(case, event, number))
+        calls = _FINGERPRINT.findall(event.text)
+        if len(set(calls)) == _PAIR:  # equal ones differ in what is not looked at
+            for rank, call in zip((own, peer), calls, strict=True):
+                sides.join(called.setdefault(call, rank), rank)
+        sides.part(own, peer)
+    values = sides.values()
+    odd = minority(values, case.presence.unheard(values))
+    return Fact(sorted(odd), events[:4]) if odd else None
+
+
+#: Numbers of ranks that a line of a fingerprint says something of.
+_MAX_NUMBER = 4096
+#: What a fingerprint says of a call, without the devices of its tensors.
+_FINGERPRINT = lazily(r"CollectiveFingerPrint\((.{1,600}?)(?:, TensorDeviceTypes|\)\.Collectives|\), but|\)$)")
+
+
+class _Sides:
+    """Ranks that call the same, as far as comparisons of two tell: classes that lines join."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+
+    def part(self, first: int | None, second: int | None) -> None:
+        """Take note of two ranks that differ."""
+        for rank in (first, second):
+            if rank is not None:
+                self._of.setdefault(rank, rank)
+
+    def join(self, first: int | None, second: int | None) -> None:
+        """Take note of two ranks that call the same."""
+        self.part(first, second)
+        if first is not None and second is not None:
+            one, other = self._side(first), self._side(second)
+            self._of[max(one, other)] = min(one, other)
+
+    def values(self) -> dict[int, int]:
+        """Return the side of each rank, by the lowest rank on it."""
+        return {rank: self._side(rank) for rank in sorted(self._of)}
+
+    def _side(self, rank: int) -> int:
+        while self._of[rank] != rank:
+            rank = self._of[rank]
+        return rank
 
 
 @fact("mismatch.call_ranks", "ranks whose NCCL call trace differs from the majority at one opCount")
@@ -63,13 +100,13 @@ def _calls(case: Case) -> Fact | None:
     for place in several:
         places.pop(place, None)
     for calls in places.values():
-        shapes = Counter(shape for shape, _ in calls)
-        if len(shapes) < 2:
+        apart = minority({number: shape for number, (shape, _) in enumerate(calls)}, case.presence.unheard())
+        if not apart:
             continue
-        common, number = shapes.most_common(1)[0]
-        odd = [e for shape, e in calls if shape != common] if number * 2 > len(calls) else [e for _, e in calls]
+        odd = [calls[number][1] for number in apart]
         ranks = [r for e in odd if (r := _rank_or_device(case, e)) is not None]
-        return Fact(sorted(set(ranks)) or [-1], odd[:3] + [e for shape, e in calls if shape == common][:1])
+        rest = [event for number, (_, event) in enumerate(calls) if number not in apart] or odd
+        return Fact(sorted(set(ranks)) or [-1], odd[:3] + rest[:1])
     return None
 
 
@@ -139,8 +176,8 @@ def _other_root(case: Case) -> Fact | None:
     frames = communication_frames(case)
     calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
     left = {rank: call for rank, call in calls.items() if call in _ROOTED}
-    if len(left) != _PAIR or len(set(left.values())) != 1 or len(calls) <= _PAIR:
-        return None
+    if len(left) != _PAIR or len(set(left.values())) != 1 or len(calls) <= _PAIR or case.presence.unheard():
+        return None  # whoever is not in the input may be left in it, too
     word = _ROOTED[next(iter(left.values())) or ""]
     told = {rank: frames[rank][1].fields.get("message", "") for rank in left}
     odd = [rank for rank, message in told.items() if word in message]
@@ -165,12 +202,8 @@ def _tags(case: Case) -> Fact | None:
     found = {
         rank: event for event in case.having("collective.mismatch", "name") if (rank := case.rank(event)) is not None
     }
-    counted = Counter(event.fields["name"] for event in found.values())
-    if len(counted) != 2 or len(found) < 3:
-        return None
-    common = counted.most_common(1)[0][0]
-    odd = {rank: event for rank, event in found.items() if event.fields["name"] != common}
-    return Fact(sorted(odd), list(odd.values())[:2]) if len(odd) * 2 < len(found) else None
+    odd = minority({rank: event.fields["name"] for rank, event in found.items()}, case.presence.unheard())
+    return Fact(sorted(odd), [found[rank] for rank in odd][:2]) if 0 < len(odd) < len(found) else None
 
 
 def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
@@ -195,15 +228,14 @@ def _call_of(event: Event) -> str | None:
     return OP_OF_CALL.get(name)
 
 
-def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
+def _other_call(case: Case, frames: dict[int, tuple[str, Event]]) -> Fact | None:
     """Return the minority that stands in another collective below the same line of the user's code (a wrapped model)."""
     calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
-    counted = Counter(calls.values())
-    if len(counted) != 2 or not all(call in _NEED_ALL for call in counted):
+    kinds = set(calls.values())
+    if len(kinds) != 2 or not all(call in _NEED_ALL for call in kinds):
         return None
-    common, number = counted.most_common(1)[0]
-    odd = [rank for rank, call in calls.items() if call != common]
-    return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3]) if number * 2 > len(frames) else None
+    odd = minority(calls, case.presence.unheard())
+    return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3]) if len(odd) < len(frames) else None
 
 
 @fact(
@@ -212,20 +244,15 @@ def _other_call(frames: dict[int, tuple[str, Event]]) -> Fact | None:
 )
 def _elsewhere(case: Case) -> Fact | None:
     frames = communication_frames(case)
-    counted = Counter(frame for frame, _ in frames.values())
-    if len(counted) == 1:
-        return _other_call(frames)
+    places = {frame for frame, _ in frames.values()}
+    if len(places) == 1:
+        return _other_call(case, frames)
     if {_call_of(event) for _, event in frames.values()} <= {"SEND", "RECV"}:
         return None  # stages of a pipeline stand at different lines by nature
-    if len(counted) != 2:
+    if len(places) != 2:
         return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
-    common, number = counted.most_common(1)[0]
-    odd = (
-        {r: e for r, (frame, e) in frames.items() if frame != common}
-        if number * 2 > len(frames)
-        else {r: e for r, (_, e) in frames.items()}
-    )
-    return Fact(sorted(odd), [*odd.values()][:3])
+    odd = minority({rank: frame for rank, (frame, _) in frames.items()}, case.presence.unheard())
+    return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3])
 
 
 _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}

@@ -7,7 +7,7 @@ transport/net_socket.cc), connection errors that name the peer, Ray's ``ip=``, `
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story import addresses
 from nccl_triage.story.addresses import network_of, parse
+from nccl_triage.story.majority import minority
 
 _VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 
@@ -225,11 +226,5 @@ def _odd_world(case: Case) -> Fact | None:
         rank, size = event.number("rank"), event.number("nranks")
         if rank is not None and size is not None:
             sizes[int(rank)] = (int(size), event)
-    counted = Counter(size for size, _ in sizes.values())
-    if len(counted) < 2:
-        return None
-    common, number = counted.most_common(1)[0]
-    if number * 2 <= len(sizes):
-        return None
-    odd = {rank: event for rank, (size, event) in sizes.items() if size != common}
-    return Fact(sorted(odd), list(odd.values())[:3])
+    odd = minority({rank: size for rank, (size, _) in sizes.items()}, case.presence.unheard())
+    return Fact(sorted(odd), [sizes[rank][1] for rank in odd][:3]) if 0 < len(odd) < len(sizes) else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.story.majority import minority
 
 _LONG_BAR = lazily(
     r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"
@@ -229,10 +230,9 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
 )
 def _odd_amount(case: Case) -> Fact | None:
     for said in _amounts(case).values():
-        texts = Counter(text for text, _ in said.values())
-        if len(texts) == 2 and len(said) > 2:
-            (_, most), (text, least) = texts.most_common(2)
-            if least < most:
-                odd = {rank: event for rank, (own, event) in said.items() if own == text}
-                return Fact(sorted(odd), [*odd.values(), *(e for r, (_, e) in said.items() if r not in odd)][:3])
+        texts = {rank: text for rank, (text, _) in said.items()}
+        apart = minority(texts, case.presence.unheard())
+        if len(set(texts.values())) == 2 and len(apart) < len(said):
+            odd = {rank: said[rank][1] for rank in apart}
+            return Fact(sorted(odd), [*odd.values(), *(e for r, (_, e) in said.items() if r not in odd)][:3])
     return None
