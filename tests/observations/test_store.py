@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_triage.observations import store
+from nccl_triage.observations.curves import CurveProcess, CurveRow, CurveTable, mark_of, seed_of
 from nccl_triage.observations.event import Context, Event
-from nccl_triage.observations.store import KEEP_FIRST, KEEP_LAST, Observations, SourceInfo
+from nccl_triage.observations.store import KEEP_FIRST, KEEP_LAST, Foresight, Observations, SourceInfo
 
 
 def _event(source: str, line: int, signature: str, rank: int | None) -> Event:
@@ -127,7 +128,7 @@ def test_distinguishing_fields_are_kept_apart() -> None:
 @pytest.mark.usefixtures("narrow")
 def test_what_is_foreseen_is_what_would_have_been_kept_in_the_end() -> None:
     def source(name: str, foresight: store.Foresight | None) -> Observations:
-        found = Observations(rooms=foresight.rooms() if foresight is not None else {})
+        found = foresight.begin() if foresight is not None else Observations()
         for line in range(1, 21):
             found.add(_event(name, line, "often", 0))
             if name in ("a", "h"):
@@ -147,3 +148,24 @@ def test_what_is_foreseen_is_what_would_have_been_kept_in_the_end() -> None:
     assert _view(plainly) == _view(foreseeing)
     assert kept[0] == KEEP_FIRST + KEEP_LAST and kept[-1] < kept[0]
     assert len(foreseeing.events("seldom")) == 2 * (KEEP_FIRST + KEEP_LAST)
+
+
+def test_a_sample_of_curves_does_not_depend_on_what_is_known_before() -> None:
+    def source(number: int, limits: dict[int, int]) -> CurveTable:
+        table, name = CurveTable(limits=limits), f"rank{number}.log"
+        for line in range(1, 401):
+            mark = mark_of(seed_of(name), line)
+            if table.wants(1, mark):
+                table.add(1, mark, CurveRow(name, line, line, -1.0, -1.0, CurveProcess(), (("loss", 1.0),)), False)
+        return table
+
+    foresight, whole, informed, read = Foresight(), CurveTable(), CurveTable(), 0
+    for number in range(24):
+        whole.absorb(source(number, {}))
+        begun = foresight.begin()
+        begun.curves.absorb(source(number, dict(begun.curves.limits)))
+        read += len(begun.curves.samples[1].rows) if 1 in begun.curves.samples else 0
+        foresight.note(begun)
+        informed.absorb(begun.curves)
+    assert informed.sampled() == whole.sampled()
+    assert read < 24 * 400 / 3

@@ -17,7 +17,10 @@ from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import learned_shapes, line_parser, shapes
 from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan.line_parser import LineEffect
+from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.scanner import Scanner
+from nccl_triage.scan.shapes import Shapes
 from tests.scan.test_shapes import other_digits, plain
 from tests.scan_helpers import log, scan_text
 
@@ -112,3 +115,31 @@ def test_what_is_shown_does_not_hang_on_what_was_read_before(rules: RuleSet) -> 
         return scan_sources(sources, rules).buckets
 
     assert once() == once()
+
+
+def test_each_length_of_a_number_is_tried_once_not_each_combination(
+    rules: RuleSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bytes] = []
+    effect = Shapes._effect
+
+    def counted(self: Shapes, raw: bytes) -> tuple[LineKind | None, LineEffect | None]:
+        tried.append(raw)
+        return effect(self, raw)
+
+    monkeypatch.setattr(Shapes, "_effect", counted)
+    chance = random.Random(3)
+
+    def number() -> str:
+        return str(chance.randrange(10 ** chance.randint(1, 6)))
+
+    lines = [f"step {number()} loss {number()} lr {number()} tokens {number()} time {number()}" for _ in range(4000)]
+    scan_text("\n".join(lines) + "\n", rules)
+    # Five numbers of six lengths each have 7,776 combinations.
+    assert len(tried) < 200
+
+
+def test_a_length_that_matters_is_not_taken_for_granted(rules: RuleSet) -> None:
+    lines = [f"[rank{n % 4}]: step {n} loss {n % 10}.5" for n in range(400)] + ["[rank11]: step 400 loss 2.5"] * 12
+    found = scan_text("\n".join(lines) + "\n", rules)
+    assert {event.context.rank for event in found.all_events()} >= {0, 1, 2, 3, 11}

@@ -256,11 +256,11 @@ def scan_part(
 
 def _scan(part: SourcePart, stream: BinaryIO, scanner: Scanner, foresight: Foresight | None) -> Observations:
     info = part.source.info
-    rooms = None if foresight is None else foresight.rooms()
+    result = None if foresight is None else foresight.begin()
     if not part.start:
-        return scanner.scan_blocks(LineReader(stream, info), info, rooms=rooms, at_end=part.at_end)
+        return scanner.scan_blocks(LineReader(stream, info), info, result=result, at_end=part.at_end)
     reader = LineReader(stream, info, first_line=part.lines_before() + 1)
-    return scanner.scan_blocks(reader, info, part.first_lines(), rooms, part.at_end)
+    return scanner.scan_blocks(reader, info, part.first_lines(), result, part.at_end)
 
 
 def _nothing(info: SourceInfo) -> Observations:

@@ -9,6 +9,7 @@ However a log is cut into parts, merging them gives the same table.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -100,6 +101,8 @@ class CurveSample:
 class CurveTable:
     """All rows by the kind of their line (see ``kind_of``)."""
 
+    #: Kind -> what a mark must be below; rows above would be dropped when this is merged with what came before.
+    limits: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
     samples: dict[int, CurveSample] = field(default_factory=dict)
     ends: dict[int, dict[CurveProcess, Ends]] = field(default_factory=dict)
     #: Metric -> the first rows in which it was not finite, and how many there were.
@@ -111,7 +114,7 @@ class CurveTable:
     def wants(self, kind: int, mark: int) -> bool:
         """Tell whether a line of this kind with this mark may belong to the sample."""
         sample = self.samples.get(kind)
-        return sample is None or mark < sample.limit
+        return mark < (self.limits.get(kind, _MARKS) if sample is None else sample.limit)
 
     def lacks(self, kind: int, process: CurveProcess) -> bool:
         """Tell whether a process may belong to those with a first and a last row, and has none yet."""
@@ -124,12 +127,16 @@ class CurveTable:
         """Take a row; ``advances``: the line shows that the job goes on."""
         sample = self.samples.get(kind)
         if sample is None:
-            sample = self.samples[kind] = CurveSample()
+            sample = self.samples[kind] = CurveSample(limit=self.limits.get(kind, _MARKS))
         sample.add(mark, row)
         if advances:
             self._add_end(kind, row)
         for metric, _ in row.strange:
             self._add_strange(metric, [row], 1)
+
+    def marks(self) -> dict[int, list[int]]:
+        """Return the marks of the sampled rows by kind."""
+        return {kind: [mark for mark, _ in sample.rows] for kind, sample in self.samples.items()}
 
     def absorb(self, other: CurveTable) -> None:
         """Take over the rows of another part; associative and commutative."""
@@ -168,6 +175,14 @@ class CurveTable:
     def _add_strange(self, metric: str, rows: list[CurveRow], number: int) -> None:
         known, count = self.strange.get(metric, ([], 0))
         self.strange[metric] = (sorted([*known, *rows])[:MAX_STRANGE], count + number)
+
+
+def limit_of(marks: list[int], more: Iterable[int]) -> int:
+    """Add marks to the smallest ones, sorted in place, and return what a mark must be below to join them."""
+    marks += more
+    marks.sort()
+    del marks[SAMPLE:]
+    return marks[-1] + 1 if len(marks) == SAMPLE else _MARKS
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nccl_triage.observations.curves import CurveTable
+from nccl_triage.observations.curves import CurveTable, limit_of
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.links import LinkTable
 from nccl_triage.observations.recorder_table import RecorderTable
@@ -79,19 +79,25 @@ def _room(keys: int) -> Room:
 
 
 class Foresight:
-    """Knows from earlier sources of which signatures only little of the next source will be kept in the end."""
+    """Knows from earlier sources of which signatures and curves only little of the next source will be kept in the end."""
 
     def __init__(self) -> None:
         self._keys: Counter[str] = Counter()
+        #: Kind of a curve -> the smallest marks so far, and what another one must be below to be kept.
+        self._marks: dict[int, list[int]] = {}
+        self._limits: dict[int, int] = {}
 
     def note(self, found: Observations) -> None:
         """Take the observations of a whole source; no other source has its keys."""
         for signature, by_key in found.buckets.items():
             self._keys[signature] += len(by_key)
+        for kind, marks in found.curves.marks().items():
+            self._limits[kind] = limit_of(self._marks.setdefault(kind, []), marks)
 
-    def rooms(self) -> dict[str, Room]:
-        """Return the room of each signature that has many keys already."""
-        return {signature: _room(keys) for signature, keys in self._keys.items() if keys > MANY}
+    def begin(self) -> Observations:
+        """Return the observations of the next source, empty, with no more room than it needs."""
+        rooms = {signature: _room(keys) for signature, keys in self._keys.items() if keys > MANY}
+        return Observations(rooms=rooms, curves=CurveTable(limits=dict(self._limits)))
 
 
 @dataclass(slots=True)

@@ -6,8 +6,10 @@ the counter that advanced, whatever stands around it: the job was at work there,
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,6 +51,8 @@ _WORDS = (
         "rollout",
     ),
 )
+#: Characters before such a word that may belong to the name, and from its beginning to the end of all that is looked at.
+_BEFORE, _BEHIND = 12, 96
 _ITS = lazily(r"its?(?![a-z])")
 _DIGITS = lazily(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -66,21 +70,12 @@ class Count:
 def advancing(lines: Sequence[str]) -> list[Count]:
     """Return the first and the last lines of the counter that advanced last among lines in order; none without one."""
     found: dict[tuple[str, str], list[Count]] = {}
-    starts, text = [], []
-    at = 0
-    for line in lines:
-        cut = line[:WIDTH]
-        if not _may_count(cut.lower()):
-            cut = ""
-        starts.append(at)
-        text.append(cut)
-        at += len(cut) + 1
-    index = 0
-    for match in _COUNTER.finditer("\n".join(text)):
-        while index + 1 < len(starts) and starts[index + 1] <= match.start():
-            index += 1
+    cut = [line[:WIDTH] for line in lines]
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in cut)]
+    for match in _counters("\n".join(cut)):
+        index = bisect_right(starts, match.start()) - 1
         name = match["name"].lower()
-        before = _DIGITS.sub("#", text[index][: match.start() - starts[index]])[-40:]
+        before = _DIGITS.sub("#", match.string[starts[index] : match.start()])[-40:]
         total = int(match["total"]) if match["total"] else None
         found.setdefault((name, before), []).append(Count(index, name, int(match["n"]), total))
     risen = [counts for counts in found.values() if _rises([count.value for count in counts])]
@@ -95,11 +90,28 @@ def advancing(lines: Sequence[str]) -> list[Count]:
     return news[:2] + news[2:][-3:]
 
 
-def _may_count(lowered: str) -> bool:
-    for word in _WORDS:
-        if word in lowered:
-            return True
-    return _ITS.search(lowered) is not None
+def _counters(text: str) -> Iterator[re.Match[str]]:
+    """Yield what the expression finds, looking only around the words: it is slow where it finds nothing."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter that has two in lower case
+        yield from _COUNTER.finditer(text)
+        return
+    places = {found.start() for found in _ITS.finditer(lowered)}.union(*(_places(lowered, word) for word in _WORDS))
+    behind = 0
+    for place in sorted(places):
+        if place < behind:
+            continue
+        match = _COUNTER.search(text, max(behind, place - _BEFORE), min(len(text), place + _BEHIND))
+        if match is not None:
+            yield match
+            behind = match.end()
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1)
 
 
 def _changes(counts: Sequence[Count]) -> int:

@@ -14,7 +14,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context
@@ -113,11 +112,18 @@ class WrapperProfile:
         sample = [_strip_ansi(line) for line in lines]
         sample = [line for line in sample if line.strip()]
         profile = cls._of(sample)
+        if profile != cls():
+            return profile
+        shapes = [_DIGIT_RUNS.sub("0", line) for line in sample]
+        distinct = set(shapes)
         for few in FEW:
-            if profile == cls() and len(sample) > few:
+            if len(sample) > few and len(set(shapes[:few])) < len(distinct):  # else they tell nothing else
                 profile = cls._of(sample[:few])
+                if profile != cls():
+                    return profile
         # Lines of another program that come again and again hide how the others begin.
-        if profile == cls() and len(rare := _few_of_a_shape(sample)) < len(sample) // 2:
+        rare = _few_of_a_shape(sample, shapes)
+        if SAME_SHAPE < len(rare) < len(sample) // 2:
             profile = cls._of(rare)
             if not all(map(_NUMBERED.search, profile.nodes)):
                 profile = cls()  # of so few lines a word before a colon is no name
@@ -191,12 +197,11 @@ _PLAIN = WrapperProfile()
 _SHORT = 500
 
 
-def _few_of_a_shape(sample: Sequence[str]) -> list[str]:
+def _few_of_a_shape(sample: Sequence[str], shapes: Sequence[str]) -> list[str]:
     """Return the lines without those that only differ in digits from several before them."""
     seen: Counter[str] = Counter()
     kept = []
-    for line in sample:
-        shape = _DIGIT_RUNS.sub("0", line)
+    for line, shape in zip(sample, shapes, strict=True):
         seen[shape] += 1
         if seen[shape] <= SAME_SHAPE:
             kept.append(line)
@@ -280,10 +285,21 @@ def _is_known(line: str, profile: WrapperProfile) -> bool:
     return bool(peeled.wrappers or peeled.context.program or _BEGINS.match(line))
 
 
-@lru_cache(maxsize=1 << 9)
+#: Lines without their digits -> whether they begin with an unambiguous prefix: it is asked of each several times.
+_known: dict[str, bool] = {}
+_MAX_KNOWN = 1 << 12
+_NO_DIGITS = str.maketrans("123456789", "000000000")
+
+
 def _plainly_known(line: str) -> bool:
-    """Tell whether a line begins with an unambiguous prefix; remembered, as it is asked several times for a line."""
-    return _is_known(line, _PLAIN)
+    """Tell whether a line, or one before it that differed in its digits, begins with an unambiguous prefix."""
+    folded = line.translate(_NO_DIGITS)
+    known = _known.get(folded)
+    if known is None:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        known = _known[folded] = _is_known(line, _PLAIN)
+    return known
 
 
 def peel(line: str, profile: WrapperProfile = _PLAIN) -> Peeled:

@@ -21,8 +21,10 @@ _POINTER_SOURCE = r"(?<![0-9A-Za-z])0x[0-9a-fA-F]+"
 #: What counts as one number of a line.
 NUMBER_SOURCE = rf"{_POINTER_SOURCE}|[0-9]+"
 NUMBER = lazily(NUMBER_SOURCE.encode())
+_PARTED = lazily(f"({NUMBER_SOURCE})".encode())
 _POINTER = lazily(_POINTER_SOURCE.encode())
 _ZERO = ord("0")
+_ZEROS = lazily(rb"0+")
 #: Folds digits, but not those of pointers (``fold``).
 FOLD = bytes.maketrans(b"123456789", b"000000000")
 #: Folds all that may stand in a pointer.
@@ -38,6 +40,12 @@ _SHORT = 512
 _NEAR = 2
 #: Cuts some parts out of a line.
 Pick = Callable[[bytes], Hashable]
+
+
+def parted(raw: bytes) -> tuple[tuple[bytes, ...], list[bytes]]:
+    """Return what stands between the numbers of a line, and the numbers."""
+    pieces = _PARTED.split(raw)
+    return tuple(pieces[::2]), pieces[1::2]
 
 
 def fold(raw: bytes) -> bytes:
@@ -84,6 +92,12 @@ class Folder:
             self._known[coarse] = known
         folded = known[1][known[0](marked.translate(FOLD))] = fold(raw)
         return folded
+
+
+def possible_literals(folded: bytes, literals: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the folded literals that may stand in a line whose numbers are longer or shorter."""
+    short = _ZEROS.sub(b"0", folded.lower())
+    return tuple(literal for literal in literals if _ZEROS.sub(b"0", literal) in short)
 
 
 def literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:

@@ -7,8 +7,9 @@ trying, and the others take it over. Nothing of what the lines said is kept.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import contains
 from typing import NamedTuple
 
 from nccl_triage.engine.schema import Signature
@@ -19,6 +20,10 @@ from nccl_triage.scan.literals import LineKind
 
 #: Shapes remembered for sources with the same prefixes, and profiles of prefixes.
 MAX_SHAPES, MAX_PROFILES = 8000, 6
+
+
+#: What stands between the numbers of a line.
+Text = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +49,32 @@ class LearnedShape(NamedTuple):
 
 
 @dataclass(slots=True)
+class LearnedLengths:
+    """Lines that differ in their numbers and in the lengths of these: which lengths each number was tried with.
+
+    What a line adds was found not to depend on them. That they matter together where each alone does not is left out of
+    account, or a dozen numbers of a few lengths each would have to be tried in thousands of ways.
+    """
+
+    kind: LineKind
+    numbers: LearnedNumbers
+    lengths: list[set[int]]
+    #: Literals that may hold digits of such lines, folded.
+    literals: tuple[bytes, ...]
+    #: Whether lines were found that other lengths make different.
+    broken: bool = False
+
+    def note(self, numbers: Sequence[bytes]) -> None:
+        """Take the lengths of the numbers of a line that was tried."""
+        for known, number in zip(self.lengths, numbers, strict=True):
+            known.add(len(number))
+
+    def cover(self, numbers: Sequence[bytes]) -> bool:
+        """Tell whether each number of a line has a length that was tried."""
+        return not self.broken and all(map(contains, self.lengths, map(len, numbers)))
+
+
+@dataclass(slots=True)
 class LearnedShapes:
     """The learned shapes of sources with the same prefixes."""
 
@@ -51,12 +82,15 @@ class LearnedShapes:
     literals: dict[bytes, Pick | None] = field(default_factory=dict)
     #: By folded lines and the digits of their literals.
     shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
+    #: By what stands between the numbers of lines, of which no literal holds any.
+    lengths: dict[Text, LearnedLengths] = field(default_factory=dict)
 
     def keep(self, folded: bytes, digits: Hashable, literal: Pick | None, learned: LearnedShape) -> None:
         """Remember a shape; when there are too many, all are learned again."""
         if len(self.shapes) >= MAX_SHAPES:
             self.literals.clear()
             self.shapes.clear()
+            self.lengths.clear()
         self.literals[folded] = literal
         self.shapes[folded, digits] = learned
 

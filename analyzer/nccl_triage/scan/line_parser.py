@@ -99,6 +99,10 @@ class LineParser:
             kind=signature.kind,
         )
 
+    def states_numbers(self, text: str, formats: tuple[str, ...]) -> bool:
+        """Tell whether a line with literals of these formats states numbers of a curve."""
+        return self._curves.reads(peel(text, self.profile), formats)
+
     def effect(self, text: str, kind: LineKind) -> LineEffect | None:
         """Return what a line would add, without values that only its kept events show; None if each such line must be read."""
         if any(opener in text for opener in _OPENERS):

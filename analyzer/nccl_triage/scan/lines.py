@@ -175,13 +175,16 @@ class LineScan:
         self._parser.complete(parsed.peeled)
         return parsed
 
-    def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> None:
-        """Match lines that a terminal broke as one line; ``line`` is the first of them."""
+    def join(self, line: TextLine, joined: str, signatures: Sequence[Signature]) -> bool:
+        """Match lines that a terminal broke as one line, of which ``line`` is the first; returns whether that told something."""
+        told = False
         peeled, seen = self._parser.peel(joined), self.events.seen or ()
         for signature, fields in match.matches(signatures, peeled.text, joined):
             own = range(line.number, line.number + MAX_PARTS)
             if not any((signature.id, number) in seen for number in own):
                 self.events.add(signature, fields, peeled, line.number, Additions())
+                told = True
+        return told
 
     def _read_waiting(self) -> None:
         """Drop the groups, and read the last lines of those that were only counted."""

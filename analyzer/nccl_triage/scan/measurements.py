@@ -67,6 +67,10 @@ class CurveSampler:
         kind = _kind(formats)
         return bool(kind.formats) and self._table.wants(kind.number, mark_of(self._seed, line))
 
+    def reads(self, peeled: Peeled, formats: tuple[str, ...]) -> bool:
+        """Tell whether a line with literals of these formats states numbers of a curve."""
+        return self._reading(peeled, _kind(formats)) is not None
+
     def process_of(self, peeled: Peeled, formats: tuple[str, ...]) -> Hashable | None:
         """Return whose curve a line continues; None if each such line must be read."""
         kind = _kind(formats)
@@ -104,10 +108,13 @@ class CurveSampler:
             self._read(peeled, line, kind, process, True)
 
     def _read(self, peeled: Peeled, line: int, kind: _Kind, process: CurveProcess, advances: bool) -> None:
-        found = self._reader.read(peeled.text, kind.formats) if " NCCL " not in peeled.text else None
+        found = self._reading(peeled, kind)
         if found is not None:
             row = _row(found, self._source, line, peeled.context, process)
             self._table.add(kind.number, mark_of(self._seed, line), row, advances)
+
+    def _reading(self, peeled: Peeled, kind: _Kind) -> SeriesReading | None:
+        return self._reader.read(peeled.text, kind.formats) if " NCCL " not in peeled.text else None
 
     def _process(self, peeled: Peeled) -> CurveProcess:
         """Return who printed a line, one object for all its lines."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.observations.store import Observations, Room, SourceInfo
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL, unknown_errors
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.scan import measurements, sampling
@@ -50,26 +50,26 @@ class Scanner:
         reader: LineReader,
         info: SourceInfo,
         first: Sequence[str] | None = None,
-        rooms: Mapping[str, Room] | None = None,
+        result: Observations | None = None,
         at_end: bool = True,
     ) -> Observations:
         """Scan one source; of a long one, blocks are only sampled (see ``sampling``).
 
         ``at_end`` tells that the reader comes to the end of the source, and not of a part of it. ``first`` are the
-        first lines of the whole source if the reader has a later part of it. ``rooms`` tell of which signatures only
-        little will be kept in the end (``observations.store.Foresight``).
+        first lines of the whole source if the reader has a later part of it. ``result`` is where events go
+        (``observations.store.Foresight.begin``).
         """
-        scan = self.begin(reader, info, rooms)
+        scan = self.begin(reader, info, result)
         if first is not None:
             scan.run.resume(first)
         for block in reader.raw_blocks():
             scan.take(block)
         return scan.finish(at_end)
 
-    def begin(self, reader: LineReader, info: SourceInfo, rooms: Mapping[str, Room] | None = None) -> BlockScan:
+    def begin(self, reader: LineReader, info: SourceInfo, result: Observations | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
         return BlockScan(
-            SourceScan(self._prefilter, self._series, info, self._learned, rooms, users=self._users), reader
+            SourceScan(self._prefilter, self._series, info, self._learned, result, users=self._users), reader
         )
 
 

@@ -25,7 +25,7 @@ from nccl_triage.scan import digit_folding, learned_fields
 from nccl_triage.scan.digit_folding import Folder, Pick
 from nccl_triage.scan.event_collector import Addition
 from nccl_triage.scan.learned_fields import FieldPositions
-from nccl_triage.scan.learned_shapes import LearnedNumbers, LearnedShape, LearnedShapes
+from nccl_triage.scan.learned_shapes import LearnedLengths, LearnedNumbers, LearnedShape, LearnedShapes, Text
 from nccl_triage.scan.line_parser import LineEffect, LineParser
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.prefilter import Prefilter
@@ -127,8 +127,8 @@ class Shapes:
         self.learned = LearnedShapes()
         self._families: dict[LearnedNumbers, Family] = {}
         #: By lines without the length of their numbers: the first family, and how many were read in full before.
-        self._first: dict[tuple[bytes, LineKind], Family] = {}
-        self._seen: dict[tuple[bytes, LineKind], int] = {}
+        self._first: dict[tuple[Text, LineKind], Family] = {}
+        self._seen: dict[tuple[Text, LineKind], int] = {}
         self._made = self._groups = 0
 
     @property
@@ -138,7 +138,7 @@ class Shapes:
 
     def group(self, raw: bytes) -> LineGroup | None:
         """Return the group of a line (without its end), if it is made."""
-        shape = self._known(raw)
+        shape = self._known(raw) or self._of_other_length(raw)
         if shape is None or shape.family is None:
             return None
         return shape.family.groups.get(key(shape.family, shape.values, raw))
@@ -149,6 +149,47 @@ class Shapes:
         if shape is not None and shape.literal is not None:
             return shape.variants.get(shape.literal(raw))
         return shape
+
+    def _of_other_length(self, raw: bytes) -> Shape | None:
+        """Return a new shape for a line that differs from known ones in the lengths of its numbers, if these do not matter."""
+        if len(raw) > MAX_TEXT:
+            return None
+        text, numbers = digit_folding.parted(raw)
+        lengths = self.learned.lengths.get(text)
+        if lengths is None:
+            return None
+        folded = self._folder.fold(raw)
+        if folded in self._shapes:
+            return None
+        if (folded, None) in self.learned.shapes:
+            return self._shape(raw)
+        if not lengths.cover(numbers):
+            return None
+        if lengths.literals and digit_folding.literal_digits(folded, lengths.literals) is not None:
+            return None
+        shape = self._shapes[folded] = Shape(name=(folded, None), family=self._family(lengths.numbers))
+        shape.know(lengths.kind)
+        if lengths.numbers.matter:
+            spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
+            shape.values = digit_folding.pick_numbers(spans, lengths.numbers.matter)
+        self._made += 1
+        return shape
+
+    def _note_lengths(self, shape: Shape, text: Text, numbers: Sequence[bytes]) -> None:
+        """Remember the lengths of the numbers of a line that was tried, where no literal holds any of their digits."""
+        folded, digits_of_literals = shape.name
+        if shape.kind is None or digits_of_literals is not None or self._shapes[folded].literal is not None:
+            return
+        known = self.learned.lengths
+        if shape.family is None:
+            if text in known:
+                known[text].broken = True
+            return
+        if text not in known:
+            literals = digit_folding.possible_literals(folded, self._with_digits)
+            known[text] = LearnedLengths(shape.kind, shape.family.numbers, [set() for _ in numbers], literals)
+        if known[text].numbers is shape.family.numbers:
+            known[text].note(numbers)
 
     def knows(self, raw: bytes) -> bool:
         """Tell whether there was a line of this shape."""
@@ -182,16 +223,24 @@ class Shapes:
 
     def _find_family(self, shape: Shape, kind: LineKind, raw: bytes) -> None:
         """Find the family of a shape: a known one, or one of its own once enough lines like this were read."""
-        alike = (digit_folding.NUMBER.sub(b"0", raw), kind)
+        text, numbers = digit_folding.parted(raw)
+        alike = text, kind
         family = self._first.get(alike)
+        if family is None:
+            known = self.learned.lengths.get(text)
+            if known is not None and known.kind == kind and not known.broken:
+                family = self._first[alike] = self._family(known.numbers)
         if family is not None and not shape.apart:
             self._join_family(shape, family, raw)
             shape.apart = shape.family is None
+            self._note_lengths(shape, text, numbers)
         if shape.family is None:
             shape.seen += 1
             seen = self._seen[alike] = self._seen.get(alike, 0) + 1
             if (shape.seen if shape.apart else seen) > PATIENCE:
                 self._learn(shape, alike, raw)
+                if shape.family is not None and self._first.get(alike) is shape.family:
+                    self._note_lengths(shape, text, numbers)
 
     def positions(self, raw: bytes) -> FieldPositions | None:
         """Return where the fields of a line stand, if its shape has learned that."""
@@ -295,7 +344,7 @@ class Shapes:
             shape.values = digit_folding.pick_numbers(spans, family.numbers.matter)
             self._remember(shape)
 
-    def _learn(self, shape: Shape, alike: tuple[bytes, LineKind], raw: bytes) -> None:
+    def _learn(self, shape: Shape, alike: tuple[Text, LineKind], raw: bytes) -> None:
         """Find the numbers that matter."""
         spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
         kind, effect = self._effect(raw) if len(spans) <= MAX_NUMBERS else (None, None)
@@ -312,7 +361,10 @@ class Shapes:
             self._give_up(shape)  # only reading tells where the message begins
             return
         bare = kind.signatures is not None and effect.matched <= {one.id for one in sensitive}
-        shape.family = self._family(LearnedNumbers(tuple(matter), sensitive, kind.formats, bare))
+        formats = kind.formats
+        if formats is not None and not self._parser.states_numbers(raw.decode("utf-8", "replace"), formats):
+            formats = None  # it has the words of a format and not its form
+        shape.family = self._family(LearnedNumbers(tuple(matter), sensitive, formats, bare))
         shape.values = digit_folding.pick_numbers(spans, matter)
         self._remember(shape)
         if alike[1] is kind:

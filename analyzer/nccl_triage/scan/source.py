@@ -7,13 +7,13 @@ terminal is matched again joined. The result is bounded (``observations.store.Ob
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sniff import looks_filtered
-from nccl_triage.observations.store import Observations, Room, SourceInfo
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
@@ -23,7 +23,7 @@ from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.preview import Note, Preview
 from nccl_triage.scan.sampling import BlockSampler, Coverage
-from nccl_triage.scan.terminal_wrap import joined_candidates
+from nccl_triage.scan.terminal_wrap import read_joined
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
 SNIFF_LINES = 400
@@ -44,16 +44,16 @@ class SourceScan:
         series: SeriesReader,
         info: SourceInfo,
         learned: LearnedShapesByProfile | None = None,
-        rooms: Mapping[str, Room] | None = None,
+        result: Observations | None = None,
         users: Sequence[tuple[str, Pattern]] = (),
     ) -> None:
-        """``users`` are the patterns that may be given up, by the name of their rule."""
+        """``result`` is where events go; ``users`` are the patterns that may be given up, by the name of their rule."""
         #: Reads the lines that wait for their batch, while the source still grows.
         self._preview: Preview | None = None
         self._prefilter = prefilter
         self._info = info
         self._users = users
-        self._lines = LineScan(prefilter, series, info, Observations(rooms=rooms or {}), learned)
+        self._lines = LineScan(prefilter, series, info, result, learned)
         self._sampler = BlockSampler(self._lines, prefilter)
         self._batch: list[TextLine] = []
         self._size = 0
@@ -172,9 +172,10 @@ class SourceScan:
             if self._lines.events.faults > known:
                 alarms.append(index)
         self._note_speakers(batch, alarms, kinds, speakers)
-        pasted = joined_candidates(texts, self._prefilter, self._lines.profile) if everything else ()
-        for first, joined, signatures in pasted:
-            self._lines.join(batch[first], joined, signatures)
+        if everything:
+            read_joined(
+                texts, self._prefilter, self._lines.profile, lambda first, *line: self._lines.join(batch[first], *line)
+            )
 
     def finish(self, at_end: bool = True) -> Observations:
         """Close the parsers and return what was seen; ``at_end``: nothing of the source comes behind."""

@@ -7,7 +7,7 @@ only signatures whose literals neither line has alone are tried.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from nccl_triage.engine.schema import Signature
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
@@ -19,6 +19,14 @@ MIN_WIDTH, MAX_WIDTH = 60, 220
 MAX_LINES = 1500
 #: Neighbouring lines joined at most.
 MAX_PARTS = 4
+#: Joins that may tell nothing, of lines that begin alike and of all: then the lines are whole.
+MAX_VAIN_ALIKE, MAX_VAIN = 3, 100
+#: Characters by which lines begin alike.
+_BEGINNING = 16
+_NO_DIGITS = str.maketrans("123456789", "000000000")
+
+#: Reads a joined text by some signatures; its first argument is the index of the first line. Returns whether that told something.
+ReadJoined = Callable[[int, str, Sequence[Signature]], bool]
 
 
 def _break_width(lines: Sequence[str]) -> int | None:
@@ -38,18 +46,24 @@ def _continues(line: str, profile: WrapperProfile) -> bool:
     return bool(line) and not line.startswith(("  ", "\t", "Traceback", "#")) and not peel(line, profile).wrappers
 
 
-def joined_candidates(
-    lines: Sequence[str], prefilter: Prefilter, profile: WrapperProfile
-) -> Iterator[tuple[int, str, Sequence[Signature]]]:
-    """Yield (index of the first line, joined text, signatures to try)."""
+def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProfile, read: ReadJoined) -> None:
+    """Give ``read`` the lines that may have been broken, joined.
+
+    Where lines that begin alike gave nothing a few times, and where nothing did many times, no more are joined.
+    """
     if len(lines) > MAX_LINES:
         return
     width = _break_width(lines)
     if width is None:
         return
-    index = 0
-    while index < len(lines) - 1:
-        if not width - 14 <= len(lines[index]) <= width or not _continues(lines[index + 1], profile):
+    vain: Counter[tuple[str, str]] = Counter()
+    index = left = 0
+    while index < len(lines) - 1 and left < MAX_VAIN:
+        if not width - 14 <= len(lines[index]) <= width:
+            index += 1
+            continue
+        alike = (_beginning(lines[index]), _beginning(lines[index + 1]))
+        if vain[alike] >= MAX_VAIN_ALIKE or not _continues(lines[index + 1], profile):
             index += 1
             continue
         parts = [lines[index]]
@@ -61,10 +75,17 @@ def joined_candidates(
         ):
             parts.append(lines[index + len(parts)])
         alone = {s.id for found in candidates(prefilter, parts).values() for s in found}
+        told = False
         for joined in ("".join(parts), " ".join(parts)):
             signatures = candidates(prefilter, [joined]).get(0, ())
             # A literal may be whole in one part while the pattern needs both: try those too.
             fresh = [s for s in signatures if s.id not in alone] or signatures
             if fresh:
-                yield index, joined, signatures
+                told = read(index, joined, signatures) or told
+        vain[alike] += not told
+        left += not told
         index += len(parts)
+
+
+def _beginning(line: str) -> str:
+    return line[:_BEGINNING].translate(_NO_DIGITS)
