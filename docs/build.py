@@ -34,7 +34,7 @@ def rules_readme() -> str:
     """Return rules/README.md with its lists."""
     from nccl_triage.diagnosis.case import fact_names
     from nccl_triage.diagnosis.culprit import METHODS
-    from nccl_triage.diagnosis.culprit_families import FAMILIES
+    from nccl_triage.diagnosis.culprit_base import FAMILIES
     from nccl_triage.engine.functions import DESCRIPTIONS
     from nccl_triage.observations.kinds import KINDS
 

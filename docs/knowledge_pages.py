@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from nccl_triage.knowledge import catalogue, timeouts, variables
-from nccl_triage.knowledge.model import CodeTable, Variable
+from nccl_triage.knowledge.entries import CodeTable, Variable
 from nccl_triage.render.markdown_text import code, plain, table
 
 _WRITTEN = "Written by `make docs` from {where}; do not edit."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from nccl_triage import steps
-from nccl_triage.baseline import model as baseline
+from nccl_triage.baseline import run_difference as baseline
 from nccl_triage.history import signatures as history
 from nccl_triage.observations.kinds import Produced
 from nccl_triage.parsers import produced_signatures as of_parsers

@@ -28,8 +28,8 @@ from nccl_triage.engine import load
 from nccl_triage.verify import gpus, runner
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.record import bandwidth, finding_record, rate
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 

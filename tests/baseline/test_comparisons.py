@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.baseline import run
-from nccl_triage.baseline.model import PRODUCES
+from nccl_triage.baseline.run_difference import PRODUCES
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event

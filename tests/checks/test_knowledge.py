@@ -9,7 +9,7 @@ import pytest
 from nccl_triage.checks import knowledge
 from nccl_triage.engine.schema import RuleSet, Step
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.model import ValueSample
+from nccl_triage.knowledge.entries import ValueSample
 from nccl_triage.knowledge.variables import shipped
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nccl_triage.classifier.features import Features, extract
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text

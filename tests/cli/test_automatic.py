@@ -20,7 +20,7 @@ from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import api, gpus
-from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.plan import Means, Plan
 from tests.render.verified import verification
 

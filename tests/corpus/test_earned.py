@@ -11,7 +11,7 @@ from nccl_triage import diagnose
 from nccl_triage.checks.earned import claims
 from nccl_triage.diagnosis.case import BLAMES, fact_names
 from nccl_triage.diagnosis.culprit import METHODS
-from nccl_triage.diagnosis.culprit_families import BY_RANK, BY_SPEAKER, FAMILIES, NAMED
+from nccl_triage.diagnosis.culprit_base import BY_RANK, BY_SPEAKER, FAMILIES, NAMED
 from nccl_triage.engine.schema import FAMILIES as OF_CAUSES
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases

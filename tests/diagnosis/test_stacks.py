@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.checks import samples
-from nccl_triage.diagnosis import dumped_stacks as dumped
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts import stacks as dumped
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text, scan_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nccl_triage.history.model import Input, KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import Input, KeptIncident, KeptSuspect
 
 NOW = float(int(time.time()))
 DAY = 86400.0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.history import model, record
+from nccl_triage.history import incidents, record
 from nccl_triage.parsers import times
 
 from .made import NOW
@@ -85,7 +85,7 @@ def test_absurd_documents_are_cut_to_what_a_row_holds(tmp_path: Path) -> None:
 def of(path: Path | str, data: bytes | None = None) -> tuple[str, ...]:
     """Return the marks of one log, or of what comes through a pipe."""
     found = diagnose(path, stdin=None if data is None else io.BytesIO(data))
-    (only,) = model.marks_of(found.case.observations).values()
+    (only,) = incidents.marks_of(found.case.observations).values()
     return only
 
 
@@ -99,9 +99,9 @@ def test_a_log_is_known_again_however_it_comes(tmp_path: Path) -> None:
     assert len(whole) >= 4
     assert of(packed) == whole
     assert of("-", XID.encode()) == whole
-    assert model.same_log(whole, of(grown))
-    assert model.same_log(of("-", XID.encode()[:400]), whole), "its beginning"
-    assert not model.same_log(whole, of(other)), "the same job again, at another time"
+    assert incidents.same_log(whole, of(grown))
+    assert incidents.same_log(of("-", XID.encode()[:400]), whole), "its beginning"
+    assert not incidents.same_log(whole, of(other)), "the same job again, at another time"
 
 
 def test_of_lines_without_time_and_process_the_path_tells_runs_apart(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_of_lines_without_time_and_process_the_path_tells_runs_apart(tmp_path: P
         log.parent.mkdir()
         log.write_text(text)
     assert of(one) == of(one)
-    assert not model.same_log(of(one), of(two))
+    assert not incidents.same_log(of(one), of(two))
 
 
 def test_jobs_are_the_same_when_most_of_their_logs_are() -> None:
     folder = [("a1", "a2"), ("b1", "b2"), ("c1",)]
-    assert model.same_job(folder, [("b1", "b2", "b3")]), "one of its ranks alone"
-    assert not model.same_job([("a1",), ("kern",)], [("z1",), ("kern",)]), "the kernel's log is that of many jobs"
-    assert not model.same_job([], [])
-    assert not model.same_job([()], [()])
+    assert incidents.same_job(folder, [("b1", "b2", "b3")]), "one of its ranks alone"
+    assert not incidents.same_job([("a1",), ("kern",)], [("z1",), ("kern",)]), "the kernel's log is that of many jobs"
+    assert not incidents.same_job([], [])
+    assert not incidents.same_job([()], [()])

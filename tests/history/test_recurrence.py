@@ -17,8 +17,8 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.history import export, memory, store
+from nccl_triage.history.incidents import KeptIncident
 from nccl_triage.history.memory import Memory, TimedOutError, run_within
-from nccl_triage.history.model import KeptIncident
 from nccl_triage.history.recurrence import recurrences, worked_since
 from nccl_triage.observations.store import Observations
 from nccl_triage.render import FORMATS, render

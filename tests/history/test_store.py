@@ -16,7 +16,7 @@ import pytest
 
 from nccl_triage.errors import HistoryError
 from nccl_triage.history import memory, store
-from nccl_triage.history.model import Input
+from nccl_triage.history.incidents import Input
 
 from .made import NOW, failed, healthy
 

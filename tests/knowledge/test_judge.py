@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nccl_triage.knowledge.entries import Grammar, Remark
 from nccl_triage.knowledge.judge import cleaned, describe_values, fits, judge_variable, same
-from nccl_triage.knowledge.model import Grammar, Remark
 
 
 def kinds(name: str, value: str, environment: dict[str, str] | None = None, **known: str) -> list[str]:

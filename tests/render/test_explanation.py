@@ -8,7 +8,7 @@ import re
 import pytest
 
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
-from nccl_triage.knowledge import catalogue, describe, lookup, model, timeout_plan, timeouts
+from nccl_triage.knowledge import catalogue, describe, entries, lookup, timeout_plan, timeouts
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.render import explanation
 from nccl_triage.render.explanation import ExplanationBlock
@@ -19,7 +19,7 @@ CJK = re.compile("[\u4e00-\u9fff]")
 KINDS = ("causes", "symptoms", "advice", "variables", "codes", "families", "topics")
 
 
-def entries(rules: RuleSet, kind: str) -> list[dict[str, object]]:
+def entries_of(rules: RuleSet, kind: str) -> list[dict[str, object]]:
     names = [row["id"] for row in lookup.listing(kind, rules)["rows"]]
     found = [lookup.exact(name, rules) for name in names]
     return [describe.found(item, rules) for item in found if item is not None]
@@ -28,7 +28,7 @@ def entries(rules: RuleSet, kind: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_page_can_be_shown(rules: RuleSet, kind: str, lang: Lang) -> None:
-    data = entries(rules, kind)
+    data = entries_of(rules, kind)
     assert data
     for entry in data:
         blocks = page(entry, lang)
@@ -47,7 +47,7 @@ def test_pages_without_an_entry_can_be_shown(rules: RuleSet, name: str, lang: La
 
 @pytest.mark.parametrize("kind", ["causes", "symptoms", "advice", "variables", "codes"])
 def test_english_pages_hold_no_chinese_and_chinese_pages_do(rules: RuleSet, kind: str) -> None:
-    for entry in entries(rules, kind):
+    for entry in entries_of(rules, kind):
         assert not CJK.search(explanation.text(page(entry, "en"))), entry["id"]
         assert CJK.search(explanation.text(page(entry, "zh"))), entry["id"]
 
@@ -164,7 +164,7 @@ def test_every_word_is_used() -> None:
     folder = Path(explanation.__file__).parent
     source = (folder / "explanation_pages.py").read_text("utf-8")
     values = {
-        *model.STATUSES, *model.KINDS, *model.VERDICTS, *model.URGENCIES, *model.LEVELS, *WEIGHTS, *lookup.KINDS, "hits",
+        *entries.STATUSES, *entries.KINDS, *entries.VERDICTS, *entries.URGENCIES, *entries.LEVELS, *WEIGHTS, *lookup.KINDS, "hits",
     }  # fmt: skip
     unused = [
         key

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import HostPlace
 from tests.verify.gloo_cluster import Gloo
 
 

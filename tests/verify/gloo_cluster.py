@@ -10,7 +10,7 @@ from typing import Any
 
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, RunResult, Slot
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RunResult, Slot
 
 #: Seconds of every stage: a healthy run takes 0.1 s.
 QUICK = Deadlines(start=20.0, store=8.0, group=15.0, entered=6.0, first=10.0, timed=15.0, grace=1.0)

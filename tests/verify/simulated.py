@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink
-from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.worker.progress import STAGES
 from tests.verify.host_facts import facts, interface
 

@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage.engine import load
 from nccl_triage.verify.assess import LATE, POOR, OwnDiagnosis
-from nccl_triage.verify.model import RunFinding, Slot
+from nccl_triage.verify.collective_run import RunFinding, Slot
 from tests.verify.told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from nccl_triage.engine import load
 from nccl_triage.verify import plan
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import HostPlace, RankTrace, RunFinding, RunResult
 from nccl_triage.verify.conduct import Bisection, bisect, carry_out
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.model import HostPlace, RankTrace, RunFinding, RunResult
 from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import ReachabilityMatrix

@@ -22,8 +22,8 @@ import pytest
 from nccl_triage import resources
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from tests.verify.whole_report import document
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

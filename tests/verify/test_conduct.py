@@ -15,9 +15,9 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import feedback, plan
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import ExperimentOutcome, Report
-from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session

@@ -13,8 +13,8 @@ import pytest
 
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 
 SOURCE = Path(runner.__file__).parents[2]
 HEAVY = {"torch", "numpy", "ray", "sklearn", "scipy", "pandas", "pynvml"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify import bandwidth, record
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, RankTrace, RunFinding, RunResult, Slot
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, RankTrace, RunFinding, RunResult, Slot
 
 MIB = 1 << 20
 H100, A100_PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe"

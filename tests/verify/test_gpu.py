@@ -9,8 +9,8 @@ import pytest
 from nccl_triage.verify import gpus, runner
 from nccl_triage.verify.assess import AssessedRun, assess
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 pytestmark = [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
+from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
 from nccl_triage.verify.plan import CPU_BYTES, CPU_WORLD, GPU_BYTES, Means, Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.record import plan_record

@@ -15,7 +15,7 @@ from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
-from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.plan import Means, PlanOptions
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
 from nccl_triage.verify.record import plan_record

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.verify import reachability
-from nccl_triage.verify.model import RunFinding
+from nccl_triage.verify.collective_run import RunFinding
 from nccl_triage.verify.reachability import (
     ALL_PAIRS,
     BROKEN,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
-from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.plan import REPEATS, Means, Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.record import plan_record

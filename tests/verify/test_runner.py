@@ -12,7 +12,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import runner
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.model import (
+from nccl_triage.verify.collective_run import (
     CollectiveMessage,
     CollectiveRun,
     Deadlines,

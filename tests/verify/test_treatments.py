@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from tests.verify.host_facts import facts, interface, matrix

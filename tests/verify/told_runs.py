@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nccl_triage.verify.assess import AssessedRun, OwnDiagnosis, assess
-from nccl_triage.verify.model import (
+from nccl_triage.verify.collective_run import (
     CollectiveMessage,
     CollectiveRun,
     RankTrace,

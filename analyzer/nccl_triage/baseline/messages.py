@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_triage.baseline.model import RunDifference, place
+from nccl_triage.baseline.run_difference import RunDifference, place
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nccl_triage.baseline import messages, pace, setup
-from nccl_triage.baseline.model import RunDifference
+from nccl_triage.baseline.run_difference import RunDifference
 from nccl_triage.baseline.setup import first_event
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import decide

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nccl_triage.baseline.model import RunDifference, place
-from nccl_triage.diagnosis import software
+from nccl_triage.baseline.run_difference import RunDifference, place
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.parsers import templates

@@ -8,8 +8,8 @@ from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.knowledge import catalogue, report_advice
+from nccl_triage.knowledge.entries import Symptom, Text, Variable
 from nccl_triage.knowledge.judge import judge_variable
-from nccl_triage.knowledge.model import Symptom, Text, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.parsers.wrappers import peel
 

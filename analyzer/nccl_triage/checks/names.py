@@ -19,7 +19,7 @@ _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads",
 _FUNCTIONS_ON_FIELDS = ("values", "numbers", "value", "number")
 
 
-class KnownNames(NamedTuple):
+class DefinedNames(NamedTuple):
     """All names that rules may use: signatures with their kinds, and everything else."""
 
     kinds: Mapping[str, str]
@@ -42,9 +42,9 @@ def kinds_of(rules: RuleSet, produced: Mapping[str, Produced]) -> dict[str, str]
     return {**rules.kinds, **{name: made.kind for name, made in produced.items()}}
 
 
-def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> KnownNames:
+def _known(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Produced]) -> DefinedNames:
     fields = {name: _fields(signature) for name, signature in rules.signatures.items()}
-    return KnownNames(
+    return DefinedNames(
         kinds_of(rules, produced), fields, frozenset(facts), frozenset(rules.premises), frozenset(rules.words)
     )
 
@@ -64,13 +64,13 @@ def _nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _in_signatures(where: str, rule: str, names: Iterable[str], known: KnownNames) -> Iterator[RuleProblem]:
+def _in_signatures(where: str, rule: str, names: Iterable[str], known: DefinedNames) -> Iterator[RuleProblem]:
     for name in names:
         if not expand(name, known.kinds):
             yield _unknown(where, rule, "signature", name, [*known.kinds, *KINDS])
 
 
-def _in_condition(rule: str, expression: Expression, known: KnownNames) -> Iterator[RuleProblem]:
+def _in_condition(rule: str, expression: Expression, known: DefinedNames) -> Iterator[RuleProblem]:
     yield from _in_signatures(expression.where, rule, _signatures(expression), known)
     for function in _FUNCTIONS_ON_FIELDS:
         texts = expression.literals(function)

@@ -355,5 +355,5 @@ def _show(blocks: Any) -> None:
 
 
 if TYPE_CHECKING:
-    from nccl_triage.history.model import KeptIncident
+    from nccl_triage.history.incidents import KeptIncident
     from nccl_triage.history.recurrence import Recurrence

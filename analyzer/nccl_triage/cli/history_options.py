@@ -17,7 +17,7 @@ from nccl_triage.history import place
 from nccl_triage.history.memory import Memory
 
 if TYPE_CHECKING:
-    from nccl_triage.history.model import KeptIncident
+    from nccl_triage.history.incidents import KeptIncident
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _AGO = re.compile(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[mhdw])")

@@ -12,7 +12,7 @@ from nccl_triage.cli import explain, options
 from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
-    from nccl_triage.knowledge.timeouts import Assumptions, CollectiveMessage
+    from nccl_triage.knowledge.timeouts import Assumptions, CollectiveTraffic
 
 #: Numbers beyond these are slips of the pen.
 _MOST, _RANKS = 1e16, 1 << 20
@@ -110,7 +110,7 @@ def _model(given: dict[str, Any]) -> Assumptions | None:
     )
 
 
-def _message(given: dict[str, Any]) -> CollectiveMessage | None:
+def _message(given: dict[str, Any]) -> CollectiveTraffic | None:
     """Return the collective that the options name; raises UsageError when they name none that is known."""
     from nccl_triage.knowledge import timeouts
 

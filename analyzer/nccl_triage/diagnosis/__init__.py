@@ -1,1 +1,1 @@
-"""From observations to a verdict: identity, order, facts, weights, culprits."""
+"""From observations to a verdict: facts are derived, causes weighed and culprits found."""

@@ -1,4 +1,4 @@
-"""A case: the story of what happened, and facts derived on demand from the events that count for it."""
+"""A case: the story of a job, and the facts that are derived from its events on demand."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Fact:
 
 FactFunction = Callable[["Case"], Fact | None]
 _REGISTRY: dict[str, tuple[FactFunction, str]] = {}
-#: Fact -> why the ranks that are its value are to blame, in English and Chinese.
+#: Fact -> why the ranks or hosts that are its value are to blame, in English and Chinese.
 BLAMES: dict[str, tuple[str, str]] = {}
 
 
 def fact(name: str, meaning: str, blames: tuple[str, str] | None = None) -> Callable[[FactFunction], FactFunction]:
-    """Register a function as the maker of a fact; ``meaning`` says what its value is.
+    """Register the function that derives a fact; ``meaning`` says what the value of the fact is.
 
-    ``blames`` says why the ranks that are its value are to blame, in English and Chinese, where they are.
+    If the ranks or hosts that are the value are to blame, ``blames`` says why, in English and Chinese.
     """
 
     def register(function: FactFunction) -> FactFunction:
@@ -51,7 +51,7 @@ def fact(name: str, meaning: str, blames: tuple[str, str] | None = None) -> Call
 
 
 def fact_names() -> dict[str, str]:
-    """Return every fact and its meaning."""
+    """Return the names of all facts with their meanings."""
     from nccl_triage.diagnosis import facts
 
     facts.load_all()
@@ -75,23 +75,23 @@ class Case(View):
             self.story.order_known,
             len(self.story.runs) == 1,
         )
-        #: Lines that do not count, with the reason.
+        #: Events that do not count, each with the reason.
         self.aside = told.aside
         self._facts: dict[str, Fact | None] = {}
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What each rank has entered and completed."""
+        """The collectives that each rank entered and completed."""
         return Ledger(self)
 
     @cached_property
     def differences(self) -> list[differences.Difference]:
-        """What differs between the hosts of the job."""
+        """The values that differ between the hosts of the job."""
         return differences.between_hosts(self)
 
     @cached_property
     def stated_hosts(self) -> dict[int, str]:
-        """Rank -> the host that a line about it names first."""
+        """Rank -> the host that the first line about it names."""
         found: dict[int, str] = {}
         for event in self.telling("rank", "host", states="host"):
             rank = whole(event.fields["rank"])
@@ -101,25 +101,25 @@ class Case(View):
 
     @cached_property
     def presence(self) -> Presence:
-        """Whose words are in the input."""
+        """The ranks whose output is in the input."""
         return Presence(self)
 
     @cached_property
     def devices(self) -> Devices:
-        """Whose GPUs and processes the lines of hosts speak of."""
+        """The ranks to which the GPUs and processes in the logs of hosts belong."""
         return self.story.told.devices
 
     def fact(self, name: str) -> Fact | None:
-        """Return a fact, or None when it cannot be derived; made once."""
+        """Return a fact, or None if it cannot be derived. Each fact is derived once."""
         if name not in self._facts:
-            self._facts[name] = None  # a fact that asks for itself gets None
+            self._facts[name] = None  # for a fact that depends on itself
             maker = _REGISTRY.get(name)
             self._facts[name] = maker[0](self) if maker else None
         return self._facts[name]
 
     @property
     def holding(self) -> list[str]:
-        """The facts that were asked for and have a value that counts."""
+        """The names of those facts asked for so far whose value is true."""
         return [name for name, found in self._facts.items() if found is not None and found.value]
 
     def value(self, name: str, default: Any = None) -> Any:

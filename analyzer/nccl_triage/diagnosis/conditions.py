@@ -1,7 +1,7 @@
-"""The meaning of the functions that rule conditions call, over one case.
+"""Evaluate the conditions of rules: what the functions in them mean for one case.
 
-While a condition is evaluated, every event that a function looked at and that spoke for the answer is noted: these
-become the lines that prove the evidence.
+The events that support the answer of a function are noted during the evaluation. They become the lines that prove the
+evidence.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine import values
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse as parse_address
 
-#: Events noted per evaluation at most.
+#: Maximum number of events that are noted per evaluation.
 MAX_NOTED = 24
 
 
 class Conditions:
-    """Evaluate rule conditions for one case and tell which events they rest on."""
+    """Evaluates the conditions of rules for one case and remembers the events behind them."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -34,7 +34,7 @@ class Conditions:
         self._evaluator = Evaluator({**values.FUNCTIONS, **own})
 
     def holds(self, expression: Expression) -> tuple[bool, list[Event]]:
-        """Return whether a condition holds, and the events behind it."""
+        """Return whether a condition holds, and the events behind it if it does."""
         self._noted = []
         truth = self._evaluator.truth(expression)
         return truth, self._noted if truth else []

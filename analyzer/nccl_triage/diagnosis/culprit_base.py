@@ -1,4 +1,4 @@
-"""What the methods that find culprits share: their register, a culprit, and whom a rank or a line stands for."""
+"""What all culprit methods need: the culprit, the register of methods, and the order in which a family tries them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nccl_triage.story.devices import is_kernel
 
 @dataclass(slots=True)
 class Culprit:
-    """A suspect and why it is one."""
+    """A rank, process, GPU or host that is to blame, and why."""
 
     rank: int | None
     host: str | None
@@ -25,7 +25,7 @@ class Culprit:
     why: dict[str, str]
 
 
-#: More of them than this are a property of the job, not culprits.
+#: A larger number of suspects is a property of the job: none of them is a culprit.
 MAX_CULPRITS = 8
 
 Method = Callable[[Case, Weighed], list[Culprit]]
@@ -42,8 +42,55 @@ def method(name: str) -> Callable[[Method], Method]:
     return register
 
 
+#: What a cause lists under ``culprit`` if it is nobody's fault.
+NOBODY = ("nobody",)
+#: Facts that name the processes which ended first.
+_EXITS = ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks")
+#: Methods and facts that name whoever spoke or ended first. If all ranks said the same, that is chance.
+BY_SPEAKER = frozenset({"exception", "evidence", "evidence-host", "dead-actor", "lone-host", *_EXITS})
+
+#: Methods and facts that name a rank. They are ruled out if the whole host is at fault.
+BY_RANK = frozenset({"evidence", "exception", "named-rank", "named-gpu", *_EXITS})
+#: Those of them that name the rank or GPU in the text of a line.
+NAMED = frozenset({"named-rank", "named-gpu"})
+
+#: Family of causes -> the methods and facts that are tried, in this order. A name with a dot is a fact whose ranks or
+#: hosts are to blame (``fact(..., blames=)``); any other is a method.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "collective": (
+        "stands",
+        "recorder.mismatch_ranks", "recorder.circle_ranks", "recorder.late_ranks", "recorder.slow_surely", "recorder.slow_ranks",
+        "recorder.missing_ranks", "recorder.ahead_ranks", "recorder.unmet_ranks", "recorder.lagging_ranks",
+        "progress.odd_amount_ranks", "progress.unserved_ranks", "mismatch.unmet_pair",
+        "progress.finished_early_ranks", "mismatch.culprit_ranks", "collective.shape_mismatch",
+        "collective.awaited_ranks", "collective.absent_ranks", "rendezvous.named_tasks",
+        "named-rank",
+        "progress.silent_ranks", "pace.slow_ranks", "pace.reported_ranks", "progress.long_task_ranks",
+        "main-rank", "stalled-actor", "collective.left_out_ranks", "collective.odd_ranks",
+        "exception", "evidence", "silent-host", "evidence-host",
+    ),
+    "network": (
+        "rendezvous.named_tasks", "rendezvous.odd_world_ranks",
+        "rendezvous.barrier_missing_ranks",
+        "rendezvous.stranded_ranks", "rendezvous.stranded_hosts", "collective.awaited_ranks",
+        "recorder.broken_nic_ranks",
+        "loopback-announcer", "two-networks",
+        "lone-host", "odd-host", "pair", "named-rank", "evidence", "evidence-host", "named-host", "progress.init_missing_ranks", "progress.missing_ranks", "listener",
+    ),
+    "configuration": ("exception", "dead-actor", "odd-host", "lone-host", "evidence", "evidence-host", "named-host"),
+    "application": (
+        "stands", "exception.checkpoint_ranks", "named-rank", "bad-numbers", "exception", "dead-actor", "evidence", "named-gpu", "lone-host", *_EXITS, "evidence-host",
+    ),
+    "hardware": ("device", "recorder.broken_gpu_ranks", "named-rank", "evidence", "named-gpu", "lone-host", "evidence-host", "named-host", *_EXITS),
+    "host": (
+        "device", "lost-node", "progress.lost_host_ranks", "process.terminated_ranks", "rendezvous.named_tasks", "dead-actor", "exception", "named-rank", "victim",
+        "evidence", "process.crashed_ranks", "process.first_exit_ranks", "named-gpu", "named-host", "evidence-host", "ras.silent_ranks", "collective.absent_ranks", "progress.silent_ranks", *_EXITS,
+    ),
+}  # fmt: skip
+
+
 def of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
-    """Return a rank as a culprit, with what is known of its host and process; the texts say why it is one."""
+    """Return a rank as a culprit with its known host, process and GPU; the texts say why it is to blame."""
     info = case.identity.ranks.get(rank)
     pid = next(iter(info.pids)) if info is not None and len(info.pids) == 1 else None
     return Culprit(
@@ -57,7 +104,7 @@ def of_rank(case: Case, rank: int, en: str, zh: str) -> Culprit:
 
 
 def dead_rank(case: Case, event: Event) -> int | None:
-    """Return the rank of the process that the line is about (a pid in its text), not of the one that printed it."""
+    """Return the rank of the process that a line is about (by a pid in its text), not of the one that printed it."""
     pid = whole(event.fields.get("pid"))
     if is_kernel(event):
         return case.devices.rank_of_pid(pid, case.host(event))
@@ -65,7 +112,7 @@ def dead_rank(case: Case, event: Event) -> int | None:
 
 
 def _sole_failing_rank(case: Case) -> int | None:
-    """Return the only rank that fails, where one process at most fails without naming its rank: then they are one."""
+    """Return the rank of the one process that fails without a rank, if a single rank fails: they are the same."""
     failed = case.failures
     ranks = set(case.ranks(failed))
     pids = {event.context.pid for event in failed if case.rank(event) is None}
@@ -73,7 +120,7 @@ def _sole_failing_rank(case: Case) -> int | None:
 
 
 def of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
-    """Return the process that printed a line, or that it is about, as a culprit."""
+    """Return the process that a line is about, or else the one that printed it, as a culprit."""
     rank = dead_rank(case, event)
     rank = rank if rank is not None else case.rank(event)
     if rank is None and event.context.pid is not None and event.role != "context":
@@ -87,10 +134,10 @@ def of_event(case: Case, event: Event, en: str, zh: str) -> Culprit:
 
 
 def by_weight(weighed: Weighed) -> list[Contribution]:
-    """Return a cause's evidence, that of the greatest weight first."""
+    """Return the evidence of a cause, heaviest first."""
     return sorted(weighed.rule_items, key=lambda item: -WEIGHTS[item.evidence.weight])
 
 
 def strongest(weighed: Weighed) -> list[Event]:
-    """Return the lines of a cause's evidence, those of the greatest weight first."""
+    """Return the lines behind the evidence of a cause, heaviest evidence first."""
     return [event for item in by_weight(weighed) for event in item.events]

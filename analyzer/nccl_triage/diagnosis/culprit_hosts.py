@@ -1,4 +1,4 @@
-"""Culprit methods that find a host: whose lines tell, which differs from the others, between which a path failed."""
+"""Culprit methods that find hosts: the host of the evidence, hosts that differ from the others, or both ends of a path."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _pair(case: Case, weighed: Weighed) -> list[Culprit]:
         "en": "one end of the path that failed; the lines do not show which",
         "zh": "出故障的链路的一端；日志行看不出是哪一端",
     }
-    # Rank 0's host comes last: it is the one whose lines a log shows even where nothing is wrong with it.
+    # Rank 0's host comes last, because logs show its lines even if nothing is wrong with it.
     ordered = sorted(hosts, key=lambda host: (first is not None and host == first.host, host))
     return [Culprit(None, host, None, None, None, why) for host in ordered]
 
@@ -109,7 +109,7 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
     why = {"en": "its address shares no network with the other side", "zh": "其地址与对端不在同一网络"}
     if len(seen) < 2:
         return []
-    # The side that could not connect first: it is the one that needs another way.
+    # The side that could not connect comes first, because it is the one that needs another path.
     complaining = {
         host for item in weighed.rule_items for e in item.events if e.role != "context" and (host := case.host(e))
     }

@@ -1,8 +1,8 @@
-"""The reasons for which a line of the log does not count, in words."""
+"""The reasons why lines of a log do not count, in words."""
 
 from __future__ import annotations
 
-#: Reasons in words; the first line of each is named.
+#: Reason -> its English and Chinese words.
 _WHY = {
     "before": ("it was written before the job began", "早于作业开始"),
     "after": ("it was written after the job had ended", "晚于作业结束"),
@@ -29,6 +29,6 @@ _WHY = {
 
 
 def reason_in_words(reason: str) -> dict[str, str]:
-    """Return why a line does not count, in every language."""
+    """Return a reason in the words of every language."""
     en, zh = _WHY[reason]
     return {"en": en, "zh": zh}

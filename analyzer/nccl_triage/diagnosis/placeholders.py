@@ -1,8 +1,8 @@
-"""Fill the placeholders of rule texts and of commands with what the log shows.
+"""Fill the placeholders in texts and commands of rules with values from the log.
 
-Rule texts hold ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}`` and ``{meaning}``; commands also hold
-words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. A command is there to be copied into a shell, and names come
-from an untrusted log: only plain names are put in, and a word stays where several names would do.
+Texts contain ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}`` and ``{meaning}``. Commands also contain
+words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. Users copy commands into a shell, and the log is untrusted, so
+only plain names replace these words. A word remains if several names fit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.placeholders import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -31,7 +31,7 @@ def _show(value: Any) -> str:
 
 
 def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
-    """Return the text with its placeholders replaced by what the log shows."""
+    """Return a text with its placeholders filled in one language."""
     if "{" not in text:
         return text
 
@@ -62,12 +62,12 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
 
 
 def fill_command(command: str, case: Case) -> str:
-    """Return a command with its placeholders filled by single quoted shell words, so that text from a log is never run."""
+    """Return a command with its placeholders filled by quoted shell words, so that the shell never runs text of a log."""
     return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
-    """Return the text in every language, filled."""
+    """Return a text with its placeholders filled in every language."""
     return {language: fill(value, case, events, language) for language, value in text.items()}
 
 
@@ -76,7 +76,7 @@ _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
 def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
-    """Return the words that the log decides, with their values."""
+    """Return the capital words whose values the log tells, with these values."""
     hosts = {culprit.host for culprit in culprits if culprit.host}
     gpus = {culprit.gpu for culprit in culprits if culprit.gpu is not None}
     found = {"PEER_ADDRESS": case.value("network.target") or _only_peer(case)}
@@ -92,11 +92,11 @@ def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
 
 
 def _only_peer(case: Case) -> str | None:
-    """Return the peer that the faults name, where all of them name the same."""
+    """Return the peer of the root events, if all of them name the same one."""
     peers = {event.fields["peer"] for event in case.events if event.role == "root" and event.fields.get("peer")}
     return peers.pop() if len(peers) == 1 else None
 
 
 def fill_words(command: str, known: dict[str, str]) -> str:
-    """Return the command with the known words filled in; the others stay."""
+    """Return a command with the known capital words replaced."""
     return _COMMAND_WORD.sub(lambda match: known.get(match["name"], match[0]), command) if known else command

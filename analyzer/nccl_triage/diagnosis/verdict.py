@@ -1,4 +1,4 @@
-"""From weighed causes to a verdict: diagnosed, unknown or healthy."""
+"""Decide the verdict (diagnosed, unknown or healthy) and the status of each candidate cause."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from nccl_triage import steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Ballot, cast
-from nccl_triage.diagnosis import culprit, software
+from nccl_triage.diagnosis import culprit
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
+from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.findings import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
 from nccl_triage.story.collected import settled
 
-#: Candidates reported at most.
+#: Maximum number of candidates in the findings.
 MAX_CANDIDATES = 5
-#: A cause below this confidence is not worth naming as the verdict.
+#: Least confidence of a cause that becomes the verdict.
 NAMED = 0.5
 ESTABLISHED = 0.8
 SUPPORTED = 0.55
-#: Rivals within this share of the first keep it from being more than possible.
+#: Least lead over the next candidate for a status above *possible*.
 MARGIN = 0.15
-#: Kinds of lines by which a job says what it was set to use. That it ends badly by that is for a later line to show.
+#: Kinds of events by which a job tells its settings. They alone do not show that anything went wrong.
 CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting")
 
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
-    """Return the findings on a job from everything observed; without a model the rules decide alone."""
+    """Return the findings on a job from its observations. Without a model the rules decide alone."""
     observations = settled(observations)
     case = Case(observations.beside(steps.observe(observations)), rules)
     if model is not None:
@@ -46,7 +47,7 @@ def decide(observations: Observations, rules: RuleSet, model: Model | None = Non
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
             status = _status(item, rival if index == 0 else 1.0)
             if status == "established" and partial:
-                status = "supported"  # what was not read may tell of something earlier
+                status = "supported"  # the part that was not read may show an earlier cause
             candidates.append(Candidate(item, status, culprit.find(case, item)))
     return Findings(
         verdict=verdict,
@@ -58,7 +59,7 @@ def decide(observations: Observations, rules: RuleSet, model: Model | None = Non
 
 
 def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
-    """Return healthy where the story ends well; else a cause from even odds on."""
+    """Return the verdict by how the job ended and by the confidence of the first candidate."""
     outcome = case.story.outcome
     if outcome.is_well:
         return "healthy"
@@ -69,7 +70,7 @@ def _verdict(case: Case, shown: list[Weighed]) -> Verdict:
 
 
 def _strong(item: Weighed) -> bool:
-    """Tell whether a strong row rests on more than what any job chooses: of a run without a bad end nothing less counts."""
+    """Tell whether strong evidence rests on more than settings, as a run without a bad end needs."""
     return any(
         c.evidence.weight in ("decisive", "strong")
         and c.explained_by is None
@@ -85,12 +86,12 @@ def _decisive(item: Weighed) -> bool:
 def _status(item: Weighed, rival: float) -> Status:
     votes = sum(c.applied for c in item.for_items if c.evidence.id == VOTE_ID)
     if 2 * votes > sum(c.applied for c in item.for_items):
-        return "possible"  # resemblance alone establishes nothing
+        return "possible"  # similarity to known incidents alone proves nothing
     return status_of(item.confidence, rival, _decisive(item))
 
 
 def status_of(confidence: float, rival: float, decisive: bool) -> Status:
-    """Return how sure a cause is: its confidence, that of the next one, and whether decisive evidence stands."""
+    """Return the status of a cause by its confidence, that of its rival, and whether it has decisive evidence."""
     if decisive and confidence >= ESTABLISHED:
         return "established"
     if confidence >= SUPPORTED and confidence - rival >= MARGIN:

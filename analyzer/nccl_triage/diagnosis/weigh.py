@@ -1,9 +1,9 @@
-"""Add up the evidence for each cause, explain cascades away, and turn scores into confidences.
+"""Add up the evidence for each cause, discount consequences of other causes, and turn scores into confidences.
 
-A cause's score is the sum of its evidence's log-odds, the second and later items counting less (they are rarely
-independent). The leading cause with a root event explains the cascade that it lists under ``explains``: other causes'
-evidence that rests on those events alone is discounted. Confidences are a softmax over all causes and ``unknown``,
-with a temperature fitted on labelled cases.
+The score of a cause is the sum of the log-odds of its evidence. The second and later items count less, since they are
+rarely independent. The leading cause with a root event explains the cascade that it lists under ``explains``: evidence for
+other causes that rests on those events alone is discounted. Confidences are a softmax over all causes and ``unknown``,
+with a temperature that was fitted on labelled cases.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from nccl_triage.engine.names import expand, stands_for
 from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
 from nccl_triage.observations.event import Event
 
-#: Score of "none of the known causes": what evidence has to beat.
+#: Score of ``unknown``, which the evidence for a cause has to exceed.
 UNKNOWN_SCORE = 1.5
 #: Softmax temperature, fitted on labelled cases (``make evaluate`` prints the calibration error).
 TEMPERATURE = 0.55
 #: How much the n-th strongest item of a cause counts.
 _DIMINISH = (1.0, 0.6, 0.4, 0.25, 0.15)
-#: What is left of evidence that another cause's cascade explains.
+#: Share of evidence that remains if another cause explains it.
 EXPLAINED_SHARE = 0.15
-#: A cause needs this much, with a root event, before it explains others away.
+#: Least score of a cause that explains the evidence for others.
 EXPLAINER_SCORE = 3.0
-#: Bonus of the cause whose root event comes first when several have one.
+#: Bonus for the cause with the earliest root event, if several have root events.
 FIRST_FAULT = 1.0
-#: Share of the classifier's vote that counts where the rules are in doubt, and where they are sure.
+#: Share of the classifier's vote that counts if the rules are in doubt, and if they are sure.
 VOTE_SHARE, VOTE_SHARE_SURE = 0.6, 0.3
-#: Lead of the rules' first cause over the next (or over ``unknown``) from which on they are sure.
+#: The rules are sure if their first cause leads by this much over the next one or over ``unknown``.
 SURE_LEAD = 0.8
-#: A cause that rests on its vote alone stays below even odds against ``unknown``.
+#: Highest score of a cause that rests on the vote alone: below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
-#: How sure a cause can be that rests on silence alone, and one that rests on a single strong row.
+#: Highest confidence of a cause that rests on silence alone, and of one that rests on a single strong item.
 SILENCE_CAP, ALONE_CAP = 0.6, 0.9
-#: Log-odds from which on a row counts for what a cause rests on: moderate.
+#: Least log-odds of the items on which a cause is said to rest.
 TELLING = WEIGHTS["moderate"]
-#: Facts that argue from what somebody did not say.
+#: Facts that infer something from missing output.
 SILENT_FACTS = frozenset(
     {
         "progress.stalled_ranks", "progress.silent_ranks", "progress.missing_ranks", "progress.init_missing_ranks",
         "progress.lost_host_ranks", "collective.left_out_ranks", "collective.outlasted_ranks",
     }
 )  # fmt: skip
-#: Id of the evidence that is the classifier's vote.
+#: Id of the evidence that represents the classifier's vote.
 VOTE_ID = "classifier-vote"
-#: Id of the evidence against that is a line of the kernel which cannot concern the job.
+#: Id of the evidence against a cause whose lines do not count.
 SET_ASIDE_ID = "set-aside"
 
 
 @dataclass(slots=True)
 class Contribution:
-    """One item of evidence that holds, and what it adds to the score."""
+    """An item of evidence that holds, and what it adds to the score."""
 
     evidence: Evidence
     events: list[Event]
@@ -77,22 +77,22 @@ class Weighed:
 
     @property
     def for_items(self) -> list[Contribution]:
-        """The contributions that speak for the cause, strongest first."""
+        """The contributions in favour of the cause, strongest first."""
         return [item for item in self.contributions if not item.against]
 
     @property
     def rule_items(self) -> list[Contribution]:
-        """The contributions of rules that speak for the cause: those that can name somebody."""
+        """The contributions in favour of the cause that come from rules. Only these can name a culprit."""
         return [item for item in self.for_items if item.evidence.id != VOTE_ID]
 
     def root_position(self, case: Case) -> int | None:
-        """Return the place of the cause's earliest event of role root."""
+        """Return the position of the earliest root event of the cause."""
         positions = [case.position(e) for item in self.rule_items for e in item.events if e.role == "root"]
         return min(positions) if positions else None
 
 
 def gather(case: Case) -> list[Weighed]:
-    """Evaluate the evidence of every cause; causes without any evidence for them are left out."""
+    """Evaluate the evidence of every cause, and return the causes that have some in their favour."""
     conditions, aside = Conditions(case), _Aside(case)
     found: list[Weighed] = []
     for cause in case.rules.causes.values():
@@ -113,14 +113,14 @@ def gather(case: Case) -> list[Weighed]:
 
 
 class _Aside:
-    """The failures that do not count, by signature: few kinds of lines, often very many lines."""
+    """The failures that do not count. They are often many lines of few signatures."""
 
     def __init__(self, case: Case) -> None:
         self._told = [(event, reason) for event, reason in case.aside if event.is_failure]
         self._kinds = {event.signature: event.kind for event, _ in self._told}
 
     def supporting(self, cause: Cause, conditions: Conditions) -> list[tuple[Event, str]]:
-        """Return those that would speak for a cause, with the reason why they do not count."""
+        """Return the events that would be evidence for a cause, each with the reason why it does not count."""
         asked: dict[str, list[Evidence]] = {}
         for item in cause.evidence if self._kinds else ():
             names = {name for pattern in item.signatures for name in expand(pattern, self._kinds)}
@@ -137,9 +137,9 @@ class _Aside:
 
 
 def _set_aside(weighed: Weighed, aside: _Aside, conditions: Conditions) -> Contribution | None:
-    """Return what speaks against a cause: lines that would speak for it, had they to do with the job.
+    """Return the evidence against a cause from lines that would support it but do not count, if there are any.
 
-    They weigh where nothing of the job's own shows where it began.
+    Its weight is zero if the job itself shows a root event of the cause.
     """
     told = aside.supporting(weighed.cause, conditions)
     if not told:
@@ -155,13 +155,13 @@ def _set_aside(weighed: Weighed, aside: _Aside, conditions: Conditions) -> Contr
 
 
 def _precedence(case: Case, item: Contribution) -> tuple[bool, float, int, str]:
-    """Return by what items of a cause are ordered, wherever they are written: side, weight, first line, name."""
+    """Return the sort key of an item: side, weight, first line and name, so that the order in rule files is irrelevant."""
     first = min((case.position(event) for event in item.events), default=len(case.events))
     return item.against, -item.evidence.log_odds, first, item.evidence.id
 
 
 def supporting(item: Evidence, case: Case, conditions: Conditions) -> list[Event] | None:
-    """Return the events that make an item of evidence hold, or None when it does not."""
+    """Return the events that make an item of evidence hold, or None if it does not hold."""
     events: list[Event] = []
     if item.signatures:
         events = case.of(*item.signatures)
@@ -191,7 +191,7 @@ def _explains(cause: Cause, event: Event) -> bool:
 
 
 def _explain_away(case: Case, everything: list[Weighed]) -> None:
-    """Discount evidence that the leading root cause accounts for."""
+    """Discount evidence that the leading cause with a root event explains."""
     roots = [w for w in everything if w.score >= EXPLAINER_SCORE and w.root_position(case) is not None]
     if not roots:
         return
@@ -211,7 +211,7 @@ def _explain_away(case: Case, everything: list[Weighed]) -> None:
 
 
 def _specific_first(everything: list[Weighed]) -> None:
-    """Discount what speaks for the cause that takes every exception, where a strong row reads the same exception."""
+    """Discount evidence for the catch-all cause if strong evidence for another cause rests on the same lines."""
     read = {
         (event.source, event.line): weighed.cause.id
         for weighed in everything
@@ -232,7 +232,7 @@ def _specific_first(everything: list[Weighed]) -> None:
 
 
 def _first_fault(case: Case, everything: list[Weighed]) -> None:
-    """Prefer the cause whose root event stands first."""
+    """Add a bonus to the cause with the earliest root event."""
     if not case.order_known:
         return
     placed = [(w.root_position(case), w) for w in everything if w.score > 1.0]
@@ -246,7 +246,7 @@ def _first_fault(case: Case, everything: list[Weighed]) -> None:
 
 
 def _share_of_vote(everything: Sequence[Weighed]) -> float:
-    """Return how much the classifier counts: the more, the less the rules' first cause leads."""
+    """Return the share of the vote that counts. It shrinks as the lead of the rules' first cause grows."""
     first, second = sorted((UNKNOWN_SCORE, UNKNOWN_SCORE, *(w.score for w in everything)), reverse=True)[:2]
     best = max((w.score for w in everything), default=0.0)
     lead = first - second if best > UNKNOWN_SCORE else 0.0
@@ -254,7 +254,7 @@ def _share_of_vote(everything: Sequence[Weighed]) -> float:
 
 
 def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> None:
-    """Add the classifier's votes as one more item of evidence each; a cause may rest on its vote alone."""
+    """Add each of the classifier's votes as an item of evidence. A cause may rest on its vote alone."""
     share = _share_of_vote(everything)
     by_id = {weighed.cause.id: weighed for weighed in everything}
     for vote in votes:
@@ -288,7 +288,7 @@ def _evidence_of(vote: Vote, applied: float) -> Evidence:
 
 
 def _cap(weighed: Weighed) -> float:
-    """Return how sure a cause can be at most by what it rests on, whatever its score."""
+    """Return the highest confidence that the evidence for a cause allows, whatever its score."""
     items = [item for item in weighed.rule_items if item.explained_by is None and item.evidence.log_odds >= TELLING]
     if not items:
         return 1.0
@@ -299,12 +299,12 @@ def _cap(weighed: Weighed) -> float:
 
 
 def _is_silence(evidence: Evidence) -> bool:
-    """Tell whether a row argues from what somebody did not say."""
+    """Tell whether an item infers something from missing output."""
     return evidence.when is not None and any(name in SILENT_FACTS for name in evidence.when.literals("fact"))
 
 
 def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], float]:
-    """Return the causes, best first, with confidences, and the confidence of ``unknown``."""
+    """Return the causes with their confidences, best first, and the confidence of ``unknown``."""
     everything = gather(case)
     for weighed in everything:
         weighed.score = _sum(weighed)
@@ -321,7 +321,7 @@ def rank_causes(case: Case, votes: Sequence[Vote] = ()) -> tuple[list[Weighed], 
 
 
 def confidences(scores: Sequence[float]) -> tuple[list[float], float]:
-    """Return the confidence of each score and that of ``unknown``: a softmax with the fitted temperature."""
+    """Return the confidences of scores and of ``unknown`` by a softmax with the fitted temperature."""
     known = [UNKNOWN_SCORE, *scores]
     top = max(known)
     powers = [exp((score - top) / TEMPERATURE) for score in known]

@@ -12,7 +12,7 @@ from nccl_triage.engine import expression
 from nccl_triage.engine.expression import Evaluator, Expression
 from nccl_triage.engine.nodes import Node
 from nccl_triage.knowledge import reading
-from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.entries import Text
 
 #: The states of a check besides ok, the worst first.
 BAD = ("failed", "warning", "note")

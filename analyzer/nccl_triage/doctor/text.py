@@ -9,7 +9,7 @@ from typing import Any, Literal
 from nccl_triage import messages
 from nccl_triage.doctor import wording
 from nccl_triage.doctor.checks import BAD
-from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.entries import Text
 from nccl_triage.render.words import visible
 
 WHAT: dict[str, Text] = {

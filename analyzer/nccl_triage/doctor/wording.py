@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.entries import Text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: Elements of a list that are shown, characters of a text.

@@ -10,7 +10,7 @@ from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit_base import Culprit
-from nccl_triage.diagnosis.model import Candidate, Findings
+from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution
 from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, ordered_evidence, pair
 from nccl_triage.engine.schema import Fix, NextCheck

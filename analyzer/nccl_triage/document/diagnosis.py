@@ -11,7 +11,7 @@ from typing import Any
 from nccl_triage._version import __version__
 from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis import verdict
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.document import causes, evidence, headline, incident, network, notes, other_runs, series
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import collective, job

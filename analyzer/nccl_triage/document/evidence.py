@@ -9,7 +9,7 @@ from typing import Any
 from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
 from nccl_triage.document import incident
 from nccl_triage.engine.schema import WEIGHTS, MissingEvidence

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story.model import Outcome, Run

@@ -11,7 +11,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts.progress import progress_of
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.document.series import rank_of
 from nccl_triage.observations.curves import CurveRow
 from nccl_triage.observations.event import Event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.knowledge import report_advice
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.recorder_table import GroupProgress, Way

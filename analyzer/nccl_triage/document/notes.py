@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.diagnosis import dumped_stacks as dumped
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.dumped_stacks import Stack
 from nccl_triage.diagnosis.excluded import reason_in_words
-from nccl_triage.diagnosis.flight_recorder import comparison
-from nccl_triage.diagnosis.model import Verdict
+from nccl_triage.diagnosis.facts import stacks as dumped
+from nccl_triage.diagnosis.facts.recorder import comparison
+from nccl_triage.diagnosis.facts.stacks import Stack
+from nccl_triage.diagnosis.findings import Verdict
 from nccl_triage.document.other_runs import _COMPARED
 from nccl_triage.knowledge.amounts import size
 from nccl_triage.observations.store import Observations

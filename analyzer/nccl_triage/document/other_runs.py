@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.diagnosis.model import Findings
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event

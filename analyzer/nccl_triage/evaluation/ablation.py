@@ -14,8 +14,8 @@ from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.train import FOLDS, fit, folds, for_training, temperature
 from nccl_triage.classifier.vote import VERDICTS
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case as DiagnosisCase
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.names import expand
 from nccl_triage.engine.schema import RuleSet

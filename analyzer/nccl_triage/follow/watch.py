@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from nccl_triage.classifier.model import Model
-from nccl_triage.diagnosis.model import Findings, Status, Verdict
+from nccl_triage.diagnosis.findings import Findings, Status, Verdict
 from nccl_triage.document import evidence
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet

@@ -1,6 +1,6 @@
 """Keeps earlier diagnoses in a local SQLite database, which is consulted before the next diagnosis and never blocks it.
 
-``model``       an incident as it is kept, and the digests by which a log is recognised
+``incidents``   an incident as it is kept, and the digests by which a log is recognised
 ``place``       the path of the database
 ``schema``      its tables, their migrations, and incidents as rows
 ``store``       opens, reads and writes it; incidents that find it locked wait in files

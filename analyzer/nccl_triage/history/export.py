@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nccl_triage.history.model import KeptIncident
+from nccl_triage.history.incidents import KeptIncident
 from nccl_triage.history.recurrence import DAY, DAYS, KINDS, Kind, Recurrence, recurrences, worked_since
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers import times

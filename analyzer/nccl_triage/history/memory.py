@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, TriageError
-from nccl_triage.history import model
-from nccl_triage.history.model import Input, KeptIncident
+from nccl_triage.history.incidents import Input, KeptIncident, marks_of
 from nccl_triage.observations.store import Observations
 
 Result = TypeVar("Result")
@@ -75,7 +74,7 @@ class Memory:
         path = self._path
         if path is None:
             return Observations()
-        self._marks = model.marks_of(observations)
+        self._marks = marks_of(observations)
         from nccl_triage.history import recurrence
 
         if isinstance(self._unanswered, TimedOutError) or not recurrence.failed(observations):

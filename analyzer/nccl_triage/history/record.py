@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.history.model import Input, KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import Input, KeptIncident, KeptSuspect
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times

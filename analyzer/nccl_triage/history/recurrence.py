@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nccl_triage import messages
-from nccl_triage.history.model import KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import KeptIncident, KeptSuspect
 from nccl_triage.history.signatures import GPU, HOST, SOURCE
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations

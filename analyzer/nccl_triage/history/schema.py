@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 from nccl_triage.errors import UsageError
-from nccl_triage.history.model import Input, KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import Input, KeptIncident, KeptSuspect
 
 #: "NTRG".
 APPLICATION = 0x4E545247

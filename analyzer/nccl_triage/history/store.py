@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, UsageError
-from nccl_triage.history import model, schema
-from nccl_triage.history.model import Input, KeptIncident
+from nccl_triage.history import schema
+from nccl_triage.history.incidents import Input, KeptIncident, same_job
 
 #: Seconds to wait for the lock of the database.
 LOCK_TIMEOUT = 1.0
@@ -119,7 +119,7 @@ class Store:
         known = []
         for number in sorted(found)[-_ALIKE:]:
             theirs = schema.marks_of(self._connection, number)
-            if model.same_job(ours, theirs):
+            if same_job(ours, theirs):
                 lines = self._connection.execute("SELECT lines FROM incident WHERE id = ?", (number,)).fetchone()
                 known.append((number, int(lines[0])))
         return sorted(known, key=lambda one: (-one[1], one[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.entries import Text
 from nccl_triage.lazy_regex import lazily
 
 _SUFFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}

@@ -11,7 +11,7 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import ROLES
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import reading
-from nccl_triage.knowledge.model import (
+from nccl_triage.knowledge.entries import (
     SEVERITIES,
     TELLS,
     URGENCIES,

@@ -12,9 +12,9 @@ from typing import Any
 from nccl_triage.engine.placeholders import strip
 from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
 from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
 from nccl_triage.knowledge.lookup import KnowledgeItem
-from nccl_triage.knowledge.model import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.report_advice import staged_steps
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily

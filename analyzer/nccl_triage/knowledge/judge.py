@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from nccl_triage.knowledge import reading
-from nccl_triage.knowledge.model import Bound, Grammar, Level, Remark, Text, Trap, Variable
+from nccl_triage.knowledge.entries import Bound, Grammar, Level, Remark, Text, Trap, Variable
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.lazy_regex import lazily
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nccl_triage.engine.schema import FAMILIES, RuleSet
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.model import CodeTable, Text
+from nccl_triage.knowledge.entries import CodeTable, Text
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily
 

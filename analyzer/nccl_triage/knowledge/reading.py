@@ -14,7 +14,7 @@ from nccl_triage.engine import cache, nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import LANGUAGES
 from nccl_triage.errors import RuleError
-from nccl_triage.knowledge.model import GRAMMARS, LEVELS, Bound, Grammar, Text, Trap
+from nccl_triage.knowledge.entries import GRAMMARS, LEVELS, Bound, Grammar, Text, Trap
 from nccl_triage.lazy_regex import lazily
 
 

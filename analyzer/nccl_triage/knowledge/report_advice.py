@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import Cause, Step
 from nccl_triage.knowledge import amounts, catalogue, timeouts
-from nccl_triage.knowledge.model import Text
+from nccl_triage.knowledge.entries import Text
 
 #: Stage of a cause's file -> (word in documents, urgency of a step that names none).
 STAGES = {"now": ("5min", "high"), "soon": ("15min", "medium"), "lasting": ("lasting", "low")}
@@ -136,7 +136,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _message(collective: Mapping[str, Any]) -> timeouts.CollectiveMessage | None:
+def _message(collective: Mapping[str, Any]) -> timeouts.CollectiveTraffic | None:
     op, world, dtype = collective.get("op"), _number(collective.get("world_size")), collective.get("dtype")
     numel, out = _number(collective.get("numel_in")), _number(collective.get("numel_out"))
     if not isinstance(op, str):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nccl_triage.knowledge import amounts, catalogue, timeouts
-from nccl_triage.knowledge.model import Text, pair
-from nccl_triage.knowledge.timeouts import Assumptions, CollectiveMessage
+from nccl_triage.knowledge.entries import Text, pair
+from nccl_triage.knowledge.timeouts import Assumptions, CollectiveTraffic
 
 #: What to know, and what else to do, before a time-out is raised.
 RISKS: tuple[Text, ...] = (
@@ -122,7 +122,7 @@ def _phases(given: Assumptions) -> dict[str, Any]:
     }
 
 
-def _collective(message: CollectiveMessage, bandwidth: float, limit: float | None) -> dict[str, Any]:
+def _collective(message: CollectiveTraffic, bandwidth: float, limit: float | None) -> dict[str, Any]:
     slow, given = message.seconds(timeouts.SLOW), message.seconds(bandwidth)
     return {
         "op": message.op,
@@ -145,7 +145,7 @@ def _collective(message: CollectiveMessage, bandwidth: float, limit: float | Non
 
 def plan(
     given: Assumptions | None = None,
-    message: CollectiveMessage | None = None,
+    message: CollectiveTraffic | None = None,
     limit: float | None = None,
     bandwidth: float = 1.25,
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nccl_triage.knowledge import amounts, catalogue, reading
-from nccl_triage.knowledge.model import Knob, Owner, Text
+from nccl_triage.knowledge.entries import Knob, Owner, Text
 
 #: A bus bandwidth that a working path exceeds: less than Ethernet of 1 Gbit/s carries.
 SLOW = 0.1
@@ -30,7 +30,7 @@ ASSUMED_DTYPE = "fp32"
 _PROGRAMS = {"huggingface": ("transformers", "accelerate")}
 
 
-class CollectiveMessage(NamedTuple):
+class CollectiveTraffic(NamedTuple):
     """What one collective moves: ``bytes`` as nccl-tests counts them, ``factor`` of the bus bandwidth.
 
     ``world`` is None when the size of the group is unknown; the factor is then that of an infinite group.
@@ -60,7 +60,7 @@ def operation_name(name: str) -> str | None:
     return names.get(plain(name))
 
 
-def message(op: str, numel: int, world: int, dtype: str | None = None) -> CollectiveMessage | None:
+def message(op: str, numel: int, world: int, dtype: str | None = None) -> CollectiveTraffic | None:
     """Return what a collective moves; ``numel`` is NumelIn. None for unknown operations, sizes and types."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 
@@ -69,12 +69,12 @@ def message(op: str, numel: int, world: int, dtype: str | None = None) -> Collec
         return None
     row = OPERATIONS[name]
     size = row.bytes(numel, world, DTYPE_BYTES[kind])
-    return CollectiveMessage(name, numel, world, kind, size, row.bus_factor(world))
+    return CollectiveTraffic(name, numel, world, kind, size, row.bus_factor(world))
 
 
 def message_of_unknown_group(
     op: str, numel: int | None, out: int | None, dtype: str | None = None
-) -> CollectiveMessage | None:
+) -> CollectiveTraffic | None:
     """Return what a collective moves at most when the size of its group is unknown: by NumelIn or NumelOut."""
     from nccl_triage.verify.worker.ops import OPERATIONS
 

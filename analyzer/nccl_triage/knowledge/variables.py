@@ -11,7 +11,7 @@ from nccl_triage.engine import nodes
 from nccl_triage.engine.nodes import Node
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import reading
-from nccl_triage.knowledge.model import FINDINGS, KINDS, STATUSES, Grammar, Namespace, Text, ValueSample, Variable
+from nccl_triage.knowledge.entries import FINDINGS, KINDS, STATUSES, Grammar, Namespace, Text, ValueSample, Variable
 from nccl_triage.knowledge.reading import Part
 
 _OPTIONAL = (

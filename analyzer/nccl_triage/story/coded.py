@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from nccl_triage.engine.schema import LANGUAGES, RuleSet
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.model import Code
+from nccl_triage.knowledge.entries import Code
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event, Role

@@ -16,10 +16,10 @@ from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import feedback, gpus, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
-from nccl_triage.verify.model import HostPlace
 from nccl_triage.verify.plan import Means, Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session

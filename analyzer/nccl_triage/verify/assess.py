@@ -17,8 +17,8 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
+from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.decide import OTHERWISE, cause_of
-from nccl_triage.verify.model import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.worker.ops import operation
 
 #: The most symptoms kept of a run.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nccl_triage import resources
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.model import RunResult
+from nccl_triage.verify.collective_run import RunResult
 from nccl_triage.verify.reachability import chosen
 
 if TYPE_CHECKING:

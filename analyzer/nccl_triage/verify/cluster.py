@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_triage.errors import UsageError
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, Launcher
-from nccl_triage.verify.model import HostPlace
 
 #: Seconds between two looks at links that have no descriptor.
 POLL = 0.05

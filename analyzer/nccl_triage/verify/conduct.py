@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nccl_triage.engine.schema import Treatment
+from nccl_triage.verify.collective_run import CollectiveRun
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
     ExperimentOutcome,
@@ -21,7 +22,6 @@ from nccl_triage.verify.judge import (
     state_of,
     treated,
 )
-from nccl_triage.verify.model import CollectiveRun
 from nccl_triage.verify.plan import REPEATS, Planned
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session

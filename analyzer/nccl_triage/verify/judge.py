@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Treatment
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
+from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
-from nccl_triage.verify.model import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import ReachabilityMatrix

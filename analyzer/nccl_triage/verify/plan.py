@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from nccl_triage.engine.schema import Cause, Experiment, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
+from nccl_triage.verify.collective_run import (
+    SEVERAL_HOSTS,
+    CollectiveMessage,
+    CollectiveRun,
+    Deadlines,
+    HostPlace,
+    Slot,
+)
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.worker.ops import DTYPES, operation
 

@@ -15,8 +15,8 @@ from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet, Text
 from nccl_triage.verify import api, previous, record, session
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.model import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import BROKEN

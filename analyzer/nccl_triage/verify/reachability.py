@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import RunFinding
 from nccl_triage.verify.decide import OTHERWISE, cause_of
-from nccl_triage.verify.model import RunFinding
 
 #: Hosts of which every pair is probed; more are probed as a ring with chords, which reaches every host from several.
 ALL_PAIRS = 24

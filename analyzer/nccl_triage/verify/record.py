@@ -7,8 +7,8 @@ from typing import Any
 
 from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify.bandwidth import judgement
+from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
-from nccl_triage.verify.model import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
 from nccl_triage.verify.treatments import words

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.model import CollectiveRun, Deadlines, RankTrace, RunOutcome, RunResult
+from nccl_triage.verify.collective_run import CollectiveRun, Deadlines, RankTrace, RunOutcome, RunResult
 from nccl_triage.verify.worker.progress import STAGES
 
 

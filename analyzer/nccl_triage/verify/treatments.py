@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.model import CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.collective_run import CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
 
 #: Ranks inside one host when the placement changes.

@@ -11,9 +11,9 @@ from typing import Any
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import reachability, runner
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.gpus import BUSY_PERCENT, USED_BYTES, USED_SHARE
 from nccl_triage.verify.judge import Report, Trial, trial_of
-from nccl_triage.verify.model import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.plan import Plan, Planned
 from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo, interface_findings, path_findings
 

@@ -14,9 +14,9 @@ import pytest
 
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import processes
 from nccl_triage.verify.launchers.processes import ProcessLauncher, ProcessLink
-from nccl_triage.verify.model import HostPlace
 
 SOON = 10.0
 #: An agent that answers every command by its name, and does first what a test wants.

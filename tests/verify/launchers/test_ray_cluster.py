@@ -20,9 +20,9 @@ from nccl_triage.errors import UsageError
 from nccl_triage.ray_access import by_value
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RankTrace, RunResult, Slot
 from nccl_triage.verify.launchers import ray_relay
 from nccl_triage.verify.launchers.ray_cluster import RayLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, RankTrace, RunResult, Slot
 from tests.raylets import MARKS, NODE, alive, wait_for
 
 pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]

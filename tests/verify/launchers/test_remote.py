@@ -19,9 +19,9 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify import assess, runner
 from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.cluster import Cluster
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.launchers import bundle, processes
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.worker import agent
 
 pytestmark = pytest.mark.xdist_group("verify-remote")

@@ -1,6 +1,7 @@
-"""Derived facts, one module a subject; every module in this package is loaded, there is no list to keep.
+"""Facts that are derived from a case, one module per subject.
 
-A fact is a function of the case that returns its value and the events behind it, registered by ``@fact(name, meaning)``.
+A fact is a function of the case that returns a value and the events behind it. ``@fact(name, meaning)`` registers it. All
+modules of this package are loaded, so there is no list of them to maintain.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _loaded = False
 
 
 def load_all() -> None:
-    """Import every module of this package once, so that its facts are registered."""
+    """Import every module of this package once, which registers its facts."""
     global _loaded
     if _loaded:
         return

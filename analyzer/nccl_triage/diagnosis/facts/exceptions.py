@@ -1,4 +1,4 @@
-"""Python exceptions: which one is an application's own fault and came first, and which only report a broken peer."""
+"""Python exceptions: the first one that the application itself caused, and those that only report a broken peer."""
 
 from __future__ import annotations
 

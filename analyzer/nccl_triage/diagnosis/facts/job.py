@@ -1,8 +1,7 @@
-"""The job itself: launcher, frameworks, parallel layout, what kind of log this is; and batch arithmetic."""
+"""The job itself: its size, what kind of log it left, and its batch sizes."""
 
 from __future__ import annotations
 
-from nccl_triage.diagnosis import software
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 
@@ -54,7 +53,7 @@ def _launch_world(case: Case) -> Fact | None:
     return Fact(best[0], [best[1]])
 
 
-# -- batch arithmetic: train_batch_size must be micro_batch_per_gpu * gradient_acc_step * world_size ------------------
+# -- batch sizes: train_batch_size must be micro_batch_per_gpu * gradient_acc_step * world_size ------------------------
 
 
 def _batch(case: Case) -> tuple[Event, list[int]] | None:
@@ -102,19 +101,3 @@ def _world_is_one(case: Case) -> Fact | None:
     if (launched and launched > 1) or implied in (2, 4, 8, 16, 32, 64):
         return Fact(implied or launched, [event])
     return None
-
-
-@fact("job.versions", "program -> versions that the log shows")
-def _versions(case: Case) -> Fact | None:
-    return Fact(software.collect_versions(case), [])
-
-
-@fact("job.environment", "environment variable -> values that the log shows")
-def _environment(case: Case) -> Fact | None:
-    return Fact(software.collect_environment(case), [])
-
-
-@fact("job.nccl_versions", "the distinct NCCL versions of the processes")
-def _nccl_versions(case: Case) -> Fact | None:
-    found = software.versions(case).get("nccl", [])
-    return Fact([version for version, _ in found], [event for _, event in found][:3]) if found else None

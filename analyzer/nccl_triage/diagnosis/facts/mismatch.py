@@ -1,8 +1,8 @@
-"""Ranks that call different collectives: DETAIL fingerprints, Gloo size checks, NCCL's own call traces.
+"""Ranks that call different collectives, by fingerprints, sizes of data, call traces and tracebacks.
 
-With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` every rank compares its fingerprint with the others': in ``Rank a is running X,
-but Rank b is running Y`` a is the printing rank and b the lowest rank that differs, so all ranks below b call what a calls
-(ProcessGroupWrapper.cpp). Lines together part the ranks into sides; two ranks alone have no majority.
+With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` every rank compares its fingerprint with those of the others. In ``Rank a is running
+X, but Rank b is running Y`` a is the printing rank and b the lowest rank that differs, so all ranks below b call what a
+calls (ProcessGroupWrapper.cpp). Together the lines divide the ranks into sides. Two ranks alone have no majority.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.called import OP_OF_CALL
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.group_ranks import of_job
 from nccl_triage.story.majority import minority
 
-#: Collectives in which every rank must bring a tensor of the same shape.
+#: Collectives to which every rank must pass a tensor of the same shape.
 _SAME_SHAPE = ("ALLREDUCE", "BROADCAST", "REDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 
 
 def _other_sizes(case: Case) -> list[Event]:
-    """Return the lines of ranks that received more or less data than their own buffer holds."""
+    """Return the lines of ranks that received more or less data than fits their buffer."""
     return case.having("collective.mismatch", "expected", "value")
 
 
@@ -36,10 +35,12 @@ def _named(case: Case) -> Fact | None:
         if printer is None or other is None:
             continue
         own, peer = of_job(case, event, int(printer)), of_job(case, event, int(other))
-        for number in range(min(int(other), _MAX_NUMBER)):  # the first that differs is named: those before it do not
+        for number in range(
+            min(int(other), _MAX_NUMBER)
+        ):  # the line names the first rank that differs, so those before it do not
             sides.join(own, of_job(case, event, number))
         calls = _FINGERPRINT.findall(event.text)
-        if len(set(calls)) == _PAIR:  # equal ones differ in what is not looked at
+        if len(set(calls)) == _PAIR:  # equal ones differ in a part that is not compared
             for rank, call in zip((own, peer), calls, strict=True):
                 sides.join(called.setdefault(call, rank), rank)
         sides.part(own, peer)
@@ -48,33 +49,33 @@ def _named(case: Case) -> Fact | None:
     return Fact(sorted(odd), events[:4]) if odd else None
 
 
-#: Numbers of ranks that a line of a fingerprint says something of.
+#: Highest rank number that is read from a line with fingerprints.
 _MAX_NUMBER = 4096
-#: What a fingerprint says of a call, without the devices of its tensors.
+#: The call in a fingerprint, without the devices of its tensors.
 _FINGERPRINT = lazily(r"CollectiveFingerPrint\((.{1,600}?)(?:, TensorDeviceTypes|\)\.Collectives|\), but|\)$)")
 
 
 class _Sides:
-    """Ranks that call the same, as far as comparisons of two tell: classes that lines join."""
+    """A partition of the ranks by what they call, built from comparisons of two ranks."""
 
     def __init__(self) -> None:
         self._of: dict[int, int] = {}
 
     def part(self, first: int | None, second: int | None) -> None:
-        """Take note of two ranks that differ."""
+        """Note that two ranks call different collectives."""
         for rank in (first, second):
             if rank is not None:
                 self._of.setdefault(rank, rank)
 
     def join(self, first: int | None, second: int | None) -> None:
-        """Take note of two ranks that call the same."""
+        """Note that two ranks call the same collective."""
         self.part(first, second)
         if first is not None and second is not None:
             one, other = self._side(first), self._side(second)
             self._of[max(one, other)] = min(one, other)
 
     def values(self) -> dict[int, int]:
-        """Return the side of each rank, by the lowest rank on it."""
+        """Return the side of each rank, identified by the lowest rank on it."""
         return {rank: self._side(rank) for rank in sorted(self._of)}
 
     def _side(self, rank: int) -> int:
@@ -95,7 +96,7 @@ def _calls(case: Case) -> Fact | None:
             places[place].append((shape, event))
             owner = (*place, event.context.process_key())
             comms[owner].add(event.fields.get("comm"))
-    # A process with several communicators of one size counts each on its own: its lines cannot be compared.
+    # A process counts the calls of each communicator separately, so with several of one size its lines cannot be compared.
     several = {(count, nranks) for (count, nranks, _), found in comms.items() if len(found) > 1}
     for place in several:
         places.pop(place, None)
@@ -125,7 +126,7 @@ def _own_fingerprints(case: Case) -> Fact | None:
             last[rank] = (seq, shape, event)
     shapes = Counter(shape for _, shape, _ in last.values())
     if len({seq for seq, _, _ in last.values()}) != 1 or len(shapes) != 2:
-        return None  # the lines do not name their process group: ranks of several groups must not be compared
+        return None  # the lines do not name their process group, and ranks of different groups must not be compared
     (common, number), (other, one) = shapes.most_common(2)
     if one != 1 or number < 2 or (common[0] == other[0] and common[0] not in _SAME_SHAPE):
         return None
@@ -150,20 +151,22 @@ def _culprits(case: Case) -> Fact | None:
             return found
     aborted = case.fact("process.aborted_ranks")
     if _other_sizes(case) and aborted is not None and aborted.value:
-        # The rank that received too much data aborts: its own buffer is the small one, its peers see a reset.
+        # The rank that received too much data aborts: its buffer is the small one. Its peers see a reset connection.
         return aborted
     for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
         found = case.fact(name)
-        # Where half of the ranks stand here and half there, everybody and so nobody is odd; of two ranks one is.
+        # If the ranks are divided in halves, nobody stands out, unless there are only two ranks.
         if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
             return found
     receivers = case.ranks(_other_sizes(case))
     if len(receivers) == 1 and case.of("process.crash") and not case.value("process.exits"):
-        return Fact(receivers, _other_sizes(case)[:2])  # without a launcher's lines its last words tell the same
+        return Fact(
+            receivers, _other_sizes(case)[:2]
+        )  # without lines of a launcher its last line tells that it aborted
     return None
 
 
-#: A collective with a root -> the word by which the time-out of the rank with another root is told from that of the root.
+#: Collective with a root -> the words in the time-out of a rank that expects another root. The root says otherwise.
 _ROOTED = {"BROADCAST": "recv operation", "SCATTER": "recv operation", "GATHER": "send operation"}
 _PAIR = 2
 
@@ -177,7 +180,7 @@ def _other_root(case: Case) -> Fact | None:
     calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
     left = {rank: call for rank, call in calls.items() if call in _ROOTED}
     if len(left) != _PAIR or len(set(left.values())) != 1 or len(calls) <= _PAIR or case.presence.unheard():
-        return None  # whoever is not in the input may be left in it, too
+        return None  # ranks that are not in the input may also wait in it
     word = _ROOTED[next(iter(left.values())) or ""]
     told = {rank: frames[rank][1].fields.get("message", "") for rank in left}
     odd = [rank for rank, message in told.items() if word in message]
@@ -191,7 +194,7 @@ def _aborted_alone(case: Case) -> Fact | None:
     frames = communication_frames(case)
     events = _other_sizes(case)
     ranks = case.ranks(events)
-    # Were it one of the majority, the rank that called something else would stand at another line.
+    # If it belonged to the majority, the rank that called another collective would stand at another line.
     if len(ranks) != 1 or ranks[0] in frames or len(frames) < 2 or len({frame for frame, _ in frames.values()}) != 1:
         return None
     return Fact(ranks, events[:2]) if set(case.identity.ranks) == {*frames, *ranks} else None
@@ -207,7 +210,7 @@ def _tags(case: Case) -> Fact | None:
 
 
 def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
-    """Return where each rank's own code stood when its communication failed: the innermost user frame."""
+    """Return the innermost user frame of each rank when its communication failed, with the traceback."""
     found: dict[int, tuple[str, Event]] = {}
     for event in tracebacks(case):
         rank, frames = case.rank(event), event.fields.get("user_frames", "")
@@ -216,20 +219,20 @@ def communication_frames(case: Case) -> dict[int, tuple[str, Event]]:
     return found
 
 
-#: Collectives that end nowhere before all have come: who stands in another one has left out or added one.
+#: Collectives that no rank completes before all have entered. A rank in another one has skipped or added a call.
 _NEED_ALL = {
     "ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE", "BARRIER", "ALLTOALL", "ALLTOALL_BASE",
 }  # fmt: skip
 
 
 def _call_of(event: Event) -> str | None:
-    """Return the collective that a traceback stands in, by its line of code or by the function that raised."""
+    """Return the collective of a traceback, by its line of code or by the function that raised."""
     name = event.fields.get("collective") or event.fields.get("raised_in", "").rpartition("distributed_c10d.py ")[2]
     return OP_OF_CALL.get(name)
 
 
 def _other_call(case: Case, frames: dict[int, tuple[str, Event]]) -> Fact | None:
-    """Return the minority that stands in another collective below the same line of the user's code (a wrapped model)."""
+    """Return the minority in another collective below the same line of the user's code, such as a wrapped model."""
     calls = {rank: _call_of(event) for rank, (_, event) in frames.items()}
     kinds = set(calls.values())
     if len(kinds) != 2 or not all(call in _NEED_ALL for call in kinds):
@@ -248,9 +251,9 @@ def _elsewhere(case: Case) -> Fact | None:
     if len(places) == 1:
         return _other_call(case, frames)
     if {_call_of(event) for _, event in frames.values()} <= {"SEND", "RECV"}:
-        return None  # stages of a pipeline stand at different lines by nature
+        return None  # the stages of a pipeline stand at different lines anyway
     if len(places) != 2:
-        return None  # one place: nothing to see; many places: a pipeline, or a race while tearing down
+        return None  # many places are those of a pipeline, or of ranks that are tearing down
     odd = minority({rank: frame for rank, (frame, _) in frames.items()}, case.presence.unheard())
     return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3])
 
@@ -259,7 +262,7 @@ _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 
 
 def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
-    """Return the ranks of which a traceback stands in a point-to-point call, and whether that sends or receives."""
+    """Return the ranks whose traceback stands in a point-to-point call, with the direction of the call."""
     calls: dict[int, tuple[str, Event]] = {}
     for event in case.having("exception.frame", "path"):
         rank = case.rank(event)
@@ -283,7 +286,7 @@ def _unmet_pair(case: Case) -> Fact | None:
     if sorted(kind for kind, _ in calls.values()) != ["recv", "send"] or not timed_out >= set(calls):
         return None
     first, last = sorted(calls)
-    # Stages hand on to their neighbours: whom both ends wait for is the one between them, which stands elsewhere.
+    # The stages of a pipeline pass data to their neighbours. Both ends wait for the stage between them.
     ranks = [first + 1] if last - first == 2 else [first, last]
     return Fact(ranks, [event for _, event in calls.values()]) if case.identity.single_host else None
 
@@ -314,3 +317,41 @@ def _any(case: Case) -> Fact | None:
         if found is not None:
             return Fact(True, found.events)
     return None
+
+
+#: Function of torch.distributed (distributed_c10d.py) -> OpType as ProcessGroupNCCL logs it.
+OP_OF_CALL = {
+    "broadcast": "BROADCAST",
+    "all_reduce": "ALLREDUCE",
+    "all_reduce_coalesced": "ALLREDUCE_COALESCED",
+    "reduce": "REDUCE",
+    "all_gather": "ALLGATHER",
+    "all_gather_object": "ALLGATHER",
+    "all_gather_into_tensor": "_ALLGATHER_BASE",
+    "_all_gather_base": "_ALLGATHER_BASE",
+    "all_gather_single": "_ALLGATHER_BASE",
+    "reduce_scatter": "REDUCE_SCATTER",
+    "reduce_scatter_tensor": "_REDUCE_SCATTER_BASE",
+    "_reduce_scatter_base": "_REDUCE_SCATTER_BASE",
+    "reduce_scatter_single": "_REDUCE_SCATTER_BASE",
+    "all_to_all": "ALLTOALL",
+    "all_to_all_single": "ALLTOALL_BASE",
+    "broadcast_object_list": "BROADCAST",
+    "send": "SEND",
+    "recv": "RECV",
+    "batch_isend_irecv": "COALESCED",
+    "gather": "GATHER",
+    "scatter": "SCATTER",
+    "barrier": "BARRIER",
+    "monitored_barrier": "BARRIER",
+    "init_process_group": "INIT",
+}
+
+
+@fact("collective.called", "the operation that most tracebacks stand in, by the call of torch.distributed in a frame")
+def _called(case: Case) -> Fact | None:
+    events = [e for e in tracebacks(case) if e.fields.get("collective") in OP_OF_CALL]
+    if not events:
+        return None
+    name = Counter(event.fields["collective"] for event in events).most_common(1)[0][0]
+    return Fact(OP_OF_CALL[name], [event for event in events if event.fields["collective"] == name][:4])

@@ -1,6 +1,6 @@
-"""Who announced which address, and whether the others could have reached it.
+"""The network: which addresses the hosts announced, and whether the others could reach them.
 
-Sources: NCCL ``Bootstrap : Using IFACE:IP<port>`` and ``NET/Socket : Using [0]IFACE:IP<port> [1]..`` (bootstrap.cc,
+Addresses come from NCCL's ``Bootstrap : Using IFACE:IP<port>`` and ``NET/Socket : Using [0]IFACE:IP<port> [1]..`` (bootstrap.cc,
 transport/net_socket.cc), connection errors that name the peer, Ray's ``ip=``, ``MASTER_ADDR``-like fields.
 """
 
@@ -16,18 +16,17 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story import addresses
 from nccl_triage.story.addresses import network_of, parse
-from nccl_triage.story.majority import minority
 
 _VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 
 
 def is_virtual(interface: str) -> bool:
-    """Tell whether an interface belongs to containers or bridges of one host (docker0, virbr0, veth..)."""
+    """Tell whether an interface connects containers or bridges of one host only, such as docker0, virbr0 or veth0."""
     return _VIRTUAL.match(interface) is not None
 
 
 def announced(case: Case) -> list[tuple[str | None, str, str, Event]]:
-    """Return (host, interface, address, event) for every address that a process said it uses."""
+    """Return (host, interface, address, event) for every address that a process announced as its own."""
     found = [
         (case.host(event), iface, ip, event)
         for event in case.of("interface.chosen")
@@ -139,7 +138,7 @@ def _same_address(case: Case) -> Fact | None:
             owners[ip].setdefault(host, event)
     for ip, by_host in sorted(owners.items()):
         names = sorted(by_host, key=len)
-        # A counter glued in front of a name (two writers on one stream) makes no second host.
+        # Two writers on one stream may glue a counter in front of a name, which does not make it another host.
         if len([name for name in names if not any(name != other and name.endswith(other) for other in names)]) > 1:
             return Fact(ip, list(by_host.values())[:3])
     return None
@@ -158,7 +157,7 @@ def _disjoint(case: Case) -> Fact | None:
             and not _VIRTUAL.match(iface)
         ):
             by_host[host].setdefault(ip, event)
-    # Of hosts with the same networks the first speaks for all: the first odd pair is one of such hosts.
+    # Of hosts with the same networks it is enough to compare the first.
     networks: dict[frozenset[str], str] = {}
     for host in sorted(by_host):
         networks.setdefault(_networks(by_host[host]), host)
@@ -197,7 +196,7 @@ def _refused(case: Case) -> Fact | None:
     return Fact(True, found[:3]) if found else None
 
 
-#: Facts that name ranks which were no longer there to answer.
+#: Facts that name ranks which had ended.
 _GONE = (
     "progress.finished_early_ranks", "process.clean_exit_ranks", "process.killed_ranks", "process.crashed_ranks",
     "process.aborted_ranks", "exception.ranks",
@@ -213,18 +212,3 @@ def _refused_elsewhere(case: Case) -> Fact | None:
     if not refused or None in hosts | gone or hosts & gone:
         return None
     return Fact(True, [event for _, event in refused][:3])
-
-
-@fact(
-    "rendezvous.odd_world_ranks",
-    "ranks that believe in another number of ranks than the majority",
-    blames=("was told another number of ranks", "被告知的 rank 总数与其他不同"),
-)
-def _odd_world(case: Case) -> Fact | None:
-    sizes: dict[int, tuple[int, Event]] = {}
-    for event in case.of("communicator.starting"):
-        rank, size = event.number("rank"), event.number("nranks")
-        if rank is not None and size is not None:
-            sizes[int(rank)] = (int(size), event)
-    odd = minority({rank: size for rank, (size, _) in sizes.items()}, case.presence.unheard())
-    return Fact(sorted(odd), [sizes[rank][1] for rank in odd][:3]) if 0 < len(odd) < len(sizes) else None

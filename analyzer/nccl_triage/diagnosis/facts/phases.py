@@ -1,4 +1,4 @@
-"""What the job was doing when it stopped: long work, unfinished bars, generation, evaluation, loading."""
+"""What the job was doing when it stopped, such as long work, an unfinished progress bar, generation or evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONG_BAR = lazily(
     r"eval|valid|predict|inference|generat|shard|merge|init",
     re.IGNORECASE,
 )
-#: Whoever waits is not at work.
+#: A rank that waits is not busy.
 _WAITING = lazily(r"\bwaiting (?:in|at|for) (?:a |the )?barrier\b", re.IGNORECASE)
 _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?P<s>\d{1,9})$")
 
@@ -40,10 +40,10 @@ def _long_task(case: Case) -> Fact | None:
     busy = {r: event for r, event in last.items() if event.kind == "task.started" and not _WAITING.search(event.text)}
     if not busy:
         return None
-    # Long work that no line ties to a rank is that of the one rank from which nothing is heard.
+    # Long work without a rank belongs to the ranks without output, if there are any.
     named = sorted(rank for rank in busy if rank is not None) or case.value("progress.unheard_ranks") or []
     if len(named) > 1 and len(named) == len(case.identity.ranks):
-        # All do it: those that did not complain while others waited are the late ones, otherwise nobody stands out.
+        # If all ranks do the same, those that did not complain while others waited are the late ones.
         named = [rank for rank in named if rank not in first]
         through = set(case.ranks(case.of("task.finished")))
         named = [rank for rank in named if rank not in through] or named
@@ -94,7 +94,7 @@ def _long_bar(case: Case) -> Fact | None:
 
 
 _RATE = lazily(r"([\d.]+) ?s/(?:it|step|batch|iter)")
-#: Share of the time-out from which on a usual step leaves no room for a longer one, and steps that show what is usual.
+#: A usual step that takes this share of the time-out leaves no room for a longer one. So many steps show what is usual.
 _NEAR, _USUAL = 0.7, 2
 
 
@@ -128,7 +128,7 @@ def _unfinished_bar(case: Case) -> Fact | None:
     return Fact(what.rsplit(":", 1)[0].strip()[:80], before[-1:])
 
 
-#: Sequence numbers up to this belong to set-up (barriers, broadcasts of the model), not to training steps.
+#: Highest sequence number that belongs to set-up (barriers, broadcasts of the model) rather than to training.
 _BEFORE_TRAINING = 10
 
 
@@ -196,17 +196,17 @@ def _unserved(case: Case) -> Fact | None:
     waiting = [e for e in case.of("collective.timeout") if "recv operation" in e.text and case.rank(e) not in through]
     if not sending - through or not waiting:
         return None
-    # The root of a broadcast cannot send to a rank that expects the data from somebody else.
+    # The root of a broadcast cannot send to a rank that expects the data from another one.
     return Fact(case.ranks(waiting), waiting[:2])
 
 
 def _without_own(text: str, rank: int) -> str:
-    """Return a line without what only says whose it is: rank 3, rank=3, r3, [3]."""
+    """Return a line without its own rank, written as rank 3, rank=3, r3 or [3]."""
     return re.sub(rf"(?i)\b(?:rank|r)[ =:_#]?{rank}\b|\[{rank}\]", "", text)
 
 
 def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
-    """Return, for each announcement of an amount with numbers folded, what each rank said once."""
+    """Return announcement of an amount (its digits folded) -> rank -> its text, if no rank repeats the announcement."""
     told: dict[str, dict[int, tuple[str, Event]]] = {}
     again: set[str] = set()
     for event in case.telling("amount"):
@@ -219,7 +219,7 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
         if rank in said and event.kind != "task.started":
             again.add(shape)
         said[rank] = (text, event)
-    # What is said again and again, as in each step, differs by chance between ranks that were stopped at once.
+    # Announcements that are repeated, as in each step, differ by chance between ranks that were stopped together.
     return {shape: said for shape, said in told.items() if shape not in again}
 
 

@@ -1,8 +1,7 @@
-"""Deaths of processes: which rank died first, of what, and which only were cleaned up.
+"""How processes ended: which rank died first and why, and which ranks were only cleaned up.
 
 A SIGTERM (-15) after an agent's "closing signal" and a SIGKILL after its "forcefully exiting" are clean-up. The agent's
-"first observed failure" is right for deaths and exceptions, and says nothing when every rank died of a communication
-error.
+"first observed failure" is reliable for deaths and exceptions, but meaningless if every rank died of a communication error.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story import devices
 from nccl_triage.story.ends import Exit, exits_of, signal_number
 
-#: Seconds within which all ranks end that somebody kills together.
+#: Ranks that somebody kills together end within so many seconds.
 AT_ONCE = 2.0
-#: Lines that the kernel prints of one blocked process: its header, registers and stack.
+#: Maximum number of lines that the kernel prints for a blocked process: header, registers and stack.
 _STACK_LINES = 60
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
 #: Exit codes of success and of SIGHUP, SIGINT and SIGTERM.
@@ -23,12 +22,12 @@ _STOP_CODES = ("0", "129", "130", "143")
 
 
 def _reports(case: Case) -> list[Event]:
-    """Return the entries of an agent's report, which lists every worker that failed or was stopped."""
+    """Return the entries of agents' reports, which list every worker that failed or was stopped."""
     return case.of(REPORT)
 
 
 def _cleaned_up(case: Case) -> set[str]:
-    """Return the pids that agents stopped themselves."""
+    """Return the pids of processes that agents stopped."""
     return {event.fields["pid"] for event in case.having("process.stopped", "pid") if event.fields["pid"]}
 
 
@@ -67,7 +66,7 @@ def _killed(case: Case) -> Fact | None:
 )
 def _killed_together(case: Case) -> Fact | None:
     dead = {e.rank: e.event for e in _own_deaths(case) if e.signal == 9 and e.rank is not None}
-    # An agent's report has all ends by one clock; the line above it may lack the year.
+    # An agent's report times all ends by one clock, while the line above it may lack the year.
     dead |= {rank: event for event in _reports(case) if (rank := case.rank(event)) in dead}
     times = [time for event in dead.values() if (time := event.context.time) is not None]
     if (
@@ -86,7 +85,7 @@ def _killed_before_cancel(case: Case) -> Fact | None:
     if any(event.role == "root" for event in cancelled):
         return None
     killed = [e for e in case.having("process.exit", "signal", names="task") if signal_number(e.fields["signal"]) == 9]
-    # A step that somebody cancels says so first; its tasks are killed when they have not heeded SIGTERM for long.
+    # A step that somebody cancels says so first. Its tasks are only killed if they ignore SIGTERM.
     early = [k for k in killed if all(k.line < c.line for c in cancelled if c.source == k.source)]
     return Fact(True, [*early[:2], *cancelled[:1]]) if early and cancelled else None
 
@@ -125,7 +124,7 @@ def _terminated_only(case: Case) -> Fact | None:
     exits: list[Exit] | None = case.value("process.exits")
     if not exits:
         return None
-    # Slurm names a task, not a rank, so its exit codes are no exits of ranks; that one failed by itself they do tell.
+    # Slurm names tasks rather than ranks, but the exit code of a task tells that it failed by itself.
     stopped = all(e.signal in (1, 2, 15) for e in exits)
     failed = [
         e for e in case.having("process.exit", "exitcode", names="task") if e.fields["exitcode"] not in _STOP_CODES
@@ -159,7 +158,7 @@ def _first_code(case: Case) -> Fact | None:
 def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None]
     if not reports or not any(e.fields.get("exitcode") == "-15" for e in reports):
-        return None  # older releases list only failures: absence means nothing
+        return None  # older releases list only failures, so an absent rank means nothing
     listed = {case.rank(e) for e in reports}
     by_host: dict[str | None, set[int]] = {}
     for rank, info in case.identity.ranks.items():
@@ -180,7 +179,7 @@ def _left_children(case: Case) -> Fact | None:
     failed = case.having("exception.relayed", by="spawn")
     stopped = case.having("process.stopped", by="spawn")
     size = case.identity.world_size
-    # More processes than one launcher starts: some are on other hosts.
+    # Processes on other hosts have launchers of their own.
     if len(failed) != 1 or size is None or size <= 1 + len(stopped) or not case.identity.single_host:
         return None
     if case.value("process.exits") or case.value("exception.application"):
@@ -201,7 +200,7 @@ def _left_neighbours(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]
     closed = [e for e in case.of("connection.lost") if (e.fields.get("peer") or "").startswith(("127.", "::1"))]
     failed = {case.rank(e) for e in reports}
-    # Whoever failed for another reason has closed the connections of the others.
+    # A rank that failed for another reason would have closed the connections of the others.
     if not failed or not failed <= set(case.ranks(closed)) or any(e.fields.get("exitcode") != "1" for e in reports):
         return None
     if not case.identity.single_host or case.value("exception.application"):

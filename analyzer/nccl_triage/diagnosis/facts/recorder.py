@@ -1,12 +1,39 @@
-"""Flight recorder dumps: which rank called something else, never came, or completed less than the others."""
+"""Flight recorder dumps: which ranks called another operation, never came to one, or did not complete it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.flight_recorder import comparison, event, events
-from nccl_triage.observations.event import Role
-from nccl_triage.recorder.compare import compare
+from nccl_triage.observations.event import Context, Event, Role
+from nccl_triage.observations.recorder_table import RecorderLine
+from nccl_triage.recorder.compare import RecorderComparison, compare
+from nccl_triage.recorder.lines import RECORD
 from nccl_triage.recorder.vote import RecorderFinding
+
+
+def comparison(case: Case) -> RecorderComparison:
+    """Return the comparison of all dumps. It is empty if there are none."""
+    found = case.value("recorder.comparison")
+    return found if isinstance(found, RecorderComparison) else RecorderComparison()
+
+
+def event(line: RecorderLine, role: Role = "context") -> Event:
+    """Return a line of a dump as an event."""
+    time = line.created / 1e9 if line.created else None
+    message = line.text.split("]: ", 1)[-1]
+    return Event(RECORD, line.source, line.line, message, Context(rank=line.rank, time=time), role)
+
+
+def events(findings: Iterable[RecorderFinding], role: Role = "context") -> list[Event]:
+    """Return the lines of findings as events, those of the blamed ranks first."""
+    return [event(line, role) for line in _lines(findings)]
+
+
+def _lines(findings: Iterable[RecorderFinding]) -> Iterator[RecorderLine]:
+    for finding in findings:
+        yield from sorted(finding.lines, key=lambda line: line.rank not in finding.ranks)
+
 
 _DISAGREE = ("operation", "size", "dtype")
 
@@ -18,14 +45,14 @@ def _comparison(case: Case) -> Fact | None:
 
 
 def _ranks(case: Case, *kinds: str, role: Role = "context") -> Fact | None:
-    """Return the ranks that findings of these kinds blame."""
+    """Return the ranks that findings of the given kinds blame."""
     found = [finding for finding in comparison(case).of(*kinds) if finding.ranks]
     ranks = sorted({rank for finding in found for rank in finding.ranks})
     return Fact(ranks, events(found, role)[:8]) if ranks else None
 
 
 def _first(case: Case) -> RecorderFinding | None:
-    """Return the disagreement that matters most: of operations before sizes, where somebody is to blame before a tie."""
+    """Return the most important disagreement: one with somebody to blame, and of operations rather than sizes."""
     found = comparison(case).of(*_DISAGREE)
     return min(found, key=lambda one: (not one.ranks, _DISAGREE.index(one.kind), one.group, one.seq), default=None)
 

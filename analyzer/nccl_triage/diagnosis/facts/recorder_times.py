@@ -1,18 +1,20 @@
-"""Flight recorder dumps: when ranks came to a call, where in the program they stand, and what the log says of it."""
+"""Flight recorder dumps: which ranks came late to calls, where in the program they stand, and what the log says of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.flight_recorder import comparison, event, events
+from nccl_triage.diagnosis.facts.recorder import comparison, event, events
 from nccl_triage.observations.recorder_table import GroupProgress
+from nccl_triage.recorder.lines import group_name
+from nccl_triage.recorder.pace import Slow, slow_ranks
 
-#: A rank is late when it came this much after the middle one: seconds, and share of the time-out.
+#: A rank is late if it comes this much after the median rank, in seconds and as a share of the time-out.
 _LATE, _SHARE = 30.0, 0.1
-#: Kinds of findings that blame ranks.
+#: The kinds of findings that blame ranks.
 _BLAMES = ("operation", "size", "dtype", "missing", "ahead", "lagging", "early", "unmet", "circle")
-#: Facts by which a log names the ranks that brought the job down.
+#: Facts with the ranks that brought the job down according to the log.
 _LOG = (
     "mismatch.culprit_ranks", "collective.behind_ranks", "collective.absent_ranks", "process.killed_ranks",
     "process.crashed_ranks", "exception.ranks", "progress.finished_early_ranks", "process.clean_exit_ranks",
@@ -93,7 +95,7 @@ def _culprits(case: Case) -> Fact | None:
 
 
 def _named(case: Case) -> tuple[set[int], list[str]]:
-    """Return the ranks that the log names by itself, and the facts that do."""
+    """Return the ranks that the log alone names, and the names of the facts that do so."""
     ranks: set[int] = set()
     facts = []
     for name in _LOG:
@@ -121,3 +123,64 @@ def _disagrees(case: Case) -> Fact | None:
     if not ranks or not named or named & set(ranks):
         return None
     return Fact(ranks, events(comparison(case).of(*_BLAMES))[:2])
+
+
+@fact("recorder.pace", "what the dumps show of ranks for which the others wait in call after call")
+def _pace(case: Case) -> Fact | None:
+    table = case.observations.recorder
+    if not table:
+        return None
+    hosts = {rank: info.host for rank, info in case.identity.ranks.items() if info.host}
+    found = slow_ranks(table, hosts)
+    if not found:
+        return None
+    lines = [line for slow in found if (line := table.standings[(slow.group, slow.rank)].last) is not None]
+    return Fact(found, [event(line) for line in lines[:4]])
+
+
+def slow(case: Case) -> list[Slow]:
+    """Return the slow ranks, by the dumps."""
+    found: list[Slow] = case.value("recorder.pace", [])
+    return found
+
+
+@fact(
+    "recorder.slow_ranks",
+    "ranks for which the others wait in call after call, by the times in the dumps",
+    blames=(
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
+)
+def _ranks(case: Case) -> Fact | None:
+    found = case.fact("recorder.pace")
+    return Fact([one.rank for one in slow(case)], found.events) if found is not None else None
+
+
+@fact(
+    "recorder.slow_surely",
+    "the same, where calls were late themselves: measured on the GPU, or by a back end that waits for each call",
+    blames=(
+        "by the flight recorders the others waited for it in call after call",
+        "flight recorder 显示其他 rank 一次又一次地等待它",
+    ),
+)
+def _surely(case: Case) -> Fact | None:
+    found = case.fact("recorder.pace")
+    ranks = [one.rank for one in slow(case) if one.how == "gpu" or _blocks(case, one)]
+    return Fact(ranks, found.events) if ranks and found is not None else None
+
+
+def _blocks(case: Case, slow: Slow) -> bool:
+    """Tell whether calls end before the next one is issued. With NCCL, ranks may issue calls far ahead of their GPU."""
+    return case.observations.recorder.standings[(slow.group, slow.rank)].backend == "gloo"
+
+
+@fact("recorder.slow_by", "by how much a slow rank is late, and in how many calls of which group")
+def _by(case: Case) -> Fact | None:
+    found = slow(case)
+    if not found:
+        return None
+    worst = max(found, key=lambda one: one.seconds)
+    name = group_name(worst.group.name, worst.group.desc)
+    return Fact(f"{worst.seconds:.2g} s in {worst.times} of {worst.calls} calls of group {name}")

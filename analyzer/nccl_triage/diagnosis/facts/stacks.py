@@ -1,20 +1,211 @@
-"""What dumped stacks tell of a hang: who stands elsewhere while the others wait, and who waits at another place.
+"""Dumped stacks: where the processes of a hanging job stand, which of them wait, and which are elsewhere.
 
-Nobody takes such dumps of a job that is well.
+A process whose frames tell nothing is not blamed: it runs its own code, or waits for a GPU in ``tensor.item()``. Nobody
+dumps the stacks of a healthy job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nccl_triage.diagnosis import dumped_stacks as dumped
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.dumped_stacks import Stack
+from nccl_triage.engine.schema import Activity
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.parsers.stacks import SIGNATURE, is_standard
+
+#: Packages whose frames do not belong to the job's own code.
+_PACKAGES = frozenset(
+    [
+        "torch",
+        "deepspeed",
+        "transformers",
+        "accelerate",
+        "megatron",
+        "lightning",
+        "pytorch_lightning",
+        "ray",
+        "vllm",
+        "sglang",
+        "trl",
+        "peft",
+        "datasets",
+        "apex",
+        "transformer_engine",
+        "safetensors",
+        "numpy",
+    ]
+)
+_LINE = lazily(r":\d+\)$")
+#: The activity of a worker of a data loader.
+WORKER = "data-worker"
+#: Frames of functions that generate text.
+_GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_search|sample|rollout) \(")
+
+
+@dataclass(frozen=True, slots=True)
+class StackReading:
+    """What the frames of a stack tell.
+
+    ``frames`` have the form ``function (path:line)``, innermost first. ``decides`` is the index of the frame that tells the
+    activity, and ``own`` that of the innermost frame of the job's own code.
+    """
+
+    frames: tuple[str, ...]
+    activity: Activity | None
+    decides: int
+    own: int | None
+    generates: bool
+    shown: str
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The stack of one process, and what it tells."""
+
+    event: Event
+    read: StackReading
+
+    @property
+    def activity(self) -> Activity | None:
+        """What the process does, if its frames tell."""
+        return self.read.activity
+
+    @property
+    def waits(self) -> bool:
+        """Whether the process waits for other ranks, or for a GPU that may wait for them."""
+        return self.activity is not None and self.activity.stands == "waiting"
+
+    @property
+    def generates(self) -> bool:
+        """Whether the process generates text."""
+        return self.read.generates
+
+    @property
+    def place(self) -> str | None:
+        """The innermost function of the job's own code, without its line."""
+        return self.read.place
+
+    @property
+    def shown(self) -> str:
+        """The deciding frame, then the innermost frame of the job's own code or else the outermost frame."""
+        return self.read.shown
+
+
+def of_case(case: Case) -> list[Stack]:
+    """Return the last stack of each process, except helpers such as launchers and workers of data loaders."""
+    return [one for one in _all(case) if one.activity is None or one.activity.stands != "helper"]
+
+
+def loading(case: Case) -> list[tuple[Stack, str]]:
+    """Return the workers of data loaders that stand in the job's own code, each with its frame there."""
+    workers = [one for one in _all(case) if one.activity is not None and one.activity.id == WORKER]
+    return [
+        (one, one.read.frames[one.read.own])
+        for one in workers
+        if one.read.own is not None and one.read.own < one.read.decides
+    ]
+
+
+def _all(case: Case) -> list[Stack]:
+    return list(case.value("stacks.all") or [])
+
+
+@fact("stacks.all", "every process whose stack was dumped, as it was dumped last: ranks, launchers, loaders' workers")
+def _last_stacks(case: Case) -> Fact | None:
+    last: dict[tuple[object, ...], Stack] = {}
+    known: dict[str, StackReading] = {}
+    for number, event in enumerate(case.of(SIGNATURE)):
+        text = event.fields.get("frames", "")
+        if text not in known:  # most processes stand at the same place
+            known[text] = _read(tuple(text.split("\n")), case.rules.activities.values())
+        rank, pid = case.rank(event), event.context.pid
+        key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
+        last[key] = Stack(event, known[text])
+    return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
+
+
+def kinds(stacks: Iterable[Stack]) -> list[str]:
+    """Return the distinct activities of processes."""
+    return sorted({one.activity.id for one in stacks if one.activity is not None})
+
+
+def elsewhere(case: Case) -> tuple[list[Stack], list[Stack]]:
+    """Return the processes that do something which needs no other rank, and those that wait.
+
+    Both lists are empty if the former outnumber the latter.
+    """
+    found = of_case(case)
+    waiting = [one for one in found if one.waits]
+    away = [one for one in found if one.activity is not None and one.activity.stands == "elsewhere"]
+    return (away, waiting) if len(away) <= len(waiting) else ([], [])
+
+
+def alone(case: Case) -> list[Stack]:
+    """Return the dumped processes if none of them waits. Others may wait for what they do."""
+    found = of_case(case)
+    return [] if any(one.waits for one in found) else found
+
+
+def apart(case: Case) -> tuple[list[Stack], list[Stack]]:
+    """Return the minority that waits at another place in the code than the majority, and the majority.
+
+    Places differ if only one of them is below ``generate``, or if the functions of the job's own code differ. Other lines of
+    the same function are the same place. Both lists are empty if any process does not wait.
+    """
+    found = of_case(case)
+    if not all(one.waits for one in found):
+        return [], []
+    return _parted(found, lambda one: one.generates) or _parted(found, lambda one: one.place) or ([], [])
+
+
+def _parted(stacks: Sequence[Stack], place: Callable[[Stack], object]) -> tuple[list[Stack], list[Stack]] | None:
+    groups = Counter(place(one) for one in stacks if place(one) is not None).most_common(2)
+    if len(groups) < 2 or groups[0][1] == groups[1][1]:
+        return None
+    common, number = groups[0]
+    minority = [one for one in stacks if place(one) not in (common, None)]
+    return (minority, [one for one in stacks if place(one) == common]) if len(minority) < number else None
+
+
+def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> StackReading:
+    helpers = [one for one in table if one.stands == "helper"]
+    others = [one for one in table if one.stands != "helper"]
+    # The outermost frame may be the one that identifies a helper.
+    found = _first(frames, helpers) or _first(frames, others)
+    own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
+    activity, decides = found if found is not None else (None, own or 0)
+    numbers = sorted({decides, own if own is not None else len(frames) - 1})
+    return StackReading(
+        frames=frames,
+        activity=activity,
+        decides=decides,
+        own=own,
+        generates=any(_GENERATES.search(frame) for frame in frames),
+        shown=" < ".join(frames[number] for number in numbers),
+        place=_LINE.sub("", frames[own]) if own is not None else None,
+    )
+
+
+def _is_own(frame: str) -> bool:
+    """Tell whether a frame belongs to the job's own code rather than to a package or the standard library."""
+    return not is_standard(frame) and _PACKAGES.isdisjoint(frame.rpartition("(")[2].split("/")[:-1])
+
+
+def _first(frames: Sequence[str], table: Sequence[Activity]) -> tuple[Activity, int] | None:
+    """Return the first activity that matches a frame, by the innermost such frame, and the index of the frame."""
+    return next(
+        ((one, number) for number, frame in enumerate(frames) for one in table if one.frame.search(frame) is not None),
+        None,
+    )
 
 
 def _told(value: Any, who: Sequence[Stack], others: Sequence[Stack] = ()) -> Fact | None:
-    """Return a fact with a line of each side, and then those of the other culprits."""
+    """Return a fact with a line of each side first, followed by the lines of the other processes in question."""
     if not who:
         return None
     return Fact(value, [one.event for one in (who[0], *others[:1], *who[1:7])])
@@ -22,93 +213,93 @@ def _told(value: Any, who: Sequence[Stack], others: Sequence[Stack] = ()) -> Fac
 
 @fact("stacks.dumped", "how many processes' stacks were dumped: somebody looked into a job that hung")
 def _dumped(case: Case) -> Fact | None:
-    found = dumped.of_case(case)
+    found = of_case(case)
     return _told(len(found), found[:2])
 
 
 @fact("stacks.doing", "what the dumped processes do, as far as known: activities of rules/stacks")
 def _doing(case: Case) -> Fact | None:
-    found = [one for one in dumped.of_case(case) if one.activity is not None]
-    return _told(dumped.kinds(found), found)
+    found = [one for one in of_case(case) if one.activity is not None]
+    return _told(kinds(found), found)
 
 
 @fact("stacks.diverging", "processes that stand outside any collective while others stand in one")
 def _diverging(case: Case) -> Fact | None:
-    found = dumped.of_case(case)
+    found = of_case(case)
     inside = [one for one in found if one.waits]
     outside = [one for one in found if not one.waits]
-    meets = {"collective", "rendezvous"}.intersection(dumped.kinds(inside))
+    meets = {"collective", "rendezvous"}.intersection(kinds(inside))
     return _told(len(outside), outside, inside) if meets else None
 
 
 @fact("stacks.elsewhere", "processes that stand in something which needs no other rank while the others wait")
 def _elsewhere(case: Case) -> Fact | None:
-    away, waiting = dumped.elsewhere(case)
+    away, waiting = elsewhere(case)
     return _told(len(away), away, waiting)
 
 
 @fact("stacks.elsewhere_doing", "what they do: activities of rules/stacks")
 def _elsewhere_doing(case: Case) -> Fact | None:
-    away, waiting = dumped.elsewhere(case)
-    return _told(dumped.kinds(away), away, waiting)
+    away, waiting = elsewhere(case)
+    return _told(kinds(away), away, waiting)
 
 
 @fact("stacks.elsewhere_frame", "the deciding frame of the first of them, and the job's own below it")
 def _elsewhere_frame(case: Case) -> Fact | None:
-    away, waiting = dumped.elsewhere(case)
+    away, waiting = elsewhere(case)
     return _told(away[0].shown if away else None, away, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")
 def _waiting(case: Case) -> Fact | None:
-    _, waiting = dumped.elsewhere(case)
+    _, waiting = elsewhere(case)
     return _told(len(waiting), waiting)
 
 
 @fact("stacks.waiting_frame", "where the first of those that wait stands")
 def _waiting_frame(case: Case) -> Fact | None:
-    _, waiting = dumped.elsewhere(case)
+    _, waiting = elsewhere(case)
     return _told(waiting[0].shown if waiting else None, waiting)
 
 
 @fact("stacks.alone_frame", "where the first dumped process stands, when none of them waits for others")
 def _alone_frame(case: Case) -> Fact | None:
-    found = dumped.alone(case)
+    found = alone(case)
     return _told(found[0].shown if found else None, found)
 
 
 @fact("stacks.apart", "how many wait at another place than the majority")
 def _apart(case: Case) -> Fact | None:
-    minority, rest = dumped.apart(case)
+    minority, rest = apart(case)
     return _told(len(minority), minority, rest)
 
 
 @fact("stacks.apart_frame", "where the first of them stands")
 def _apart_frame(case: Case) -> Fact | None:
-    minority, rest = dumped.apart(case)
+    minority, rest = apart(case)
     return _told(minority[0].shown if minority else None, minority, rest)
 
 
 @fact("stacks.majority_frame", "where the first of the majority stands")
 def _majority_frame(case: Case) -> Fact | None:
-    _, rest = dumped.apart(case)
+    _, rest = apart(case)
     return _told(rest[0].shown if rest else None, rest)
 
 
 @fact("stacks.apart_generating", "whether one of the two sides generates text and the other does not")
 def _apart_generating(case: Case) -> Fact | None:
-    minority, rest = dumped.apart(case)
+    minority, rest = apart(case)
     return _told(True, minority, rest) if minority and minority[0].generates != rest[0].generates else None
 
 
 @fact("stacks.together", "how many stand at the same place, when all of the dumped ones do")
 def _together(case: Case) -> Fact | None:
-    found = dumped.of_case(case)
+    found = of_case(case)
     places = {(one.activity.id if one.activity else None, one.place) for one in found}
     return _told(len(found), found) if len(found) > 1 and len(places) == 1 and found[0].waits else None
 
 
 @fact("stacks.loading_frame", "where in the job's own code a worker of a data loader stands")
 def _loading_frame(case: Case) -> Fact | None:
-    found = dumped.loading(case)
+    found = loading(case)
     return _told(found[0][1] if found else None, [one for one, _ in found])

@@ -1,4 +1,4 @@
-"""What training programs themselves say of slow ranks: straggler detectors, and timers compared across ranks."""
+"""Slow ranks, by the times of their steps and by what training programs say: straggler detectors and timers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 
-#: Reports at least, the share that must agree, how many times the fastest the slowest rank needs (stages of a pipeline
-#: differ by design), and by how much in ms.
+#: The minimum number of reports, and the share of them that must agree. The slowest rank must take this many times as
+#: long as the fastest (the stages of a pipeline differ by design), and this many milliseconds longer.
 _REPORTS, _AGREE, _TIMES, _TIMES_OF_TIMER, _LEAST_MS = 3, 0.75, 1.5, 2.0, 200.0
-#: Ranks that one warning may name.
+#: Maximum number of ranks that are read from one warning.
 _MOST = 64
 _RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
 
@@ -38,7 +38,7 @@ def _named(event: Event) -> list[int]:
 
 
 def _slowest(case: Case) -> list[tuple[int, Event]]:
-    """Return the rank that is the slowest in nearly all reports of Megatron's detector, by a wide margin."""
+    """Return the rank that is the slowest by far in nearly all reports of Megatron's detector."""
     reports = case.having("measurement", "slowest")
     if len(reports) < _REPORTS:
         return []
@@ -52,7 +52,7 @@ def _slowest(case: Case) -> list[tuple[int, Event]]:
 
 
 def _outliers(case: Case) -> list[tuple[int, Event]]:
-    """Return the ranks that Megatron's sniff test finds below the median in more than one measurement."""
+    """Return the ranks below the median in several measurements of Megatron's sniff test."""
     below = [
         (rank, event)
         for event in case.having("measurement", "deviation", "rank")
@@ -65,3 +65,14 @@ def _outliers(case: Case) -> list[tuple[int, Event]]:
 def _far(event: Event, times: float) -> bool:
     low, high = event.number("min"), event.number("max")
     return low is not None and high is not None and high >= times * low and high - low >= _LEAST_MS
+
+
+@fact(
+    "pace.slow_ranks",
+    "ranks whose steps took longer than those of their peers, again and again",
+    blames=("its steps took longer than those of the others, again and again", "它的每步耗时一直比其他 rank 长"),
+)
+def _slow(case: Case) -> Fact | None:
+    found = case.of("steps.slow_rank")
+    ranks = case.ranks(found)
+    return Fact(ranks, found[:3]) if ranks else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from nccl_triage.verify.model import HostPlace
+from nccl_triage.verify.collective_run import HostPlace
 
 
 class AgentLink(Protocol):

@@ -22,9 +22,9 @@ from typing import Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, bundle
 from nccl_triage.verify.launchers.bundle import RankLogs
-from nccl_triage.verify.model import HostPlace
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0

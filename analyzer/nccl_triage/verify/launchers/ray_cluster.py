@@ -18,9 +18,9 @@ from typing import Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.ray_access import Access, by_value, failures, node_key, reason, unique_names
+from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, bundle, ray_relay
 from nccl_triage.verify.launchers.bundle import RankLogs
-from nccl_triage.verify.model import HostPlace
 
 #: Seconds an agent gets to kill its ranks after its input was closed, and Ray to carry the wish there and back.
 FAREWELL, CARRIED = 2.0, 1.5

@@ -19,6 +19,7 @@ from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import plan
+from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
 from nccl_triage.verify.judge import (
     ExperimentOutcome,
     Fact,
@@ -33,7 +34,6 @@ from nccl_triage.verify.judge import (
 )
 from nccl_triage.verify.launchers import static
 from nccl_triage.verify.launchers.static import Saved, read_saved
-from nccl_triage.verify.model import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
 from nccl_triage.verify.plan import Means, Planned
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings

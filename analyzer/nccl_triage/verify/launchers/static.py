@@ -18,7 +18,7 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
 from nccl_triage.verify.api import Settings
-from nccl_triage.verify.model import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.plan import REPEATS, ExperimentComparison, Means, Plan, Planned, PlanOptions, differences
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import ReachabilityMatrix

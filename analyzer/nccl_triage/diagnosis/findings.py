@@ -1,4 +1,4 @@
-"""The findings on a job: the verdict and its causes, as data."""
+"""The findings on a job: the verdict, its candidate causes, and how sure each of them is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Status = Literal["established", "supported", "possible"]
 
 @dataclass(slots=True)
 class Candidate:
-    """A cause in the verdict, with how sure we are and whom it blames."""
+    """A candidate cause, with its status and its culprits."""
 
     weighed: Weighed
     status: Status
@@ -28,27 +28,27 @@ class Candidate:
 
     @property
     def confidence(self) -> float:
-        """The calibrated probability that this is the root cause."""
+        """The calibrated probability that this cause is the root cause."""
         return self.weighed.confidence
 
 
 @dataclass(slots=True)
 class Findings:
-    """What happened, as far as the observations show."""
+    """What a diagnosis found out about a job."""
 
     verdict: Verdict
     candidates: list[Candidate]
     unknown_confidence: float
     case: Case
-    #: The file of a model that is not shipped.
+    #: The file of the model, unless it is the shipped one.
     model: str = ""
 
     @property
     def cause(self) -> str | None:
-        """The id of the first cause, or None when there is none."""
+        """The id of the first candidate if the job was diagnosed, else None."""
         return self.candidates[0].id if self.candidates and self.verdict == "diagnosed" else None
 
     @property
     def confidence(self) -> float:
-        """The confidence of the verdict's first cause (0 when there is none)."""
+        """The confidence of the first candidate, or 0 without any."""
         return self.candidates[0].confidence if self.candidates else 0.0

@@ -1,4 +1,7 @@
-"""The data model of the verifier: hosts, runs, traces of ranks, and findings. No torch, no I/O."""
+"""A run of collectives in the verifier: its hosts and ranks, its limits, what each rank reported, and what it shows.
+
+Plain data: no torch, no I/O.
+"""
 
 from __future__ import annotations
 

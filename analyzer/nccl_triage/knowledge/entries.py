@@ -1,4 +1,4 @@
-"""The kinds of knowledge as named tuples (quicker to define than data classes, and a verdict waits for it).
+"""The entries of the knowledge as named tuples (quicker to define than data classes, and a verdict waits for it).
 
 Every text for people is a mapping ``en``, ``zh``.
 """

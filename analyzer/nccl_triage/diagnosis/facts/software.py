@@ -1,16 +1,16 @@
-"""The software of a job as its log shows it: launcher, frameworks, versions, environment variables."""
+"""The software of a job: launcher, frameworks, versions and environment variables."""
 
 from __future__ import annotations
 
 import re
 
-from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 
 Found = dict[str, list[tuple[str, Event]]]
 
-#: What stands in every match (a search for it is far faster), the pattern, the program.
+#: A literal that every match contains (searching for it is much faster), the pattern, and the program.
 _INLINE = (
     ("NCCL version ", re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
     ("+cuda", re.compile(r"\+cuda(\d+\.\d+)"), "cuda"),
@@ -21,20 +21,20 @@ _INLINE = (
     ("engine (", re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
 _DRIVER_CUDA = lazily(r"cudaDriverVersion (\d{1,9})")
-#: Words before an assignment that make it advice of a message ("consider passing CUDA_LAUNCH_BLOCKING=1"), not a setting.
+#: Words before an assignment that make it advice ("consider passing CUDA_LAUNCH_BLOCKING=1") rather than a setting.
 _ADVISED = lazily(
     r"(?i)\b(?:consider|passing|try|please|recommend\w*|suggest\w*|(?:can|may|should) (?:set|use|try)|by setting)\b"
 )
 
 
 def versions(case: Case) -> Found:
-    """Return program -> [(version, event)], in order, distinct versions only."""
+    """Return program -> its distinct versions with their events, in the order of the log."""
     found: Found = case.value("job.versions", {})
     return found
 
 
-def collect_versions(case: Case) -> Found:
-    """Collect the versions of one case (use ``versions``, which does it once)."""
+def _collect_versions(case: Case) -> Found:
+    """Search a case for versions. Use ``versions``, which caches the result."""
     found: Found = {}
 
     def add(program: str, version: str, event: Event) -> None:
@@ -58,24 +58,24 @@ def collect_versions(case: Case) -> Found:
 
 
 def first_versions(case: Case) -> dict[str, str]:
-    """Return program -> the version that the log shows first, sorted by program."""
+    """Return program -> the first version in the log, sorted by program."""
     return {program: found[0][0] for program, found in sorted(versions(case).items())}
 
 
 def environment(case: Case) -> Found:
-    """Return variable -> [(value, event)], distinct values only."""
+    """Return variable -> its distinct values with their events."""
     found: Found = case.value("job.environment", {})
     return found
 
 
 def _advised(text: str, name: str) -> bool:
-    """Tell whether a message merely advises to set the variable."""
+    """Tell whether a message merely suggests setting a variable."""
     before, assignment, _ = text.partition(f"{name}=")
     return bool(assignment) and _ADVISED.search(before[-60:]) is not None
 
 
-def collect_environment(case: Case) -> Found:
-    """Collect the variables of one case (use ``environment``, which does it once)."""
+def _collect_environment(case: Case) -> Found:
+    """Search a case for environment variables. Use ``environment``, which caches the result."""
     found: Found = {}
     for event in case.of("variable"):
         name = event.fields.get("var") or event.fields.get("name")
@@ -89,11 +89,11 @@ def collect_environment(case: Case) -> Found:
 
 
 def version_key(text: str) -> tuple[int, ...]:
-    """Return a version as comparable numbers (``2.21.5+cuda12.4`` -> (2, 21, 5))."""
+    """Return a version as a tuple that can be compared (``2.21.5+cuda12.4`` -> (2, 21, 5))."""
     return tuple(int(part) for part in re.findall(r"\d{1,9}", text.split("+")[0])[:4])
 
 
-#: A launcher is told by its own program's lines, whatever they say: DeepSpeed's by those of its launcher alone.
+#: Launcher -> signatures by which it is recognised: any line of its program, or of DeepSpeed those of its launcher.
 _LAUNCHERS = (
     ("torchrun", ("torchelastic.*",)),
     ("ray", ("ray.*",)),
@@ -109,7 +109,7 @@ _FRAMEWORKS = ("vllm", "sglang", "deepspeed", "megatron", "openrlhf", "verl", "l
 
 
 def launcher(case: Case) -> str | None:
-    """Return the launcher that the log shows, or None."""
+    """Return the launcher of the job, or None if the log shows none."""
     for name, patterns in _LAUNCHERS:
         if case.of(*patterns):
             return name
@@ -117,11 +117,27 @@ def launcher(case: Case) -> str | None:
 
 
 def programs(case: Case) -> list[str]:
-    """Return the launcher, where one is seen, and the frameworks."""
+    """Return the launcher, if the log shows one, and the frameworks."""
     found = launcher(case)
     return [*([found] if found is not None else []), *frameworks(case)]
 
 
 def frameworks(case: Case) -> list[str]:
-    """Return the frameworks whose lines the log holds."""
+    """Return the frameworks with lines in the log."""
     return [name for name in _FRAMEWORKS if case.signatures(f"{name}.*")]
+
+
+@fact("job.versions", "program -> versions that the log shows")
+def _versions(case: Case) -> Fact | None:
+    return Fact(_collect_versions(case), [])
+
+
+@fact("job.environment", "environment variable -> values that the log shows")
+def _environment(case: Case) -> Fact | None:
+    return Fact(_collect_environment(case), [])
+
+
+@fact("job.nccl_versions", "the distinct NCCL versions of the processes")
+def _nccl_versions(case: Case) -> Fact | None:
+    found = versions(case).get("nccl", [])
+    return Fact([version for version, _ in found], [event for _, event in found][:3]) if found else None

@@ -1,22 +1,23 @@
-"""Who found the store of the rendezvous and who did not."""
+"""The rendezvous: who reached the store, who is missing at its barrier, and who expects another number of ranks."""
 
 from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
+from nccl_triage.story.majority import minority
 
-#: Ranks of a job above this are not listed one by one.
+#: Largest job whose ranks are listed one by one.
 MOST_RANKS = 65_536
 
-#: Lines below its header within which a coordinator's list of tasks stands.
+#: Maximum distance of a coordinator's list of tasks from its header, in lines.
 _TASK_LIST = 200
 
 
 def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
-    """Return the lines of processes that gave up, or try again, since they do not reach the store, by rank or by host.
+    """Return the lines of processes that do not reach the store and gave up or try again, by rank or by host.
 
-    Not those of single attempts: they are printed as well while the store is still starting, and for the addresses of
-    the other family.
+    Lines of single attempts do not count. They are also printed while the store is starting, and for addresses of the other
+    family.
     """
     found: dict[int | str, list[Event]] = {}
     for event in case.telling(store="unreached"):
@@ -27,7 +28,7 @@ def _by(case: Case, of_ranks: bool) -> dict[int | str, list[Event]]:
 
 
 def _stranded(case: Case, speakers: set[int | str], of_ranks: bool) -> Fact | None:
-    """Return those who do not reach the store that the others, at least as many, have found."""
+    """Return those who do not reach the store, if at least as many others have found it."""
     lost = _by(case, of_ranks)
     others = speakers - set(lost)
     if not lost or len(lost) > len(others):
@@ -82,7 +83,7 @@ def _barrier(case: Case) -> Fact | None:
     waiting = {int(n) for e in events if (n := e.number("rank")) is not None}
     world = max((int(n) for e in events if (n := e.number("world")) is not None), default=0)
     joined = max((int(n) for e in events if (n := e.number("joined")) is not None), default=0)
-    # Only where all that the store counted are heard: of a log of few ranks the others may have joined as well.
+    # The log must contain all ranks that the store counted. Otherwise the others may have joined, too.
     if not joined <= len(waiting) < world <= MOST_RANKS:
         return None
     return Fact(sorted(set(range(world)) - waiting), events[-2:])
@@ -95,7 +96,7 @@ def _barrier(case: Case) -> Fact | None:
 )
 def _named_tasks(case: Case) -> Fact | None:
     headers = case.telling(lists="tasks")
-    # Only lists that stand below a header of theirs: other programs print task names, too.
+    # Other programs print task names, too, so a list must stand below its header.
     named = [
         e
         for e in case.having("rank.identity", "peer_rank")
@@ -104,3 +105,18 @@ def _named_tasks(case: Case) -> Fact | None:
     named += [e for e in headers if "peer_rank" in e.fields]
     ranks = sorted({int(n) for e in named if (n := e.number("peer_rank")) is not None})
     return Fact(ranks, named[:2]) if ranks else None
+
+
+@fact(
+    "rendezvous.odd_world_ranks",
+    "ranks that believe in another number of ranks than the majority",
+    blames=("was told another number of ranks", "被告知的 rank 总数与其他不同"),
+)
+def _odd_world(case: Case) -> Fact | None:
+    sizes: dict[int, tuple[int, Event]] = {}
+    for event in case.of("communicator.starting"):
+        rank, size = event.number("rank"), event.number("nranks")
+        if rank is not None and size is not None:
+            sizes[int(rank)] = (int(size), event)
+    odd = minority({rank: size for rank, (size, _) in sizes.items()}, case.presence.unheard())
+    return Fact(sorted(odd), [sizes[rank][1] for rank in odd][:3]) if 0 < len(odd) < len(sizes) else None
