@@ -18,11 +18,12 @@ from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
 from nccl_triage.scan.event_collector import Additions, EventCollector
 from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan.line_groups import LineGroup
 from nccl_triage.scan.line_parser import LineParser, Match
 from nccl_triage.scan.literals import RECORD_STARTS, LineKind, may_hide_literals
 from nccl_triage.scan.measurements import CurveSampler
 from nccl_triage.scan.prefilter import Prefilter, candidates
-from nccl_triage.scan.shapes import LineGroup, Shapes
+from nccl_triage.scan.shapes import Shapes
 from nccl_triage.scan.terminal_wrap import MAX_PARTS
 
 #: Lines at either end of a batch that are looked at only to learn which ranks speak at all.

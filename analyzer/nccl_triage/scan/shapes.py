@@ -17,15 +17,15 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nccl_triage.engine import digits, match
+from nccl_triage.engine import digits
 from nccl_triage.engine.schema import Signature
-from nccl_triage.observations.store import KEEP_LAST, Bucket
-from nccl_triage.parsers import templates, unknown_errors
+from nccl_triage.observations.store import KEEP_LAST
 from nccl_triage.scan import digit_folding, learned_fields
 from nccl_triage.scan.digit_folding import Folder, Pick
 from nccl_triage.scan.event_collector import Addition
 from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.learned_shapes import LearnedLengths, LearnedNumbers, LearnedShape, LearnedShapes, Text
+from nccl_triage.scan.line_groups import Family, LineGroup, Waiting, buckets_of, first_shown, key
 from nccl_triage.scan.line_parser import LineEffect, LineParser
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.prefilter import Prefilter
@@ -38,44 +38,6 @@ WORTH_POSITIONS = 3
 MAX_SHAPES, MAX_GROUPS = 12_000, 32_000
 #: Characters and numbers of the longest line whose shape is learned.
 MAX_TEXT, MAX_NUMBERS = 2000, 48
-
-
-#: A counted line (its number, its bytes), which is read at the end if it is among the last of its group.
-Waiting = tuple[int, bytes]
-
-
-@dataclass(slots=True)
-class LineGroup:
-    """The lines of a shape that agree in the numbers that matter."""
-
-    parts: tuple[Addition, ...]
-    #: Signatures that its lines match.
-    signatures: tuple[str, ...]
-    #: Formats of curves that may read its lines.
-    formats: tuple[str, ...] | None
-    #: The last lines, and how many of them are held at most. Not a deque: an empty one takes the room of sixty lines.
-    last: list[Waiting]
-    waits: int
-    lines: int = 0
-
-    def add(self, number: int, raw: bytes) -> None:
-        """Count a line, and hold it in place of the oldest."""
-        self.lines += 1
-        last = self.last
-        if self.waits == 1 and last:
-            last[0] = (number, raw)  # as below, in half the time
-            return
-        last.append((number, raw))
-        if len(last) > self.waits:
-            del last[0]
-
-
-@dataclass(slots=True)
-class Family:
-    """Lines of one source that differ in numbers only: which of these matter, and the groups by their values."""
-
-    numbers: LearnedNumbers
-    groups: dict[Hashable, LineGroup] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -306,7 +268,7 @@ class Shapes:
             made = groups[place.key] = LineGroup(
                 tuple(parts), tuple(signatures), place.family.numbers.formats, [], last
             )
-            made.waits = min(last, max((bucket.room.last for bucket in _buckets(made)), default=last))
+            made.waits = min(last, max((bucket.room.last for bucket in buckets_of(made)), default=last))
             self._groups += 1
 
     def drain(self) -> list[tuple[Waiting, FieldPositions | None]]:
@@ -315,11 +277,11 @@ class Shapes:
         # Groups share buckets, of which each shows a few last lines only.
         ends: dict[int, list[int]] = {}
         for group in groups:
-            for bucket in _buckets(group):
+            for bucket in buckets_of(group):
                 ends.setdefault(id(bucket), []).extend(number for number, _ in group.last)
         waiting: list[Waiting] = []
         for group in groups:
-            starts = [_start(ends[id(bucket)], bucket.room.last) for bucket in _buckets(group)]
+            starts = [first_shown(ends[id(bucket)], bucket.room.last) for bucket in buckets_of(group)]
             read = [line for line in group.last if line[0] >= min(starts)] if starts else []
             for counter, number in group.parts:
                 counter.count += (group.lines - len(read)) * number
@@ -389,28 +351,3 @@ def _depends_on_digits(signature: Signature, raw: bytes) -> bool:
         return False
     relaxed = digits.relaxed(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
-
-
-def _buckets(group: LineGroup) -> list[Bucket]:
-    """Return the buckets that the events of a group go to."""
-    return [counter for counter, _ in group.parts if isinstance(counter, Bucket)]
-
-
-def _start(numbers: Sequence[int], last: int) -> int:
-    """Return the first of the last few lines that a bucket shows."""
-    return sorted(numbers)[-last:][0] if numbers else 0
-
-
-def key(family: Family, pick: Pick | None, raw: bytes) -> Hashable:
-    """Return a line's key in its family: the numbers that matter, and what digit-sensitive patterns find."""
-    values = None if pick is None else pick(raw)
-    return (values, _found(family.numbers, raw)) if family.numbers.sensitive else values
-
-
-def _found(numbers: LearnedNumbers, raw: bytes) -> Hashable:
-    """Return which of the digit-sensitive patterns match, and what keeps their events apart."""
-    text = raw.decode("utf-8", "replace")
-    tried = ((one, match.search(one, text)) for one in numbers.sensitive)
-    found = tuple([(one.id, *map(fields.get, one.keep_by)) for one, fields in tried if fields is not None])
-    # Of lines that no signature knows, one is kept for each template.
-    return found or (numbers.bare and unknown_errors.sounds(text) and templates.key(text))
