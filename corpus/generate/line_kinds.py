@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from random import Random
 from time import gmtime, strftime
 
@@ -79,8 +80,20 @@ def _clock(rank: int, chance: Random) -> Iterator[float]:
         now += chance.uniform(0.05, 2.0)
 
 
-def _value(chance: Random, style: int) -> str:
-    number = chance.random() * 10 ** chance.randint(-4, 4)
+@dataclass(frozen=True)
+class _Metric:
+    """A metric of a log: its name, how it is written, and its order of magnitude."""
+
+    name: str
+    style: int
+    size: float
+
+    def value(self, chance: Random) -> str:
+        """Return a value as the log writes it."""
+        return _written(self.size * 10 ** chance.uniform(-0.7, 0.7), self.style)
+
+
+def _written(number: float, style: int) -> str:
     if style == 0:
         return f"{number:.4f}"
     if style == 1:
@@ -88,9 +101,9 @@ def _value(chance: Random, style: int) -> str:
     return repr(number) if style == 2 else str(int(number))
 
 
-def _chosen(chance: Random, least: int, most: int) -> list[tuple[str, int]]:
+def _chosen(chance: Random, least: int, most: int) -> list[_Metric]:
     names = chance.sample(_METRICS, chance.randint(least, min(most, len(_METRICS))))
-    return [(name, chance.randrange(4)) for name in names]
+    return [_Metric(name, chance.randrange(4), 10 ** chance.uniform(-4, 4)) for name in names]
 
 
 def _process(seed: int, rank: int) -> Random:
@@ -105,7 +118,7 @@ def megatron(seed: int) -> Process:
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
         for step, now in enumerate(_clock(rank, chance), 1):
-            metrics = "".join(f" {name}: {_value(chance, style)} |" for name, style in shown)
+            metrics = "".join(f" {one.name}: {one.value(chance)} |" for one in shown)
             stamp = strftime("%Y-%m-%d %H:%M:%S", gmtime(now))
             yield f" [{stamp}] iteration {step:{width}d}/{total:{width}d} | consumed samples: {step * 512:12d} |{metrics}\n"
 
@@ -122,7 +135,7 @@ def verl(seed: int) -> Process:
         step = 0
         while True:
             step += 1
-            yield f"step:{step} - " + " - ".join(f"{name}:{_value(chance, style)}" for name, style in shown) + "\n"
+            yield f"step:{step} - " + " - ".join(f"{one.name}:{one.value(chance)}" for one in shown) + "\n"
 
     return lines
 
@@ -130,14 +143,19 @@ def verl(seed: int) -> Process:
 def huggingface(seed: int) -> Process:
     """Dictionaries of metrics as the Trainer of transformers prints them."""
     draw = Random(seed)
-    shown = [("loss", 0), ("grad_norm", 2), ("learning_rate", 1), *_chosen(draw, 0, 5)]
+    shown = [
+        _Metric("loss", 0, 2.0),
+        _Metric("grad_norm", 2, 0.7),
+        _Metric("learning_rate", 1, 1e-5),
+        *_chosen(draw, 0, 5),
+    ]
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
         step = 0
         while True:
             step += 1
-            inner = ", ".join(f"'{name}': {_value(chance, style)}" for name, style in shown)
+            inner = ", ".join(f"'{one.name}': {one.value(chance)}" for one in shown)
             yield f"{{{inner}, 'epoch': {step / 1000:.2f}}}\n"
 
     return lines
@@ -247,7 +265,7 @@ def ray(seed: int) -> Process:
         while True:
             step += 1
             head = f"({actor} pid={4000 + rank}, ip=10.0.{rank // 8}.{rank % 8 + 1}) "
-            yield f"{head}step {step}: " + ", ".join(f"{name}={_value(chance, style)}" for name, style in shown) + "\n"
+            yield f"{head}step {step}: " + ", ".join(f"{one.name}={one.value(chance)}" for one in shown) + "\n"
             if step % 3 == 0:
                 yield f"{head}INFO {chance.choice(_WORDS)} {chance.choice(_VERBS)} in {chance.uniform(0, 9):.3f} s\n"
 
@@ -266,7 +284,7 @@ def lightning(seed: int) -> Process:
             step += 1
             done = step % total
             share = done * 100 // total
-            metrics = ", ".join(f"{name}={_value(chance, style)}" for name, style in shown)
+            metrics = ", ".join(f"{one.name}={one.value(chance)}" for one in shown)
             yield (
                 f"Epoch {step // total}: {share:3d}%|{'█' * (share // 10):<10}| {done}/{total} [{done // 60:02d}:{done % 60:02d}<"
                 f"{(total - done) // 60:02d}:{(total - done) % 60:02d}, {chance.uniform(0.3, 9):.2f}it/s, v_num=0, {metrics}]\n"
@@ -283,7 +301,7 @@ def maxtext(seed: int) -> Process:
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
         for step, now in enumerate(_clock(rank, chance)):
-            metrics = ", ".join(f"{name}: {_value(chance, style)}" for name, style in shown)
+            metrics = ", ".join(f"{one.name}: {one.value(chance)}" for one in shown)
             yield (
                 f"completed step: {step}, seconds: {chance.uniform(0.1, 9):.3f}, TFLOP/s/device: {chance.uniform(10, 400):.3f}, "
                 f"Tokens/s/device: {chance.uniform(100, 9000):.3f}, total_weights: {chance.randrange(10**6)}, {metrics}\n"

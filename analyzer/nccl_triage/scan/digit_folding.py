@@ -36,6 +36,8 @@ _OTHER = bytes.maketrans(b"0123456789abcdefABCDEF", b"1234567898bcdefaBCDEFA")
 
 #: Bytes of lines of which it is remembered which digits may belong to literals.
 _SHORT = 512
+#: Bytes of a literal that are looked for first.
+_PART = 4
 #: Bytes between two parts that are cut out as one.
 _NEAR = 2
 #: Cuts some parts out of a line.
@@ -110,12 +112,25 @@ def literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
 def _literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
     lowered = folded.lower()
     spans: set[tuple[int, int]] = set()
-    for literal in literals:
-        at = lowered.find(literal)
-        while at >= 0:
-            spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
-            at = lowered.find(literal, at + 1)
+    for part, having in _by_part(literals):
+        if part not in lowered:
+            continue
+        for literal in having:
+            at = lowered.find(literal)
+            while at >= 0:
+                spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
+                at = lowered.find(literal, at + 1)
     return pick(sorted(spans))
+
+
+@lru_cache(maxsize=64)
+def _by_part(literals: tuple[bytes, ...]) -> list[tuple[bytes, list[bytes]]]:
+    """Return the literals by a few bytes that all of them hold: those in front of their first digit, and it."""
+    found: dict[bytes, list[bytes]] = {}
+    for literal in literals:
+        end = literal.index(b"0") + 1
+        found.setdefault(literal[max(0, end - _PART) : max(end, _PART)], []).append(literal)
+    return list(found.items())
 
 
 @lru_cache(maxsize=4)

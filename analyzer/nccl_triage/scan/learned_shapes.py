@@ -22,6 +22,8 @@ from nccl_triage.scan.literals import LineKind
 MAX_SHAPES, MAX_PROFILES = 8000, 6
 
 
+#: Lines, of all parts of the first ones, that may tell the prefixes of a source, and sources that must have shown so before.
+FEW, ENOUGH = 24, 2
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 
@@ -100,6 +102,29 @@ class LearnedShapesByProfile:
 
     def __init__(self) -> None:
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
+        #: Sources in a row of which a few lines told the same as all that were looked at.
+        self._told_by_few = 0
+
+    def sniff(self, first: Sequence[str]) -> WrapperProfile:
+        """Return the prefixes of a source by its first lines, by a few of them where that did for the sources before.
+
+        They must then tell of prefixes that an earlier source had: files of one job are written alike.
+        """
+        if len(first) <= FEW:
+            return WrapperProfile.sniff(first)
+        few = WrapperProfile.sniff(first[:: len(first) // FEW])
+        if self._told_by_few >= ENOUGH and any(few == known for known, _ in self._known):
+            return few
+        profile = WrapperProfile.sniff(first)
+        self._told_by_few = self._told_by_few + 1 if few == profile else 0
+        return profile
+
+    def is_known(self, first: Sequence[str]) -> bool:
+        """Tell whether a few of the first lines do, and tell of prefixes that an earlier source had."""
+        if self._told_by_few < ENOUGH or len(first) <= FEW:
+            return False
+        few = WrapperProfile.sniff(first[:: len(first) // FEW])
+        return any(few == known for known, _ in self._known)
 
     def of(self, profile: WrapperProfile) -> LearnedShapes:
         """Return what was learned from sources with these prefixes."""

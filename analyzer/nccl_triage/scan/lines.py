@@ -78,6 +78,14 @@ class LineScan:
         self._parser.profile = profile
         self._shapes.learned = self._learned.of(profile)
 
+    def sniff(self, first: Sequence[str]) -> None:
+        """Learn from the first lines of the source which prefixes it has."""
+        self.profile = self._learned.sniff(first)
+
+    def is_known(self, first: Sequence[str]) -> bool:
+        """Tell whether sources before had the prefixes of these first lines, whatever else was read of them."""
+        return self._learned.is_known(first)
+
     def begin(self, paste: bool = False) -> None:
         """Begin a batch; in a ``paste`` what each line matches is remembered, for ``join``."""
         self.events.seen = set() if paste else None

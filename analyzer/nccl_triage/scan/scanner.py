@@ -17,7 +17,10 @@ from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import TextLine
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.sampling import Coverage
-from nccl_triage.scan.source import SourceScan
+from nccl_triage.scan.source import SNIFF_LINES, SourceScan
+
+#: Bytes at the beginning of a source like earlier ones that are read line by line.
+HEAD_BYTES = 16 << 10
 
 
 class Scanner:
@@ -91,6 +94,8 @@ class BlockScan:
 
     def catch_up(self) -> None:
         """Read all that has come: it is the end for now."""
+        if self._done == 0 and self._waiting:
+            self._next(Coverage.WHOLE)
         while self._waiting:
             self._read()
 
@@ -107,9 +112,18 @@ class BlockScan:
     def _next(self, coverage: Coverage) -> None:
         """Scan the next block; the first one is read line by line to learn what the source is."""
         block = self._waiting[0]
-        if self._done == 0 or not self._reader.is_plain(block):
+        if not self._reader.is_plain(block):
             self._read()
             return
+        if self._done == 0:
+            head, rest = _cut(block)
+            if not self.run.is_known(head) or not rest.data:
+                self._read()
+                return
+            self._waiting[0] = head
+            self._read()
+            self._waiting.appendleft(rest)
+            block = rest
         self._waiting.popleft()
         self.run.read(self._reader.rest())
         self.run.sample(block, self._reader, coverage)
@@ -121,6 +135,15 @@ class BlockScan:
         block = self._reader.own_verdicts.blank(self._waiting.popleft())
         self.run.read(self._reader.lines(block))
         self._done += 1
+
+
+def _cut(block: LineBlock) -> tuple[LineBlock, LineBlock]:
+    """Return the first lines of a block, and the others."""
+    at, lines = 0, 0
+    while lines < SNIFF_LINES and at < HEAD_BYTES and (end := block.data.find(b"\n", at) + 1):
+        at, lines = end, lines + 1
+    head = LineBlock(block.data[:at], block.first_line, block.offset)
+    return head, LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
 
 
 _last = threading.local()

@@ -84,6 +84,11 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
+    def is_known(self, head: LineBlock) -> bool:
+        """Tell whether the source begins as earlier ones did, so that no more of it need be read to learn what it is."""
+        texts = [raw.decode("utf-8", "replace") for raw in head.data.split(b"\n", SNIFF_LINES)[:SNIFF_LINES]]
+        return self._lines.is_known(texts)
+
     def start_preview(self, note: Note) -> Preview:
         """Have ``note`` called with events before their batch is complete."""
         self._preview = Preview(self._prefilter, note)
@@ -197,7 +202,7 @@ class SourceScan:
 def _sniff(lines: Sequence[str], info: SourceInfo, scan: LineScan) -> None:
     """Learn from the first lines what a source is."""
     first = list(lines[:SNIFF_LINES])
-    scan.profile = WrapperProfile.sniff(first)
+    scan.sniff(first)
     # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
     if info.layout != "nccl-debug-file" and looks_filtered(first):
         scan.result.notes.append(f"{info.path} looks filtered by grep")

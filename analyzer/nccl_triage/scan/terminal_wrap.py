@@ -23,7 +23,7 @@ MAX_PARTS = 4
 MAX_VAIN_ALIKE, MAX_VAIN = 3, 100
 #: Characters by which lines begin alike.
 _BEGINNING = 16
-_NO_DIGITS = str.maketrans("123456789", "000000000")
+_NO_NUMBERS = str.maketrans("", "", "0123456789.+-")
 
 #: Reads a joined text by some signatures; its first argument is the index of the first line. Returns whether that told something.
 ReadJoined = Callable[[int, str, Sequence[Signature]], bool]
@@ -57,13 +57,20 @@ def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProf
     if width is None:
         return
     vain: Counter[tuple[str, str]] = Counter()
+    continues: dict[str, bool] = {}
+
+    def goes_on(line: str, beginning: str) -> bool:
+        if beginning not in continues:
+            continues[beginning] = _continues(line, profile)
+        return continues[beginning]
+
     index = left = 0
     while index < len(lines) - 1 and left < MAX_VAIN:
         if not width - 14 <= len(lines[index]) <= width:
             index += 1
             continue
         alike = (_beginning(lines[index]), _beginning(lines[index + 1]))
-        if vain[alike] >= MAX_VAIN_ALIKE or not _continues(lines[index + 1], profile):
+        if vain[alike] >= MAX_VAIN_ALIKE or not goes_on(lines[index + 1], alike[1]):
             index += 1
             continue
         parts = [lines[index]]
@@ -71,7 +78,7 @@ def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProf
             len(parts) < MAX_PARTS
             and index + len(parts) < len(lines)
             and len(parts[-1]) >= width - 14
-            and _continues(lines[index + len(parts)], profile)
+            and goes_on(lines[index + len(parts)], _beginning(lines[index + len(parts)]))
         ):
             parts.append(lines[index + len(parts)])
         alone = {s.id for found in candidates(prefilter, parts).values() for s in found}
@@ -88,4 +95,4 @@ def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProf
 
 
 def _beginning(line: str) -> str:
-    return line[:_BEGINNING].translate(_NO_DIGITS)
+    return line[:_BEGINNING].translate(_NO_NUMBERS)
