@@ -29,6 +29,7 @@ _KILLED = frozenset({"-9", "137", "9", "SIGKILL"})
 #: What the driver reports of one GPU.
 XID = "nvidia-driver.xid_any"
 
+#: A line that does not count, and why.
 Aside = tuple[Event, str]
 
 

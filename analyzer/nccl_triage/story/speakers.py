@@ -13,7 +13,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.story.devices import DAEMONS
-from nccl_triage.story.model import Aside
+from nccl_triage.story.kernel_log import Aside
 
 #: Daemons that start, watch or end jobs, besides those of a host's devices.
 _OF_JOBS = lazily(

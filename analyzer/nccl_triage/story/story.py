@@ -1,19 +1,63 @@
-"""Tell the story: put events in order, split them into runs, and find out how each one ended."""
+"""The story of an input: its runs, each with its events in order, who is who in it and how it ended.
+
+``tell_story`` puts events in order, splits them into runs, sets aside the lines that do not count and finds out how each
+run ended. Facts and causes read the result.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
-from nccl_triage.story import coded, fates, kernel_log, order, outcome, runs, speakers, torn
+from nccl_triage.story import coded, fates, kernel_log, order, runs, speakers, torn
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
-from nccl_triage.story.model import Run, Story
+from nccl_triage.story.kernel_log import Aside
+from nccl_triage.story.outcome import Outcome, outcome_of
 from nccl_triage.story.view import View
 
 
-def tell(observations: Observations, rules: RuleSet) -> Story:
+@dataclass
+class Run:
+    """One run of a job: the events that count in order, its ranks and hosts, and how it ended."""
+
+    events: list[Event]
+    identity: Identity
+    outcome: Outcome
+    #: Lines of the run that do not count, and why.
+    aside: list[Aside] = field(default_factory=list)
+    #: Everything that the run printed, before anything was set aside.
+    printed: list[Event] = field(default_factory=list)
+    #: The line with which it begins, None for the first run of the input.
+    opened_by: Event | None = None
+
+    @cached_property
+    def devices(self) -> Devices:
+        """The GPUs and processes of the ranks."""
+        return Devices(self.identity, self.printed)
+
+
+@dataclass(slots=True)
+class Story:
+    """All runs of an input, and the one that the verdict is about (``told``)."""
+
+    runs: list[Run]
+    told: Run
+    order_known: bool
+    #: Events that tell of earlier jobs; they have no place among the lines of this one.
+    remembered: list[Event] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run that the verdict is about ended."""
+        return self.told.outcome
+
+
+def tell_story(observations: Observations, rules: RuleSet) -> Story:
     """Return the story of everything observed."""
     everything = _with_kinds(observations.all_events(), rules)
     remembered = [event for event in everything if event.is_remembered]
@@ -31,7 +75,7 @@ def tell(observations: Observations, rules: RuleSet) -> Story:
 
 
 def _last(told: list[Run]) -> Run:
-    """Return the run that the verdict is about: the last one of which more is known than that it began."""
+    """Return the run that the verdict is about: the last one known to have done more than begin."""
     known = [run for run in told if run.outcome.is_well or run.outcome.is_bad]
     return known[-1] if known else max(told, key=lambda run: len(run.events))
 
@@ -44,11 +88,11 @@ def _run(
     survived = [item for scope in whole.scopes() for item in fates.survived(scope, whole.rank)]
     gone = {id(event) for event, _ in survived}
     view = View(observations, [event for event in events if id(event) not in gone], identity, known)
-    return Run(view.events, identity, outcome.of(view), [*aside, *survived], printed, opened_by)
+    return Run(view.events, identity, outcome_of(view), [*aside, *survived], printed, opened_by)
 
 
 def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:
-    """Give the events their kinds that came without: those that are no pattern of a line."""
+    """Set the kind of events that have none: those that producers made, not patterns of lines."""
     produced = produced_signatures()
     for event in events:
         if not event.kind:
