@@ -36,7 +36,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.story import devices
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.exceptions import is_communication, tracebacks
-from nccl_triage.story.fates import NUMBERS
+from nccl_triage.story.survived_failures import NUMBERS
 
 __all__ = ["METHODS", "Culprit", "find"]
 

@@ -12,7 +12,7 @@ from nccl_triage.diagnosis.model import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
-from nccl_triage.story.collected import settled
+from nccl_triage.story.line_origins import correct_origins
 
 #: Candidates reported at most.
 MAX_CANDIDATES = 5
@@ -28,7 +28,7 @@ CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
     """Return the findings on a job from everything observed; without a model the rules decide alone."""
-    observations = settled(observations)
+    observations = correct_origins(observations)
     case = Case(observations.beside(steps.observe(observations)), rules)
     if model is not None:
         ballot = cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from nccl_triage.observations.event import Event
 from nccl_triage.story import absences
-from nccl_triage.story.majority import minority
+from nccl_triage.story.differences import minority
 from nccl_triage.story.view import View
 
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).

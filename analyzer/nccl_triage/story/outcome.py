@@ -10,9 +10,9 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
-from nccl_triage.story import ends
+from nccl_triage.story import exits
 from nccl_triage.story.exceptions import is_communication, is_launcher
-from nccl_triage.story.fates import ADVANCES, MOVES, NUMBERS
+from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
 #: Kinds of lines of processes that end at slightly different times after the work. They are no failures.
@@ -72,7 +72,7 @@ def outcome_of(view: View) -> Outcome:
     bad = view.failures
     if not bad:
         return _without_failure(view)
-    stop = next((event for event in bad if ends.stops_job(event)), None)
+    stop = next((event for event in bad if exits.stops_job(event)), None)
     if stop is None:
         return Outcome("hung" if _is_wait(bad[0]) else "failed", bad[0])
     before = bad[: bad.index(stop)] if view.order_known else []
@@ -160,7 +160,7 @@ def finished(view: View) -> Event | None:
         return ended[-1] if view.position(ended[-1]) > last else None
     if (event := _counted_out(view) or _left_first(view)) is not None:
         return event
-    if not found or any(exit_.code != 0 for exit_ in ends.exits_of(view)):
+    if not found or any(exit_.code != 0 for exit_ in exits.exits_of(view)):
         return None
     said: dict[int | None, int] = {}
     for event in found:
@@ -233,7 +233,7 @@ def _is_unknown_end(view: View, event: Event) -> bool:
 def _each_file(view: View, found: list[Event]) -> Event | None:
     """Return the last such line of files without a common clock, if each says after its failures that its rank finished."""
     said = {event.source: event.line for event in found}
-    if not found or not set(view.identity.ranks) <= set(view.ranks(found)) or ends.exits_of(view):
+    if not found or not set(view.identity.ranks) <= set(view.ranks(found)) or exits.exits_of(view):
         return None
     return found[-1] if all(event.line < said.get(event.source, 0) for event in view.failures) else None
 

@@ -19,8 +19,8 @@ from itertools import pairwise
 
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
-from nccl_triage.story.ends import ends_job
-from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
+from nccl_triage.story.exits import ends_job
+from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
 
 #: Kinds of lines with which a run begins.
 OPENS = ("job.launched", "job.restarted")

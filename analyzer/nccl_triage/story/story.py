@@ -13,7 +13,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
-from nccl_triage.story import coded, fates, kernel_log, order, runs, speakers, torn
+from nccl_triage.story import error_codes, kernel_log, line_origins, order, other_programs, runs, survived_failures
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.kernel_log import Aside
@@ -62,7 +62,9 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
     everything = _with_kinds(observations.all_events(), rules)
     remembered = [event for event in everything if event.is_remembered]
     events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
-    events, foreign = speakers.sort_out(torn.mend(coded.settle(events, rules)), observations)
+    events, foreign = other_programs.sort_out(
+        line_origins.correct_torn_hosts(error_codes.settle(events, rules)), observations
+    )
     identity = Identity(observations, events)
     parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
     if len(parts) == 1:
@@ -85,7 +87,7 @@ def _run(
 ) -> Run:
     events, aside = kernel_log.sort_out(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
-    survived = [item for scope in whole.scopes() for item in fates.survived(scope, whole.rank)]
+    survived = [item for scope in whole.scopes() for item in survived_failures.survived(scope, whole.rank)]
     gone = {id(event) for event, _ in survived}
     view = View(observations, [event for event in events if id(event) not in gone], identity, known)
     return Run(view.events, identity, outcome_of(view), [*aside, *survived], printed, opened_by)

@@ -16,7 +16,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story import addresses
 from nccl_triage.story.addresses import network_of, parse
-from nccl_triage.story.majority import minority
+from nccl_triage.story.differences import minority
 
 _VIRTUAL = lazily(r"^(?:docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|cni\d*|flannel[\w.]*|lxcbr\d*|podman\d*)$")
 

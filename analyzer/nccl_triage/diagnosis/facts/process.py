@@ -11,7 +11,7 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story import devices
-from nccl_triage.story.ends import Exit, exits_of, signal_number
+from nccl_triage.story.exits import Exit, exits_of, signal_number
 
 #: Seconds within which all ranks end that somebody kills together.
 AT_ONCE = 2.0
