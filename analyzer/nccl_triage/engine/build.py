@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nccl_triage.engine import expression, stages, values
-from nccl_triage.engine.derived import AnchorTable
 from nccl_triage.engine.functions import FUNCTIONS
-from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.nodes import Complaints, Node
 from nccl_triage.engine.pattern import Pattern, pattern_of
+from nccl_triage.engine.regex_analysis import Anchors
+from nccl_triage.engine.rule_cache import AnchorTable
 from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,

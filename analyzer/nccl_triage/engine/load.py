@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import files, resources
-from nccl_triage.engine import build, nodes, producers, series_load, snapshot
-from nccl_triage.engine.derived import AnchorTable
+from nccl_triage.engine import build, nodes, producers, rule_cache, series_load
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Patience, Pattern
+from nccl_triage.engine.rule_cache import AnchorTable
 from nccl_triage.engine.schema import Row, RuleSet, Support
 from nccl_triage.engine.supports import attach, share_consequences
 from nccl_triage.engine.terms import refuse_circles
@@ -198,14 +198,14 @@ def _digest(texts: list[str]) -> str:
 def _shipped() -> RuleSet:
     """Return the shipped rules, as they are kept in the cache where that is possible."""
     folder = resources.rules_dir()
-    entry = snapshot.name(folder)
-    known = snapshot.read(entry)
+    entry = rule_cache.name(folder)
+    known = rule_cache.read(entry)
     if known is not None:
         return known
     rules = RuleSet({}, {}, "")
     rules = replace(rules, digest=_digest(list(_read_folder(folder, "rules", False, rules).values())))
     series_load.check_names(rules.series)
-    snapshot.write(entry, rules)
+    rule_cache.write(entry, rules)
     return rules
 
 

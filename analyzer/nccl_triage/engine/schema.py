@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.literals import Anchors
 from nccl_triage.engine.names import stands_for
 from nccl_triage.engine.pattern import Pattern
+from nccl_triage.engine.regex_analysis import Anchors
 from nccl_triage.engine.series import SeriesRules
 from nccl_triage.observations.event import Role
 
