@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nccl_triage.engine import expression, stages, values
-from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine import expression, stages
+from nccl_triage.engine.functions import FUNCTIONS, VALUE_FUNCTIONS
 from nccl_triage.engine.nodes import Complaints, Node
 from nccl_triage.engine.pattern import Pattern, pattern_of
 from nccl_triage.engine.regex_analysis import Anchors
@@ -138,7 +138,7 @@ def signature(node: Node, program: str, user: bool, table: AnchorTable | None = 
             raise part["sets"].fail("{name!r} is a named group of the pattern already", name=name)
     premise = None
     if "premise" in part:
-        premise = expression.parse(part["premise"].text(), part["premise"].where, set(values.FUNCTIONS))
+        premise = expression.parse(part["premise"].text(), part["premise"].where, set(VALUE_FUNCTIONS))
         for name in sorted(premise.fields()):
             if f"(?P<{name}>" not in pattern.source:
                 raise part["premise"].fail("{name!r} is no named group of the pattern", name=name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +128,7 @@ def _check(node: ast.AST, where: str, depth: int = 0) -> None:
         _check(child, where, depth + 1)
 
 
-def parse(source: str, where: str, functions: set[str] | None = None) -> Expression:
+def parse(source: str, where: str, functions: Set[str] | None = None) -> Expression:
     """Parse and check a condition; ``functions`` are the allowed function names (None: any)."""
     if len(source) > _MAX_SOURCE:
         raise RuleError("the condition is too long", where=where)

@@ -233,3 +233,26 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
         return rules
     series_load.check_names(rules.series)
     return replace(rules, digest=_digest(texts), foreign=frozenset(foreign))
+
+
+def _text_of_rule_file(path: str) -> str:
+    """Return the text of a rule file, shipped or a user's, by the path that its rules name."""
+    if path.startswith("rules/"):
+        entry = resources.rules_dir()
+        for part in path.split("/")[1:]:
+            entry = entry / part
+        return entry.read_text(encoding="utf-8")
+    return Path(path).read_text(encoding="utf-8")
+
+
+def definition(where: str, rule: str) -> str:
+    """Return the lines that define a rule, given its ``path:line``: the whole file for a cause, one entry otherwise."""
+    path, _, number = where.rpartition(":")
+    lines = _text_of_rule_file(path).splitlines()
+    if path.endswith(f"{rule}.yaml"):
+        return "\n".join(lines)
+    first = int(number) - 1
+    last = first + 1
+    while last < len(lines) and not lines[last].lstrip().startswith("- id:"):
+        last += 1
+    return "\n".join(lines[first:last]).rstrip()

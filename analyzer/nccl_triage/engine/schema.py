@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.names import stands_for
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.regex_analysis import Anchors
 from nccl_triage.engine.series import SeriesRules
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Role
 
 #: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
@@ -23,7 +23,16 @@ STANDS = ("waiting", "elsewhere", "helper")
 LANGUAGES = ("en", "zh")
 FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
 
+#: What a log shows, named in a text: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``.
+PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
+
+#: A text by language.
 Text = dict[str, str]
+
+
+def with_named_placeholders(text: str) -> str:
+    """Return a text with its placeholders shown as names, for catalogues that have no log."""
+    return PLACEHOLDER.sub(lambda match: f"<{match['name']}>", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +78,6 @@ class Signature:
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()
-
-    def is_named(self, pattern: str) -> bool:
-        """Tell whether a kind, an id or a glob of ids stands for this signature."""
-        return stands_for(pattern, self.id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
