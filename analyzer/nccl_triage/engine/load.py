@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import files, resources
-from nccl_triage.engine import build, nodes, producers, rule_cache, series_load
+from nccl_triage.engine import nodes, rule_cache
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Patience, Pattern
+from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, share_consequences
+from nccl_triage.engine.read_series import check_names, read_series
+from nccl_triage.engine.read_signatures import read_activity, read_signature
 from nccl_triage.engine.rule_cache import AnchorTable
 from nccl_triage.engine.schema import Row, RuleSet, Support
-from nccl_triage.engine.supports import attach, share_consequences
-from nccl_triage.engine.terms import refuse_circles
+from nccl_triage.engine.supports import attach, read_producer, read_supports
+from nccl_triage.engine.terms import read_premise, read_words, refuse_cycles
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
@@ -116,7 +119,7 @@ class _Reading:
     def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
         self._into, self._user, self._table = into, user, table
         self._supports: list[Support] = []
-        self._spoken: list[Row] = []
+        self._produced: list[Row] = []
         self._complaints = nodes.Complaints()
 
     def file(self, kind: str, path: str, text: str) -> None:
@@ -128,9 +131,9 @@ class _Reading:
     def finish(self) -> None:
         """Raise what was wrong, else add to causes what messages and producers say for them."""
         self._complaints.tell()
-        attach(self._into.causes, self._supports, self._spoken)
+        attach(self._into.causes, self._supports, self._produced)
         share_consequences(self._into.causes)
-        refuse_circles(self._into.premises)
+        refuse_cycles(self._into.premises)
 
     def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
         for item in root.mapping()[key].items():
@@ -138,7 +141,7 @@ class _Reading:
                 _add(part, make(item))
 
     def _causes(self, root: Node, path: str) -> None:
-        cause = build.cause(root, self._user)
+        cause = read_cause(root, self._user)
         if Path(path).stem != cause.id:
             raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
         _add(self._into.causes, cause)
@@ -146,36 +149,36 @@ class _Reading:
     def _missing_evidence(self, root: Node, path: str) -> None:
         root.keys(("missing_evidence",))
         self._each(
-            root, "missing_evidence", lambda item: build.missing_evidence(item, self._user), self._into.missing_evidence
+            root, "missing_evidence", lambda item: read_missing_evidence(item, self._user), self._into.missing_evidence
         )
 
     def _stacks(self, root: Node, path: str) -> None:
         root.keys(("activities",))
-        self._each(root, "activities", lambda item: build.activity(item, self._user), self._into.activities)
+        self._each(root, "activities", lambda item: read_activity(item, self._user), self._into.activities)
 
     def _producers(self, root: Node, path: str) -> None:
         for item in root.keys(("producers",))["producers"].items():
             with self._complaints.noted():
-                self._spoken += producers.rows(item, self._user)
+                self._produced += read_producer(item, self._user)
 
     def _terms(self, root: Node, path: str) -> None:
         part = root.keys((), ("premises", "words"))
         if "premises" in part:
-            self._each(root, "premises", build.premise, self._into.premises)
+            self._each(root, "premises", read_premise, self._into.premises)
         if "words" in part:
-            self._each(root, "words", build.words, self._into.words)
+            self._each(root, "words", read_words, self._into.words)
 
     def _series(self, root: Node, path: str) -> None:
-        series_load.read(root, self._user, self._into.series)
+        read_series(root, self._user, self._into.series)
 
     def _signatures(self, root: Node, path: str) -> None:
         part = root.keys(("program", "signatures"), ("title",))
         program = part["program"].text()
         for item in part["signatures"].items():
             with self._complaints.noted():
-                found = build.signature(item, program, self._user, self._table)
+                found = read_signature(item, program, self._user, self._table)
                 _add(self._into.signatures, found)
-                self._supports += build.supports(item, found.id, self._user)
+                self._supports += read_supports(item, found.id, self._user)
 
 
 def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> dict[str, str]:
@@ -204,7 +207,7 @@ def _shipped() -> RuleSet:
         return known
     rules = RuleSet({}, {}, "")
     rules = replace(rules, digest=_digest(list(_read_folder(folder, "rules", False, rules).values())))
-    series_load.check_names(rules.series)
+    check_names(rules.series)
     rule_cache.write(entry, rules)
     return rules
 
@@ -231,7 +234,7 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
         foreign += found
     if not user_folders and builtin:
         return rules
-    series_load.check_names(rules.series)
+    check_names(rules.series)
     return replace(rules, digest=_digest(texts), foreign=frozenset(foreign))
 
 

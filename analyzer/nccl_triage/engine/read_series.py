@@ -1,4 +1,4 @@
-"""Read the files of ``rules/series``: metrics and the formats of lines that print them."""
+"""Reads the files of ``rules/series``: metrics, and the formats of lines that print them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _RATE = lazily(r"^[A-Za-z]{1,8}/[A-Za-z]{1,6}$")
 _NUMBER = lazily(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
 
 
-def read(root: Node, user: bool, into: SeriesRules) -> None:
-    """Take over one file; raises ``RuleError`` with file:line. ``names`` is a place for mappings that several share."""
+def read_series(root: Node, user: bool, into: SeriesRules) -> None:
+    """Add the rules of one file; raises ``RuleError`` with file:line. Its ``names`` holds mappings that several formats share."""
     part = root.keys((), ("metrics", "program", "names", "formats"))
     for item in part["metrics"].items() if "metrics" in part else ():
         metric = _metric(item)
@@ -40,7 +40,7 @@ def read(root: Node, user: bool, into: SeriesRules) -> None:
 
 
 def check_names(rules: SeriesRules) -> None:
-    """Raise ``RuleError`` where a format speaks of a metric or a unit that does not exist."""
+    """Raise ``RuleError`` for a format that names a metric or a unit that does not exist."""
     for item in rules.formats.values():
         for name in (*item.values, *item.after):
             metric = rules.metrics.get(name.metric)
@@ -89,7 +89,7 @@ def _names(node: Node) -> tuple[Name, ...]:
 
 
 def _rates(node: Node) -> tuple[Name, ...]:
-    """Return the names behind a number, each ``WORD/WORD``: with any word the next column would be a unit."""
+    """Return the names after a number, each ``WORD/WORD``: if any word were allowed, the next column would be a unit."""
     found = _names(node)
     for name in found:
         if not _RATE.match(name.text):
