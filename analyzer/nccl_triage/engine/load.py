@@ -1,4 +1,4 @@
-"""Read rule files into a RuleSet, with every error at its file:line."""
+"""Loads rule files into a RuleSet; errors name file and line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nccl_triage.engine import nodes, rule_cache
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Patience, Pattern
 from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, share_consequences
-from nccl_triage.engine.read_series import check_names, read_series
+from nccl_triage.engine.read_metric_formats import check_names, read_metric_formats
 from nccl_triage.engine.read_signatures import read_activity, read_signature
 from nccl_triage.engine.rule_cache import AnchorTable
 from nccl_triage.engine.schema import Row, RuleSet, Support
@@ -24,10 +24,10 @@ from nccl_triage.errors import InputError, RuleError
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: The folders of rules that a diagnosis reads; users may have them, too.
+#: The folders of rules that a diagnosis reads. A user's folder of rules may have the same.
 KINDS = ("signatures", "causes", "producers", "terms", "missing_evidence", "series", "stacks")
 
-#: Files and folders, and bytes, of a user's folder of rules at most.
+#: Limits of a user's folder of rules: files and folders, and bytes.
 MAX_FILES, MAX_BYTES = 5_000, 64 << 20
 
 
@@ -59,7 +59,7 @@ def _read_texts(folder: Traversable, label: str, user: bool) -> list[tuple[str, 
 def texts_of(folder: Path) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a user's folder; raises RuleError.
 
-    Bounded in size; what is no regular file is refused, wherever a link leads.
+    The size is limited. What is not a regular file is refused, also behind a link.
     """
     label = f"./{folder}" if folder.parts[:1] == ("rules",) else str(folder)
     found: list[tuple[str, str, str]] = []
@@ -74,7 +74,7 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def paths_of(folder: Path) -> list[Path]:
-    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError for too many."""
+    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError if there are too many."""
     found: list[Path] = []
     visited: set[tuple[int, int]] = set()
     for kind in KINDS:
@@ -106,15 +106,15 @@ def _text(path: Path) -> str:
 
 
 def _add(part: dict[str, Any], item: Any) -> None:
-    """Take over a rule; nothing may shadow an id silently."""
+    """Add a rule; raises RuleError if its id is taken."""
     other = part.get(item.id)
     if other is not None:
         raise RuleError("{id!r} exists already ({place})", where=item.where, id=item.id, place=other.where)
     part[item.id] = item
 
 
-class _Reading:
-    """What a folder of rules holds, file by file; all that is wrong within the files is told together."""
+class _FolderReader:
+    """Adds the files of a folder of rules to a RuleSet; their errors are raised together at the end."""
 
     def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
         self._into, self._user, self._table = into, user, table
@@ -123,13 +123,13 @@ class _Reading:
         self._complaints = nodes.Complaints()
 
     def file(self, kind: str, path: str, text: str) -> None:
-        """Take over the rules of a file."""
+        """Add the rules of a file."""
         with self._complaints.noted():
             root = nodes.parse(text, path)
             getattr(self, f"_{kind}")(root, path)
 
     def finish(self) -> None:
-        """Raise what was wrong, else add to causes what messages and producers say for them."""
+        """Raise the errors, if there are any; else add the evidence of messages and producers to the causes."""
         self._complaints.tell()
         attach(self._into.causes, self._supports, self._produced)
         share_consequences(self._into.causes)
@@ -169,7 +169,7 @@ class _Reading:
             self._each(root, "words", read_words, self._into.words)
 
     def _series(self, root: Node, path: str) -> None:
-        read_series(root, self._user, self._into.series)
+        read_metric_formats(root, self._user, self._into.series)
 
     def _signatures(self, root: Node, path: str) -> None:
         part = root.keys(("program", "signatures"), ("title",))
@@ -182,11 +182,11 @@ class _Reading:
 
 
 def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> dict[str, str]:
-    """Read a folder of rules into a set; returns its files with their texts, raises all that is wrong with them."""
+    """Add a folder of rules to a set; returns its files with their texts, raises all their errors."""
     found = _read_texts(folder, label, user)
     texts = [text for _, _, text in found]
     table = AnchorTable(_digest(texts))
-    reading = _Reading(into, user, table)
+    reading = _FolderReader(into, user, table)
     for kind, path, text in found:
         reading.file(kind, path, text)
     reading.finish()
@@ -199,7 +199,7 @@ def _digest(texts: list[str]) -> str:
 
 
 def _shipped() -> RuleSet:
-    """Return the shipped rules, as they are kept in the cache where that is possible."""
+    """Return the shipped rules, from the cache if possible."""
     folder = resources.rules_dir()
     entry = rule_cache.name(folder)
     known = rule_cache.read(entry)
@@ -213,13 +213,13 @@ def _shipped() -> RuleSet:
 
 
 def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
-    """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
+    """Load the shipped rules and those of the user's folders; raises RuleError if an id is defined twice."""
     rules = _shipped() if builtin else RuleSet({}, {}, "")
     texts = [rules.digest] if builtin else []
     foreign: list[str] = []
     if user_folders:
         Pattern.patience = Patience()
-    # Shipped rules are said to stand in "rules/..": a folder of that name here is told apart.
+    # Paths of shipped rules begin with "rules/"; a user's folder of that name gets "./" in front.
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(

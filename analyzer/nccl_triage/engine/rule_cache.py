@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import gc_tuning
-from nccl_triage.engine import cache, expression, pattern, regex_analysis, schema, series
+from nccl_triage.engine import cache, expression, metric_formats, pattern, regex_analysis, schema
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.regex_analysis import Anchors, required_literals
 from nccl_triage.engine.schema import RuleSet
@@ -36,7 +36,7 @@ def _classes() -> dict[tuple[str, str], type]:
     """Return the allowed classes by module and name: the data classes of rules, and the syntax nodes of conditions."""
     ours = [
         kind
-        for module in (pattern, schema, series, expression, regex_analysis)
+        for module in (pattern, schema, metric_formats, expression, regex_analysis)
         for kind in vars(module).values()
         if isinstance(kind, type)
         and kind.__module__ == module.__name__
