@@ -62,8 +62,8 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
     everything = _with_kinds(observations.all_events(), rules)
     remembered = [event for event in everything if event.is_remembered]
     events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
-    events, foreign = other_programs.sort_out(
-        line_origins.correct_torn_hosts(error_codes.settle(events, rules)), observations
+    events, foreign = other_programs.set_aside(
+        line_origins.correct_torn_hosts(error_codes.apply_code_tables(events, rules)), observations
     )
     identity = Identity(observations, events)
     parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
@@ -85,7 +85,7 @@ def _last(told: list[Run]) -> Run:
 def _run(
     observations: Observations, printed: list[Event], known: bool, identity: Identity, opened_by: Event | None = None
 ) -> Run:
-    events, aside = kernel_log.sort_out(printed, lambda: Devices(identity, printed))
+    events, aside = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
     survived = [item for scope in whole.scopes() for item in survived_failures.survived(scope, whole.rank)]
     gone = {id(event) for event, _ in survived}
