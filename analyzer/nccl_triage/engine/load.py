@@ -16,7 +16,7 @@ from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, sh
 from nccl_triage.engine.read_metric_formats import check_names, read_metric_formats
 from nccl_triage.engine.read_signatures import read_activity, read_signature
 from nccl_triage.engine.rule_cache import AnchorTable
-from nccl_triage.engine.schema import Row, RuleSet, Support
+from nccl_triage.engine.schema import ProducerRow, RuleSet, Support
 from nccl_triage.engine.supports import attach, read_producer, read_supports
 from nccl_triage.engine.terms import read_premise, read_words, refuse_cycles
 from nccl_triage.errors import InputError, RuleError
@@ -119,7 +119,7 @@ class _FolderReader:
     def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
         self._into, self._user, self._table = into, user, table
         self._supports: list[Support] = []
-        self._produced: list[Row] = []
+        self._produced: list[ProducerRow] = []
         self._complaints = nodes.Complaints()
 
     def file(self, kind: str, path: str, text: str) -> None:

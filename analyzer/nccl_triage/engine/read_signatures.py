@@ -9,7 +9,7 @@ from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern, pattern_of
 from nccl_triage.engine.regex_analysis import Anchors
 from nccl_triage.engine.rule_cache import AnchorTable
-from nccl_triage.engine.schema import NAMED, ROLES, STANDS, Accusation, Activity, Signature
+from nccl_triage.engine.schema import NAMED, ROLES, STANDS, Activity, CulpritFields, Signature
 from nccl_triage.observations.kinds import KINDS
 
 
@@ -80,14 +80,14 @@ def read_signature(node: Node, program: str, user: bool, table: AnchorTable | No
         codes=codes,
         sets=sets,
         premise=premise,
-        culprit=_accusation(part["culprit"], pattern, user) if "culprit" in part else None,
+        culprit=_culprit_fields(part["culprit"], pattern, user) if "culprit" in part else None,
         overlaps=text_list(part, "overlaps"),
         match_samples=tuple(part["match"].texts()),
         not_samples=tuple(part["not"].texts()),
     )
 
 
-def _accusation(node: Node, pattern: Pattern, user: bool) -> Accusation:
+def _culprit_fields(node: Node, pattern: Pattern, user: bool) -> CulpritFields:
     part = node.keys(("why",), (*NAMED, "within"))
     found = {name: part[name].text() for name in NAMED if name in part}
     if not {"rank", "host"} & set(found):
@@ -95,7 +95,7 @@ def _accusation(node: Node, pattern: Pattern, user: bool) -> Accusation:
     for name, group in found.items():
         if f"(?P<{group}>" not in pattern.source:
             raise part[name].fail("{name!r} is no named group of the pattern", name=group)
-    return Accusation(found, bilingual(part["why"], user), part["within"].integer() if "within" in part else 0)
+    return CulpritFields(found, bilingual(part["why"], user), part["within"].integer() if "within" in part else 0)
 
 
 def read_activity(node: Node, user: bool) -> Activity:

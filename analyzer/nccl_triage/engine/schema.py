@@ -36,7 +36,7 @@ def with_named_placeholders(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Accusation:
+class CulpritFields:
     """The fields of a message that name the culprit, and why.
 
     It counts if the message is evidence, or stands ``within`` that many lines of evidence.
@@ -75,7 +75,7 @@ class Signature:
     codes: str | None = None
     sets: dict[str, str] = field(default_factory=dict)
     premise: Expression | None = None
-    culprit: Accusation | None = None
+    culprit: CulpritFields | None = None
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProducerRow:
     """A row of evidence and its cause."""
 
     cause: str

@@ -21,7 +21,7 @@ from nccl_triage.engine.fields import bilingual, flag, identifier, status
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.read_causes import read_fix
-from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence, Fix, Row, Support, Text
+from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence, Fix, ProducerRow, Support, Text
 from nccl_triage.errors import RuleError
 
 #: Rows of messages about which nothing is known but what they mean, and their weights.
@@ -64,7 +64,7 @@ def _read_support(node: Node, signature: str, user: bool) -> Support:
     )
 
 
-def read_producer(node: Node, user: bool) -> Iterator[Row]:
+def read_producer(node: Node, user: bool) -> Iterator[ProducerRow]:
     """Yield the rows of one producer, which are about its signatures or only about facts."""
     part = node.keys(("rows",), ("signature", "when", "says", "unless_explained"))
     shared = bilingual(part["says"], user) if "says" in part else None
@@ -79,7 +79,7 @@ def read_producer(node: Node, user: bool) -> Iterator[Row]:
 
 def _read_row(
     node: Node, signatures: list[str], base: str | None, shared: Text | None, explained: bool, user: bool
-) -> Iterator[Row]:
+) -> Iterator[ProducerRow]:
     part = node.keys(
         ("id", "weight"),
         ("cause", "causes", "where", "when", "says", "signature", "unless_explained", "harmless", "status"),
@@ -98,7 +98,7 @@ def _read_row(
         raise node.fail("evidence needs 'signature' or 'when'")
     for cause in causes:
         own = where if "cause" in part else _both(f"f.cause == {cause!r}", where)
-        yield Row(
+        yield ProducerRow(
             cause,
             Evidence(
                 id=identifier(part["id"]),
@@ -192,7 +192,7 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
     return replace(cause, evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
 
 
-def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iterable[Row] = ()) -> None:
+def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iterable[ProducerRow] = ()) -> None:
     """Add the rows of messages and producers to their causes; raises RuleError for unknown causes and incomplete rows."""
     by_cause: dict[str, dict[str, list[Support]]] = {}
     for entry in supports:
