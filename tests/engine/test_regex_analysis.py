@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.engine.regex_analysis import minds_digits, required_literals
+from nccl_triage.engine.regex_analysis import depends_on_digits, required_literals
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_optional_parts_are_not_required() -> None:
     ],
 )
 def test_any_digit_will_do(pattern: str) -> None:
-    assert not minds_digits(pattern)
+    assert not depends_on_digits(pattern)
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_any_digit_will_do(pattern: str) -> None:
     ],
 )
 def test_digits_count(pattern: str) -> None:
-    assert minds_digits(pattern)
+    assert depends_on_digits(pattern)

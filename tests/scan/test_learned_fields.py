@@ -33,7 +33,7 @@ def _reader(profile: WrapperProfile | None = None) -> learned_fields.Reader:
 def _minding(kind: LineKind) -> tuple[Signature, ...]:
     signatures = kind.signatures or ()
     return tuple(
-        one for one in signatures if one.premise is not None or regex_analysis.minds_digits(one.pattern.source)
+        one for one in signatures if one.premise is not None or regex_analysis.depends_on_digits(one.pattern.source)
     )
 
 

@@ -1,8 +1,8 @@
 """The cache on disk: what is derived from rules is kept between runs (parsed rules, literals, compiled matchers).
 
 An entry is named by a digest of everything that it depends on. It begins with a digest of its name and content and is
-written atomically, so an entry that was damaged, emptied, truncated or exchanged counts as absent and is made again: half
-of a table would silently change answers. ``NCCL_TRIAGE_CACHE=off`` switches the cache off.
+written atomically, so an entry that was damaged, emptied, truncated or exchanged counts as absent and is made again:
+half of a table would silently change answers. ``NCCL_TRIAGE_CACHE=off`` switches the cache off.
 """
 
 from __future__ import annotations

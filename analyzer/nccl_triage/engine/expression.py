@@ -1,9 +1,9 @@
 """Conditions of rules: a small, safe subset of Python expressions.
 
 It has comparisons, arithmetic on numbers, ``and``/``or``/``not``, membership, conditional expressions, literals, lists,
-calls of the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the current event. It has no attributes
-of objects, no subscripts, no comprehensions, and no names of Python itself. The source is parsed once, checked, and
-evaluated by walking its syntax tree; nothing is compiled or executed.
+calls of the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the current event. It has no
+attributes of objects, no subscripts, no comprehensions, and no names of Python itself. The source is parsed once,
+checked, and evaluated by walking its syntax tree; nothing is compiled or executed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _CONSTANTS = {"none": None, "true": True, "false": False}
 _MAX_SOURCE = 2000
-#: Limit of nesting, so that checking and evaluating a condition cannot exhaust the stack. A sum is as deep as it is long.
+#: Limit of nesting, so that checking and evaluating a condition cannot exhaust the stack. Each "+" of a sum nests once.
 _MAX_DEPTH = 100
 #: Functions whose argument names a term of rules/terms, and must therefore be a literal.
 _NAMED_TERMS = ("premise", "words")

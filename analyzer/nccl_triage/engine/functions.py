@@ -1,7 +1,7 @@
 """The functions that conditions may call, and the meaning of those that only compute with values.
 
-A premise of a signature knows nothing but one line, so it may call those alone. ``diagnosis.conditions`` gives the others
-their meaning: what was seen in the log.
+A premise of a signature knows nothing but one line, so it may call those alone. ``diagnosis.conditions`` gives the
+others their meaning: what was seen in the log.
 """
 
 from __future__ import annotations

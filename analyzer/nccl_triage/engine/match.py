@@ -1,7 +1,7 @@
 """Which signatures a line matches, and which a name stands for.
 
-A line is matched without any prefilter: this is the reference with which faster scans must agree. Rules name signatures by
-a kind, an id, or a glob of ids.
+A line is matched without any prefilter: this is the reference with which faster scans must agree. Rules name signatures
+by a kind, an id, or a glob of ids.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PREMISES = Evaluator(VALUE_FUNCTIONS)
 def search(signature: Signature, text: str) -> dict[str, str] | None:
     """Return the named groups of a match, or None; a match whose premise does not hold is none.
 
-    A regular expression cannot have two groups of one name. ``peer2`` and ``peer_old`` become ``peer`` where the message
-    has no ``peer``.
+    A regular expression cannot have two groups of one name. ``peer2`` and ``peer_old`` become ``peer`` where the
+    message has no ``peer``.
     """
     found = signature.pattern.search(text)
     if found is None:

@@ -2,8 +2,8 @@
 
 ``rules/series/metrics.yaml`` lists the metrics, ``rules/series/*.yaml`` the formats. A format has literals (each of its
 lines contains one of them), a pattern that recognises a line, and names of metrics. Names under ``values`` stand before
-their number (``loss: 2.31``), names under ``after`` follow it (``51234 tok/s``). ``step`` and ``epoch`` are names like any
-other, and may also be groups of the pattern.
+their number (``loss: 2.31``), names under ``after`` follow it (``51234 tok/s``). ``step`` and ``epoch`` are names like
+any other, and may also be groups of the pattern.
 """
 
 from __future__ import annotations

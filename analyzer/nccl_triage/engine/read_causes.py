@@ -34,7 +34,7 @@ from nccl_triage.engine.schema import (
 from nccl_triage.errors import RuleError
 
 EXPERIMENTS = ("replay", "reach", "store", "pairs", "single", "environment", "versions", "memory", "none")
-#: What settles a cause without running a collective: versions of NCCL, ranks and GPUs of a host, whether a port is free.
+#: What settles a cause without a collective: versions of NCCL, ranks and GPUs of a host, whether a port is free.
 CHECKS = ("nccl-versions", "gpus", "port")
 #: Which ranks a control runs on: all of the job, those of one host, those of at least two hosts, each rank alone.
 SCOPES = ("all", "host", "hosts", "rank")

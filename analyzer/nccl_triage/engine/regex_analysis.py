@@ -1,7 +1,7 @@
 """What the parse tree of a regular expression tells: the literals that every match contains, and whether digits matter.
 
-The scan searches for the literals with a multi-pattern matcher and runs the expression only on lines that contain one. It
-counts lines that differ only in digits together, unless an expression distinguishes some digits from others.
+The scan searches for the literals with a multi-pattern matcher and runs the expression only on lines that contain one.
+It counts lines that differ only in digits together, unless an expression distinguishes some digits from others.
 """
 
 from __future__ import annotations
@@ -147,37 +147,37 @@ def required_literals(pattern: str) -> Anchors | None:
 
 
 @lru_cache(maxsize=4096)
-def minds_digits(pattern: str) -> bool:
+def depends_on_digits(pattern: str) -> bool:
     """Tell whether a match may depend on which digit stands where a digit stands.
 
     It may for literal digits, for classes that hold some digits but not all, for references to earlier groups, and for
     what cannot be parsed. It does not for classes that hold all digits.
     """
     try:
-        return _any_minds_digits(_parser.parse(pattern))
+        return _any_depends_on_digits(_parser.parse(pattern))
     except Exception:  # a user's pattern in the syntax of ``regex``
         return True
 
 
-def _any_minds_digits(items: Iterable[tuple[Any, Any]]) -> bool:
-    return any(_node_minds_digits(op, argument) for op, argument in items)
+def _any_depends_on_digits(items: Iterable[tuple[Any, Any]]) -> bool:
+    return any(_node_depends_on_digits(op, argument) for op, argument in items)
 
 
-def _node_minds_digits(op: Any, argument: Any) -> bool:
+def _node_depends_on_digits(op: Any, argument: Any) -> bool:
     if op in (_constants.LITERAL, _constants.NOT_LITERAL):
         return argument in _DIGITS
     if op is _constants.IN:
         return _holds_some_digits(argument)
     if op is _constants.BRANCH:
-        return any(_any_minds_digits(branch) for branch in argument[1])
+        return any(_any_depends_on_digits(branch) for branch in argument[1])
     if op is _constants.SUBPATTERN:
-        return _any_minds_digits(argument[3])
+        return _any_depends_on_digits(argument[3])
     if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, getattr(_constants, "POSSESSIVE_REPEAT", None)):
-        return _any_minds_digits(argument[2])
+        return _any_depends_on_digits(argument[2])
     if op in (_constants.ASSERT, _constants.ASSERT_NOT):
-        return _any_minds_digits(argument[1])
+        return _any_depends_on_digits(argument[1])
     if op is getattr(_constants, "ATOMIC_GROUP", None):
-        return _any_minds_digits(argument)
+        return _any_depends_on_digits(argument)
     # "Any character" and the ends of lines and words do not depend on digits; references and conditions do.
     return op not in (_constants.ANY, _constants.AT)
 
@@ -230,7 +230,7 @@ def _allow_any_digits(items: Any) -> None:
         elif op is _constants.BRANCH:
             for branch in argument[1]:
                 _allow_any_digits(branch)
-        elif not _node_minds_digits(op, argument):
+        elif not _node_depends_on_digits(op, argument):
             continue
         elif op is _constants.LITERAL:
             items[index] = (_constants.IN, [(_constants.CATEGORY, _constants.CATEGORY_DIGIT)])
@@ -245,4 +245,4 @@ def _allow_any_digits(items: Any) -> None:
         elif op is _constants.ASSERT_NOT:
             del items[index]
         else:
-            raise ValueError(f"{op} minds digits")
+            raise ValueError(f"{op} depends on digits")

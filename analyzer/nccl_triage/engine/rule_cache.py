@@ -1,9 +1,9 @@
 """Rules in the cache: the shipped rules as parsed, and the literals that patterns require.
 
-Parsing the shipped rules takes longer than diagnosing a small log. Their entry is named by the rule files (path, size, time
-of change) and by the code that reads them. It is a pickle, and the cache is not to be trusted: whoever can write there
-must not be able to run anything here. So only the classes of rules are ever made from an entry, and an entry that holds
-anything else counts as damaged.
+Parsing the shipped rules takes longer than diagnosing a small log. Their entry is named by the rule files (path, size,
+time of change) and by the code that reads them. It is a pickle, and the cache is not to be trusted: whoever can write
+there must not be able to run anything here. So only the classes of rules are ever made from an entry, and an entry that
+holds anything else counts as damaged.
 """
 
 from __future__ import annotations

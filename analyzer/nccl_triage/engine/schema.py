@@ -51,9 +51,9 @@ class CulpritFields:
 class Signature:
     """One shape of messages: ``pattern`` is searched for in the peeled message (or the raw line).
 
-    ``kind`` is one of ``observations.kinds``. ``codes`` names a table of ``rules/codes``, and also the field that holds a
-    number of that table; the table's row determines the role of the line and adds fields that say what the number means.
-    ``sets`` are fields that every line has besides those that the pattern captures: what the wording alone says.
+    ``kind`` is one of ``observations.kinds``. ``codes`` names a table of ``rules/codes``, and also the field that holds
+    a number of that table; the table's row determines the role of the line and adds fields that say what the number
+    means. ``sets`` are fields that every line has besides those that the pattern captures: what the wording alone says.
     ``premise`` is a condition that the fields must fulfil (two numbers that should differ do). ``culprit`` says which
     fields name the culprit.
     """
@@ -168,11 +168,12 @@ class Treatment:
 class Experiment:
     """What would confirm or refute a cause on the hardware; kind "none" means that no collective can show it.
 
-    ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` describe it in words. The planner reads the rest: ``scope``
-    (which ranks the control runs on), ``backend`` (nccl if Gloo cannot stand in), ``iterations``, ``vary`` (each a
-    control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as diagnosed"; if
-    empty, the cause itself), ``passing`` (what a control that passes says about the cause), ``check`` (what settles it
-    without a collective) and ``told_by_stages`` (the stages of a run show it better than what its ranks print).
+    ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` describe it in words. The planner reads the rest:
+    ``scope`` (which ranks the control runs on), ``backend`` (nccl if Gloo cannot stand in), ``iterations``, ``vary``
+    (each a control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as
+    diagnosed"; if empty, the cause itself), ``passing`` (what a control that passes says about the cause), ``check``
+    (what settles it without a collective) and ``told_by_stages`` (the stages of a run show it better than what its
+    ranks print).
     """
 
     kind: str
@@ -209,9 +210,9 @@ class Cause:
     """One root cause: title, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
     ``victims_speak``: the lines of its evidence come from ranks that wait for the culprit. ``between_sides``: no line
-    tells at which end of a path it lies. ``of_host``: a host may be to blame, so the host's earlier failures are listed.
-    ``host_wide``: it concerns a whole host, so no rank is named. ``catch_all``: it covers every exception whose message no
-    rule knows.
+    tells at which end of a path it lies. ``of_host``: a host may be to blame, so the host's earlier failures are
+    listed. ``host_wide``: it concerns a whole host, so no rank is named. ``catch_all``: it covers every exception whose
+    message no rule knows.
     """
 
     id: str
@@ -267,8 +268,8 @@ class MissingEvidence:
 class Activity:
     """What a frame of a dumped stack (``function (path:line)``) says its process is doing.
 
-    ``stands`` is "waiting" (for other ranks), "elsewhere" (it does something that needs no other rank), or "helper" (the
-    process is not a rank).
+    ``stands`` is "waiting" (for other ranks), "elsewhere" (it does something that needs no other rank), or "helper"
+    (the process is not a rank).
     """
 
     id: str

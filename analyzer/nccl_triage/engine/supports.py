@@ -1,13 +1,13 @@
 """Evidence written outside of the causes' files: what messages (``supports``) and producers say for causes.
 
-An entry under ``supports`` of a signature is a row of evidence of its cause: that the message was seen, with a weight and
-the words that say so. Messages that say the same share a row: one entry of an id has weight and words, the others name
-only the id, so a message of another program that means the same needs one line. An entry without id and words joins a row
-of its cause that says what the message means: ``message``, which is strong, or ``message-moderate``. That is enough for a
-message that no incident has shown yet.
+An entry under ``supports`` of a signature is a row of evidence of its cause: that the message was seen, with a weight
+and the words that say so. Messages that say the same share a row: one entry of an id has weight and words, the others
+name only the id, so a message of another program that means the same needs one line. An entry without id and words
+joins a row of its cause that says what the message means: ``message``, which is strong, or ``message-moderate``. That
+is enough for a message that no incident has shown yet.
 
-A producer (doctor, baseline, step times, flight recorders, stacks) has its rows in one file of ``rules/producers``, with
-the words that they share. Each row is evidence of the cause that it names.
+A producer (doctor, baseline, step times, flight recorders, stacks) has its rows in one file of ``rules/producers``,
+with the words that they share. Each row is evidence of the cause that it names.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ class Shapes:
 def _depends_on_digits(signature: Signature, raw: bytes) -> bool:
     """Tell whether a signature may match one line of a shape and miss another."""
     source = signature.pattern.source
-    if signature.premise is None and not regex_analysis.minds_digits(source):
+    if signature.premise is None and not regex_analysis.depends_on_digits(source):
         return False
     relaxed = (
         regex_analysis.with_any_digits(source) if digit_folding.HEX not in raw and not signature.pattern.user else None

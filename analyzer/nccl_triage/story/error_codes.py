@@ -1,7 +1,8 @@
 """Lines with an error code: the table of codes determines the role of the line and says what the code means.
 
 A signature with ``codes: xid`` has one pattern for all Xids. The row of ``rules/codes/xid.yaml`` makes the line a root
-cause, a consequence or context, and adds ``code_name``, ``code_kind``, ``code_severity`` and ``code_action`` to its fields.
+cause, a consequence or context, and adds ``code_name``, ``code_kind``, ``code_severity`` and ``code_action`` to its
+fields.
 """
 
 from __future__ import annotations

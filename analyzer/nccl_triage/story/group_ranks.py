@@ -1,8 +1,8 @@
 """Ranks within a process group, and the ranks of the job that they are.
 
 Gloo's monitored barrier and the fingerprints of ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` number ranks within the group that
-meets. A process that prints such a line states its own number in it. Together with its rank in the job, this shows how the
-group is numbered.
+meets. A process that prints such a line states its own number in it. Together with its rank in the job, this shows how
+the group is numbered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lines of the kernel's log that concern the job: those about its hosts, GPUs and processes, at the time of the job.
 
-The log of a host goes back to its boot and covers all its processes. A line that cannot concern the job is set aside with
-the reason before anything is weighed: an old fault beside a healthy job is no fault of the job.
+The log of a host goes back to its boot and covers all its processes. A line that cannot concern the job is set aside
+with the reason before anything is weighed: an old fault beside a healthy job is no fault of the job.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Span:
 def set_aside(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
     """Return the events that may concern the job, and those of the kernel that cannot, with the reason.
 
-    ``learn`` returns the devices of ranks; it is called only if there are lines of the kernel. The result for a line depends
-    on that line and on the job's own lines, not on other lines of the kernel.
+    ``learn`` returns the devices of ranks; it is called only if there are lines of the kernel. The result for a line
+    depends on that line and on the job's own lines, not on other lines of the kernel.
     """
     kernel = [event for event in events if devices.is_kernel(event)]
     if not kernel:

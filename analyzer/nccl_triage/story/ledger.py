@@ -7,8 +7,8 @@ early and is a victim. The clock of an operation starts when the CPU enqueues it
 that the operation ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.cpp``).
 
 A report of NCCL's RAS names single ranks on one line, and groups of ranks by a heading and a line each. Its ranks are
-those of a communicator; the process, host and GPU beside them join them to the ranks of the job. That all ranks launched
-equally many operations says nothing: a collective in which all are stuck looks like that, too.
+those of a communicator; the process, host and GPU beside them join them to the ranks of the job. That all ranks
+launched equally many operations says nothing: a collective in which all are stuck looks like that, too.
 """
 
 from __future__ import annotations

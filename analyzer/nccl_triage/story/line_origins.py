@@ -4,9 +4,9 @@ A collector (docker, Kubernetes, journald, ``ts``) writes its own time and the p
 front of every line. Its clock may differ from the program's (UTC there, local time here). The place that it names does
 not say which process printed the line: where all lines come from one place, the place distinguishes no processes.
 
-Two processes that write at once tear lines: the prefix of one line runs into that of another. ``x3006c0s25b0x3006c0s25b0n0``
-and ``0mew0`` name no hosts. A name is refused only if the lines show a better one, so a host that printed a single line
-keeps its name.
+Two processes that write at once tear lines: the prefix of one line runs into that of another.
+``x3006c0s25b0x3006c0s25b0n0`` and ``0mew0`` name no hosts. A name is refused only if the lines show a better one, so a
+host that printed a single line keeps its name.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Times come from different clocks. Sources without times are ordered by how far i
 says nothing certain about the order of their lines against each other.
 
 Facts of hosts, which are collected beside the log, have no place in its order and come last. Facts of hosts outside the
-job are dropped. A host belongs to the job if the log names it or one of its addresses; if the log names none of the hosts
-that have facts, all of them count.
+job are dropped. A host belongs to the job if the log names it or one of its addresses; if the log names none of the
+hosts that have facts, all of them count.
 """
 
 from __future__ import annotations

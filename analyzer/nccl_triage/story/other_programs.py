@@ -1,8 +1,8 @@
 """Lines of programs that are not part of the job: they are set aside, since they say nothing about it.
 
-A syslog holds lines of all daemons of a host, and the output of a job those of the tools that its scripts call. A daemon
-belongs to the job if some of its lines can only come from a job, or if daemons like it run jobs. An error of a tool counts
-if nothing else reports a failure. A long log without a line of a job is the log of something else.
+A syslog holds lines of all daemons of a host, and the output of a job those of the tools that its scripts call. A
+daemon belongs to the job if some of its lines can only come from a job, or if daemons like it run jobs. An error of a
+tool counts if nothing else reports a failure. A long log without a line of a job is the log of something else.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _ERROR = lazily(
     r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
 )
 
-#: How a run ended: "running" goes on to the end of the input, "stopped" was told to stop, "cut" is one that the input ends
-#: before, "none" is an input without a job.
+#: How a run ended: "running" goes on to the end of the input, "stopped" was told to stop, "cut" is one that the input
+#: ends before, "none" is an input without a job.
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
 
 

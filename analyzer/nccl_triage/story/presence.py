@@ -1,7 +1,7 @@
 """Which ranks' output is in the input: the silence of a rank means something only if it would have been seen.
 
-In a folder with one file per rank, nothing is known about a rank without a file. The log of a launcher holds the output of
-all its ranks, but launchers of other hosts may have more.
+In a folder with one file per rank, nothing is known about a rank without a file. The log of a launcher holds the output
+of all its ranks, but launchers of other hosts may have more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The story of an input: its runs, each with its events in order, who is who in it and how it ended.
 
-``tell_story`` puts events in order, splits them into runs, sets aside the lines that do not count and finds out how each
-run ended. Facts and causes read the result.
+``tell_story`` puts events in order, splits them into runs, sets aside the lines that do not count and finds out how
+each run ended. Facts and causes read the result.
 """
 
 from __future__ import annotations

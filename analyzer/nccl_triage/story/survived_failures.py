@@ -1,8 +1,8 @@
 """Failures that the job survived: their lines are set aside, however severe their words.
 
-A failure was survived if what it affected went on: the same process took another step, or the job as a whole took two new
-ones. An exception after a logger's record was caught, unless an exit follows. An exception that its process raises again
-was not the end of that process.
+A failure was survived if what it affected went on: the same process took another step, or the job as a whole took two
+new ones. An exception after a logger's record was caught, unless an exit follows. An exception that its process raises
+again was not the end of that process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ENDS = (
 )  # fmt: skip
 #: Kinds of damage that stays: the job may go on for a while and fail because of it later.
 LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
-#: Steps that the job must take after a failure of an unknown process, and after one of a process that never prints steps.
-#: (Other ranks may still print the steps that they have in progress.)
+#: Steps that the job must take after a failure of an unknown process, and after one of a process that never prints
+#: steps. (Other ranks may still print the steps that they have in progress.)
 STEPS, SEVERAL = 2, 4
 #: The same for lines that the program itself logs as a warning, by their level.
 _MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}

@@ -18,8 +18,8 @@ class View:
     """Events in order, with common queries over them.
 
     Each result is computed once and shared, so callers must not change the lists that they get. ``order_known`` says
-    whether the order is certain across sources. If the events are not the ``whole`` of what was observed, ``count`` counts
-    only those that were kept.
+    whether the order is certain across sources. If the events are not the ``whole`` of what was observed, ``count``
+    counts only those that were kept.
     """
 
     def __init__(
