@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_triage import files, resources
 from nccl_triage.engine import nodes, rule_cache
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.pattern import Patience, Pattern
+from nccl_triage.engine.pattern import Pattern, SearchBudget
 from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, share_consequences
 from nccl_triage.engine.read_metric_formats import check_names, read_metric_formats
 from nccl_triage.engine.read_signatures import read_activity, read_signature
@@ -120,24 +120,24 @@ class _FolderReader:
         self._into, self._user, self._table = into, user, table
         self._supports: list[Support] = []
         self._produced: list[ProducerRow] = []
-        self._complaints = nodes.Complaints()
+        self._errors = nodes.ErrorCollector()
 
     def file(self, kind: str, path: str, text: str) -> None:
         """Add the rules of a file."""
-        with self._complaints.noted():
+        with self._errors.collecting():
             root = nodes.parse(text, path)
             getattr(self, f"_{kind}")(root, path)
 
     def finish(self) -> None:
         """Raise the errors, if there are any; else add the evidence of messages and producers to the causes."""
-        self._complaints.tell()
+        self._errors.raise_collected()
         attach(self._into.causes, self._supports, self._produced)
         share_consequences(self._into.causes)
         refuse_cycles(self._into.premises)
 
     def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
         for item in root.mapping()[key].items():
-            with self._complaints.noted():
+            with self._errors.collecting():
                 _add(part, make(item))
 
     def _causes(self, root: Node, path: str) -> None:
@@ -158,7 +158,7 @@ class _FolderReader:
 
     def _producers(self, root: Node, path: str) -> None:
         for item in root.keys(("producers",))["producers"].items():
-            with self._complaints.noted():
+            with self._errors.collecting():
                 self._produced += read_producer(item, self._user)
 
     def _terms(self, root: Node, path: str) -> None:
@@ -175,7 +175,7 @@ class _FolderReader:
         part = root.keys(("program", "signatures"), ("title",))
         program = part["program"].text()
         for item in part["signatures"].items():
-            with self._complaints.noted():
+            with self._errors.collecting():
                 found = read_signature(item, program, self._user, self._table)
                 _add(self._into.signatures, found)
                 self._supports += read_supports(item, found.id, self._user)
@@ -218,7 +218,7 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     texts = [rules.digest] if builtin else []
     foreign: list[str] = []
     if user_folders:
-        Pattern.patience = Patience()
+        Pattern.budget = SearchBudget()
     # Paths of shipped rules begin with "rules/"; a user's folder of that name gets "./" in front.
     for folder in user_folders:
         if not folder.is_dir():

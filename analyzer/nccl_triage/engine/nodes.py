@@ -97,14 +97,14 @@ class Node:
         return found
 
 
-class Complaints:
+class ErrorCollector:
     """Collects the errors of the parts of a file, to raise all of them together."""
 
     def __init__(self) -> None:
         self._errors: list[RuleError] = []
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """Collect an error that is raised in the block, and go on after it."""
         try:
             yield
@@ -115,11 +115,11 @@ class Complaints:
         """Return what is made of the valid items, and collect the errors of the others."""
         made: list[T] = []
         for item in items:
-            with self.noted():
+            with self.collecting():
                 made.append(make(item))
         return tuple(made)
 
-    def tell(self) -> None:
+    def raise_collected(self) -> None:
         """Raise the collected errors, if there are any."""
         if self._errors:
             raise RuleErrors(self._errors) if len(self._errors) > 1 else self._errors[0]

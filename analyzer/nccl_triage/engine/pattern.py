@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nccl_triage.engine.nodes import Node
 
 
-class Patience:
+class SearchBudget:
     """The time that patterns of users may spend searching; each set of rules that is loaded starts from zero.
 
     Fast searches are not counted. Without a limit, a pattern that uses its full time on every line would delay the
@@ -56,7 +56,7 @@ class Pattern:
 
     #: Seconds that a pattern of a user may spend on one text.
     USER_TIMEOUT = 0.05
-    patience: ClassVar[Patience] = Patience()
+    budget: ClassVar[SearchBudget] = SearchBudget()
 
     def __init__(self, source: str, user: bool = False) -> None:
         self.source = source
@@ -79,8 +79,8 @@ class Pattern:
         """Return the first match in a text, or None; a user's pattern that takes too long does not match."""
         if not self.user:
             return self.compiled.search(text)
-        patience = self.patience
-        if not patience.allows(self.source):
+        budget = self.budget
+        if not budget.allows(self.source):
             return None
         started = time.thread_time()
         try:
@@ -88,12 +88,12 @@ class Pattern:
         except TimeoutError:
             return None
         finally:
-            patience.spend(self.source, time.thread_time() - started)
+            budget.spend(self.source, time.thread_time() - started)
 
     @property
     def stopped(self) -> bool:
         """Whether a user's pattern is no longer searched for, since it took too long too often."""
-        return self.user and self.source in self.patience.stopped
+        return self.user and self.source in self.budget.stopped
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Pattern, (self.source, self.user))

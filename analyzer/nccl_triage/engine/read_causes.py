@@ -17,7 +17,7 @@ from nccl_triage.engine.fields import (
     text_list,
     text_mapping,
 )
-from nccl_triage.engine.nodes import Complaints, Node
+from nccl_triage.engine.nodes import ErrorCollector, Node
 from nccl_triage.engine.schema import (
     FAMILIES,
     LANGUAGES,
@@ -183,21 +183,21 @@ _OPTIONAL_CAUSE_KEYS = (
 
 def read_cause(root: Node, user: bool) -> Cause:
     """Return the cause that a file describes; raises all errors of the file together."""
-    complaints = Complaints()
+    errors = ErrorCollector()
     part = root.mapping()
-    with complaints.noted():
+    with errors.collecting():
         part = root.keys(_CAUSE_KEYS, _OPTIONAL_CAUSE_KEYS)
 
     def rows(key: str) -> tuple[Evidence, ...]:
-        return complaints.each(part[key].items() if key in part else (), lambda node: _evidence(node, user))
+        return errors.each(part[key].items() if key in part else (), lambda node: _evidence(node, user))
 
     evidence, against = rows("for"), rows("against")
-    fixes = complaints.each(part["fixes"].items() if "fixes" in part else (), lambda node: read_fix(node, user))
-    with complaints.noted():
+    fixes = errors.each(part["fixes"].items() if "fixes" in part else (), lambda node: read_fix(node, user))
+    with errors.collecting():
         _unique(evidence + against)
-    next_checks = complaints.each(_one(part, "next_check"), lambda node: _next_check(node, user))
-    experiments = complaints.each(_one(part, "experiment"), lambda node: _experiment(node, user))
-    complaints.tell()
+    next_checks = errors.each(_one(part, "next_check"), lambda node: _next_check(node, user))
+    experiments = errors.each(_one(part, "experiment"), lambda node: _experiment(node, user))
+    errors.raise_collected()
     return Cause(
         id=identifier(part["id"]),
         family=part["family"].choice(FAMILIES),

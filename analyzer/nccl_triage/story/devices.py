@@ -94,7 +94,7 @@ def is_kernel(event: Event) -> bool:
 
 
 def is_of_host(event: Event) -> bool:
-    """Tell whether a line speaks of its host: a syslog names the kernel, or a daemon that runs the host's devices."""
+    """Tell whether a line is about its host: a syslog names the kernel, or a daemon that runs the host's devices."""
     return event.context.service is not None and DAEMONS.match(event.context.service) is not None
 
 

@@ -1,7 +1,7 @@
 """Who differs from the majority: a comparison of values, and what differs by it between the hosts of a job.
 
 Hosts are compared in versions, variables, interfaces and network modules. Their values come from what ``nccl-triage
-doctor`` collected and from what the processes of each host print about themselves. A host that tells nothing has no
+doctor`` collected and from what the processes of each host print about themselves. A host that prints nothing has no
 value, and a host whose own processes differ has the value of all of them.
 """
 

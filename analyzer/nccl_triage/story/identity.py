@@ -75,7 +75,7 @@ class Identity:
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
         self._task_ends = [e for e in self._events if e.fields.get("names") == "task" and e.fields.get("host")]
         #: Addresses of hosts for which no line states a name.
-        self._speaking = {e.context.address for e in self._events if e.context.address and not e.context.host}
+        self._unnamed_addresses = {e.context.address for e in self._events if e.context.address and not e.context.host}
         self._collect_samples()
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
@@ -212,7 +212,10 @@ class Identity:
     @property
     def single_host(self) -> bool:
         """Whether nothing in the log mentions a second host."""
-        return len(self.hosts) <= 1 and len(self._speaking | {a for c in self.host_addresses.values() for a in c}) <= 1
+        return (
+            len(self.hosts) <= 1
+            and len(self._unnamed_addresses | {a for c in self.host_addresses.values() for a in c}) <= 1
+        )
 
     def rank_of(self, event: Event) -> int | None:
         """Return the global rank that an event is from, or None."""

@@ -1,4 +1,4 @@
-"""The ledger of collectives: which operations each rank has entered and completed, from every source that tells.
+"""The ledger of collectives: which operations each rank has entered and completed, from all sources.
 
 Lines of watchdogs, counters ("last enqueued, last completed"), dump signals and reports of NCCL's RAS fill one table.
 Monitored barriers, reports of desync and stall checks name the ranks that are absent. Sequence numbers and counters are
@@ -25,7 +25,7 @@ from nccl_triage.story.view import View
 _GARBAGE = 1 << 31
 #: A difference of sequence numbers that one group can show where lines do not name it; more means different groups.
 _SAME_GROUP_SPREAD = 1000
-#: Operations that end at different times on different ranks: whoever sends may be this far ahead of who receives.
+#: Operations that end at different times on different ranks, and how far a sender may be ahead of a receiver.
 _ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
 _AHEAD = 64
 

@@ -154,8 +154,8 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
-    about = _about(events)
-    telling = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
+    times_of = _times(events)
+    printing = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
     reasons: dict[int, str] = {}
     waiting: list[Event] = []
     after = _After()
@@ -170,10 +170,12 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
         place -= 1
         if event.is_failure or event.kind in EXCEPTIONS or event.kind == NUMBERS:
             fate = _fate(block, logged)
-            tells = process is not None and process in telling
+            prints_steps = process is not None and process in printing
             reason = None
             if crashed.get(process, place) >= place:  # what a process prints about its crash is not survived
-                reason = _reason(event, process, after, block, fate, tells, _later(event, about[id(event)], after))
+                reason = _reason(
+                    event, process, after, block, fate, prints_steps, _stepped_later(event, times_of[id(event)], after)
+                )
             if reason is None and fate == "logged" and not after.ended_beside(event, block):
                 # It goes on as before if it prints again what it printed before.
                 reason = "caught" if any(first[name] < place for name in after.printed) else None
@@ -252,12 +254,12 @@ def _reason(
     after: _After,
     block: Event | None,
     fate: str | None,
-    tells: bool,
+    prints_steps: bool,
     later: bool,
 ) -> str | None:
     """Return how a failure was survived, None if it was not.
 
-    ``tells``: its process prints its steps. ``later``: steps were certainly made after it.
+    ``prints_steps``: its process prints its steps. ``later``: steps were certainly made after it.
     """
     if fate == "ignored" or event.kind == "exception.ignored":
         return "ignored"
@@ -288,12 +290,12 @@ def _reason(
         return None
     # A rank that prints its steps must print another one; for other processes it is enough that the job goes on.
     enough = _MILD.get(event.context.level or "", STEPS if process is None else SEVERAL)
-    if process in after.stepped if tells else (after.steps if process is not None else after.moves) >= enough:
+    if process in after.stepped if prints_steps else (after.steps if process is not None else after.moves) >= enough:
         return "went-on"
     return None
 
 
-def _about(events: Sequence[Event]) -> dict[int, float | None]:
+def _times(events: Sequence[Event]) -> dict[int, float | None]:
     """Return when each event was printed: its own time, or that of the last line with one before it in its source."""
     clocks: dict[str, float] = {}
     found: dict[int, float | None] = {}
@@ -304,9 +306,9 @@ def _about(events: Sequence[Event]) -> dict[int, float | None]:
     return found
 
 
-def _later(event: Event, about: float | None, after: _After) -> bool:
+def _stepped_later(event: Event, printed: float | None, after: _After) -> bool:
     """Tell whether times, or a distance larger than a buffer, show that the job made steps after an event."""
-    if after.latest is not None and about is not None and times.has_year(about) == times.has_year(after.latest):
-        return after.latest > about
+    if after.latest is not None and printed is not None and times.has_year(printed) == times.has_year(after.latest):
+        return after.latest > printed
     last = after.last_step
     return last is not None and last[0] == event.source and last[1] - event.line >= FAR
