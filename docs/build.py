@@ -54,7 +54,7 @@ def rules_readme() -> str:
 
 def _said(row: Evidence) -> str:
     """Return the words of a row; one that says what its message means has as many words as messages."""
-    from nccl_triage.engine.placeholders import strip
+    from nccl_triage.engine.schema import with_named_placeholders
     from nccl_triage.engine.supports import MESSAGES
 
     number = len(row.signatures)
@@ -62,13 +62,13 @@ def _said(row: Evidence) -> str:
         return (
             f"one of {number} messages that say it by themselves" if number > 1 else "a message that says it by itself"
         )
-    return strip(row.says["en"])
+    return with_named_placeholders(row.says["en"])
 
 
 def causes() -> str:
     """Return the catalogue of causes."""
     from nccl_triage.engine import load
-    from nccl_triage.engine.placeholders import strip
+    from nccl_triage.engine.schema import with_named_placeholders
 
     rules = load.load()
     families: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ def causes() -> str:
             "",
             f"**{cause.title['en']}** ({cause.title['zh']})",
             "",
-            strip(cause.explanation["en"]),
+            with_named_placeholders(cause.explanation["en"]),
             "",
         ]
         lines += ["Evidence:", ""]
@@ -87,9 +87,9 @@ def causes() -> str:
         for fix in cause.fixes:
             env = "".join(f" `{name}={value}`" for name, value in fix.env.items())
             commands = "".join(f" `{command}`" for command in fix.commands)
-            lines.append(f"- {strip(fix.title['en'])}{env}{commands}")
+            lines.append(f"- {with_named_placeholders(fix.title['en'])}{env}{commands}")
         if cause.next_check:
-            lines += ["", f"Cheapest check: {strip(cause.next_check.what['en'])}"]
+            lines += ["", f"Cheapest check: {with_named_placeholders(cause.next_check.what['en'])}"]
         families.setdefault(cause.family, []).append("\n".join(lines))
     parts = ["# Causes", "", "Written by `make docs` from rules/causes; do not edit.", ""]
     for family, entries in families.items():

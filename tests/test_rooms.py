@@ -13,10 +13,8 @@ ROOT = Path(nccl_triage.__file__).parent
 #: All modules, apart from those that only make a folder a package.
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"]
 #: The number of modules that was reached, rounded up. A new module needs a reason, and a small one a merge.
-MOST_MODULES = 350
+MOST_MODULES = 340
 MOST_LINES = 400
-#: Modules that are still to be divided, and one that is still to be renamed.
-LONG, UNNAMED = {"engine/build.py"}, {"story/model.py"}
 #: What is called a model: the trained classifier, and the command about it.
 MODELS = {"classifier/model.py", "cli/model.py"}
 
@@ -37,7 +35,7 @@ def test_modules_are_few() -> None:
 
 def test_no_module_is_long() -> None:
     lengths = {_place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in ROOT.rglob("*.py")}
-    assert {place: length for place, length in lengths.items() if length > MOST_LINES and place not in LONG} == {}
+    assert {place: length for place, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_every_class_has_a_name_of_its_own() -> None:
@@ -49,4 +47,4 @@ def test_every_class_has_a_name_of_its_own() -> None:
 
 
 def test_a_model_is_a_classifier() -> None:
-    assert {_place(path) for path in MODULES if path.name == "model.py"} <= MODELS | UNNAMED
+    assert {_place(path) for path in MODULES if path.name == "model.py"} <= MODELS

@@ -10,7 +10,7 @@ import pytest
 import nccl_triage
 from nccl_triage.checks.names import kinds_of
 from nccl_triage.diagnosis.case import fact_names
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.producers import produced_signatures
 

@@ -14,7 +14,7 @@ from nccl_triage.checks import names
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.engine import load
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.names import expand, is_glob
+from nccl_triage.engine.match import expand, is_glob
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.observations.kinds import KINDS

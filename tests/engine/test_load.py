@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nccl_triage import resources
-from nccl_triage.engine import cache, load, snapshot
+from nccl_triage.engine import cache, load, rule_cache
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.errors import InputError, RuleError
 
@@ -112,7 +112,7 @@ def test_rules_survive_the_cache_and_a_damaged_cache_is_made_again(
     for damage in (b"", b"{", good[:1000], good[:-1], good.replace(b"Signature", b"SIgnature"), pickle.dumps([1])):
         cache.write(entry.name, damage)
         assert len(load.load().signatures) == len(first.signatures)
-        assert snapshot.read(entry.name) is not None
+        assert rule_cache.read(entry.name) is not None
 
 
 def shown(item: Any) -> Any:

@@ -13,7 +13,7 @@ from nccl_triage.checks import samples
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import load, match
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from tests.scan_helpers import scan_text
@@ -195,7 +195,7 @@ def _holding(rules: RuleSet, signature: str, text: str) -> set[tuple[str, str]]:
         for cause in rules.causes.values()
         for row in cause.evidence
         if row.weight in STRONG
-        and any(rules.signatures[signature].is_named(name) for name in row.signatures)
+        and any(match.stands_for(name, signature, rules.signatures[signature].kind) for name in row.signatures)
         and supporting(row, case, conditions) is not None
     }
 

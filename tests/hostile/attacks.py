@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from nccl_triage.engine.literals import _constants, _parser
+from nccl_triage.engine.regex_analysis import _constants, _parser
 
 _REPEATS = tuple(
     getattr(_constants, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(_constants, name)

@@ -99,15 +99,15 @@ def test_an_endless_pattern_on_every_line_is_given_up_and_told(tmp_path: Path) -
 
 
 def test_many_slow_patterns_share_their_time() -> None:
-    patience = pattern.Patience()
+    budget = pattern.SearchBudget()
     for number in range(1000):
-        if patience.allows(str(number)):
-            patience.spend(str(number), 0.05)
-    assert sum(map(patience.allows, map(str, range(100)))) == 0
-    assert not patience.allows("one that never was slow")
-    fresh = pattern.Patience()
+        if budget.allows(str(number)):
+            budget.spend(str(number), 0.05)
+    assert sum(map(budget.allows, map(str, range(100)))) == 0
+    assert not budget.allows("one that never was slow")
+    fresh = pattern.SearchBudget()
     for _ in range(10_000):
-        fresh.spend("x", pattern.Patience.SLOW / 2)
+        fresh.spend("x", pattern.SearchBudget.SLOW / 2)
     assert fresh.allows("x")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine import load, nodes
-from nccl_triage.engine import stages as engine_stages
+from nccl_triage.engine.read_causes import read_stages
 from nccl_triage.engine.schema import RuleSet, Step
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import catalogue, report_advice
@@ -240,6 +240,6 @@ def test_a_cause_without_stages_has_no_rows(rules: RuleSet) -> None:
 )
 def test_wrong_stages_point_at_the_line(text: str, line: int, message: str) -> None:
     with pytest.raises(RuleError) as caught:
-        engine_stages.read(nodes.parse(text, "rules/causes/x.yaml"))
+        read_stages(nodes.parse(text, "rules/causes/x.yaml"))
     assert message in str(caught.value)
     assert caught.value.where == f"rules/causes/x.yaml:{line}"

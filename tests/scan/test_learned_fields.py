@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from nccl_triage.engine import digits, match
+from nccl_triage.engine import match, regex_analysis
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.scan import learned_fields
@@ -32,7 +32,9 @@ def _reader(profile: WrapperProfile | None = None) -> learned_fields.Reader:
 
 def _minding(kind: LineKind) -> tuple[Signature, ...]:
     signatures = kind.signatures or ()
-    return tuple(one for one in signatures if one.premise is not None or digits.minds_digits(one.pattern.source))
+    return tuple(
+        one for one in signatures if one.premise is not None or regex_analysis.depends_on_digits(one.pattern.source)
+    )
 
 
 def _corpus() -> Iterator[str]:

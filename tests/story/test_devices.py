@@ -6,24 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.story import pci
-from nccl_triage.story.devices import host_key, job_like
+from nccl_triage.story.devices import PciAddress, address_of_bus_id, host_key, job_like, parse_pci_address
 from tests.diagnosis import hosts
 
 
 def test_one_address_in_every_spelling() -> None:
-    wanted = pci.Address(0, 0x3B, 0)
+    wanted = PciAddress(0, 0x3B, 0)
     for text in ("PCI:0000:3b:00", "0000:3B:00.0", "00000000:3B:00.0", "3b:00.0"):
-        assert pci.parse(text) == wanted
-    assert pci.of_bus_id("3b000") == wanted
-    assert pci.of_bus_id("10003b010") == pci.Address(0x1000, 0x3B, 1)
+        assert parse_pci_address(text) == wanted
+    assert address_of_bus_id("3b000") == wanted
+    assert address_of_bus_id("10003b010") == PciAddress(0x1000, 0x3B, 1)
     assert str(wanted) == "0000:3b:00"
 
 
 @pytest.mark.parametrize("text", [None, "", "mlx5_0", "3b000", "0000:3b", "zz:00.0", "1" * 40])
 def test_what_is_no_address(text: str | None) -> None:
-    assert pci.parse(text) is None
-    assert pci.of_bus_id("x" * 30) is None
+    assert parse_pci_address(text) is None
+    assert address_of_bus_id("x" * 30) is None
 
 
 def test_names_of_hosts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.story.differences import minority, usual
 from tests.scan_helpers import diagnose_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
@@ -62,3 +63,24 @@ def test_the_odd_host_is_the_culprit_and_of_two_sides_both_are(
         assert [culprit.host for culprit in candidate.culprits] == culprits
         assert odd in candidate.culprits[-1].why["en"]
         assert odd in candidate.culprits[-1].why["zh"]
+
+
+def test_the_minority_differs_from_more_than_half() -> None:
+    assert minority({"a": 1, "b": 1, "c": 2}) == ["c"]
+    assert usual({"a": 1, "b": 1, "c": 2}) == 1
+
+
+def test_where_all_agree_nobody_is_apart() -> None:
+    assert minority({"a": 1, "b": 1}) == []
+    assert minority({}) == []
+
+
+def test_without_a_majority_everybody_is_apart() -> None:
+    assert minority({"a": 1, "b": 2}) == ["a", "b"]
+    assert minority({"a": 1, "b": 1, "c": 2, "d": 3}) == ["a", "b", "c", "d"]
+    assert usual({"a": 1, "b": 1, "c": 2, "d": 3}) is None
+
+
+def test_those_that_are_not_heard_may_side_with_the_minority() -> None:
+    assert minority({"a": 1, "b": 1, "c": 2}, unheard=1) == ["a", "b", "c"]
+    assert minority({"a": 1, "b": 1, "c": 1, "d": 2}, unheard=1) == ["d"]

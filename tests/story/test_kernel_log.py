@@ -219,7 +219,7 @@ KERNEL_CASES = [
 def _fates(events: list[Event], observations: Observations) -> dict[tuple[str, int, str], str]:
     """Return why each line of the kernel is set aside, "" for one that counts."""
     identity = Identity(observations, events)
-    kept, aside = kernel_log.sort_out(events, lambda: Devices(identity, events))
+    kept, aside = kernel_log.set_aside(events, lambda: Devices(identity, events))
     fates = {(e.source, e.line, e.signature): "" for e in kept if is_kernel(e)}
     return fates | {(e.source, e.line, e.signature): why for e, why in aside}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.observations.kinds import KINDS, Produced
 

@@ -17,8 +17,8 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import match
+from nccl_triage.engine.metric_formats import LineFormat
 from nccl_triage.engine.schema import Evidence, RuleSet, Signature
-from nccl_triage.engine.series import Format
 from nccl_triage.ingest.decode import LogLine
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers.series import SeriesReader, SeriesReading
@@ -184,7 +184,7 @@ def check_series(rules: RuleSet) -> list[RuleProblem]:
     return findings
 
 
-def _matches(item: Format, reader: SeriesReader) -> list[tuple[str, str]]:
+def _matches(item: LineFormat, reader: SeriesReader) -> list[tuple[str, str]]:
     messages = [] if item.match_samples and item.not_samples else [("needs samples under 'match' and 'not'", "")]
     for sample in item.match_samples:
         found = _read(reader, sample.line)

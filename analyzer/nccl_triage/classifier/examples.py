@@ -17,7 +17,7 @@ import orjson
 
 from nccl_triage import resources
 from nccl_triage.classifier.features import words_of
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.errors import InputError
 

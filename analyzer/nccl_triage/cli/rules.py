@@ -83,7 +83,7 @@ def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], 
 def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
     """Show the definition of one cause or signature."""
     from nccl_triage.engine import load
-    from nccl_triage.engine.definition import definition
+    from nccl_triage.engine.load import definition
 
     rules = load.load(rules_dirs)
     found = rules.causes.get(rule) or rules.signatures.get(rule)

@@ -15,7 +15,7 @@ from nccl_triage.story import differences
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.ledger import Ledger
 from nccl_triage.story.presence import Presence
-from nccl_triage.story.tell import tell
+from nccl_triage.story.story import tell_story
 from nccl_triage.story.view import View
 
 
@@ -66,7 +66,7 @@ class Case(View):
 
         facts.load_all()
         self.rules = rules
-        self.story = tell(observations, rules)
+        self.story = tell_story(observations, rules)
         told = self.story.told
         super().__init__(
             observations,

@@ -12,9 +12,8 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
-from nccl_triage.engine import values
 from nccl_triage.engine.expression import Evaluator, Expression, Missing
-from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine.functions import FUNCTIONS, VALUE_FUNCTIONS
 from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse as parse_address
 
@@ -29,9 +28,9 @@ class Conditions:
         self._case = case
         self._noted: list[Event] = []
         own: dict[str, Callable[..., Any]] = {
-            name: getattr(self, f"_{name}") for name in FUNCTIONS - {*values.FUNCTIONS}
+            name: getattr(self, f"_{name}") for name in FUNCTIONS - {*VALUE_FUNCTIONS}
         }
-        self._evaluator = Evaluator({**values.FUNCTIONS, **own})
+        self._evaluator = Evaluator({**VALUE_FUNCTIONS, **own})
 
     def holds(self, expression: Expression) -> tuple[bool, list[Event]]:
         """Return whether a condition holds, and the events behind it if it does."""

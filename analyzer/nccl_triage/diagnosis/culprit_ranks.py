@@ -15,8 +15,8 @@ from nccl_triage.observations.event import Event
 from nccl_triage.recorder.lines import spans
 from nccl_triage.story.devices import host_key, is_kernel, job_like
 from nccl_triage.story.exceptions import tracebacks
-from nccl_triage.story.fates import NUMBERS
 from nccl_triage.story.kernel_log import names_victim
+from nccl_triage.story.survived_failures import NUMBERS
 
 #: The method that reads the facts on which the evidence rests.
 BY_FACTS = "evidence-facts"

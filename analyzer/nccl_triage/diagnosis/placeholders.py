@@ -15,7 +15,7 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.facts import software
-from nccl_triage.engine.placeholders import PLACEHOLDER
+from nccl_triage.engine.schema import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 

@@ -13,7 +13,7 @@ from nccl_triage.diagnosis.findings import Candidate, Findings, Status, Verdict
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
-from nccl_triage.story.collected import settled
+from nccl_triage.story.line_origins import correct_origins
 
 #: Maximum number of candidates in the findings.
 MAX_CANDIDATES = 5
@@ -28,8 +28,8 @@ CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting
 
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
-    """Return the findings on a job from its observations. Without a model the rules decide alone."""
-    observations = settled(observations)
+    """Return the findings on a job from everything observed; without a model the rules decide alone."""
+    observations = correct_origins(observations)
     case = Case(observations.beside(steps.observe(observations)), rules)
     if model is not None:
         ballot = cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad)

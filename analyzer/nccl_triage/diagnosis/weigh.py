@@ -16,7 +16,7 @@ from nccl_triage.classifier.vote import Vote
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.excluded import reason_in_words
-from nccl_triage.engine.names import expand, stands_for
+from nccl_triage.engine.match import expand, stands_for
 from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
 from nccl_triage.observations.event import Event
 

@@ -9,7 +9,8 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
-from nccl_triage.story.model import Outcome, Run
+from nccl_triage.story.outcome import Outcome
+from nccl_triage.story.story import Run
 
 #: Maximum number of runs listed (the last ones), and of characters kept of a line.
 LISTED, TEXT = 20, 160

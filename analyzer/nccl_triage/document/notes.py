@@ -18,7 +18,7 @@ from nccl_triage.document.other_runs import _COMPARED
 from nccl_triage.knowledge.amounts import size
 from nccl_triage.observations.store import Observations
 from nccl_triage.recorder.lines import spans
-from nccl_triage.story import collected
+from nccl_triage.story import line_origins
 from nccl_triage.story.kernel_log import Aside
 
 _HOUR = 3600.0
@@ -27,14 +27,14 @@ _HOUR = 3600.0
 def _collector(observations: Observations) -> list[dict[str, str]]:
     """Return a note when all lines were collected at one place, and one for each source with two clocks."""
     found = []
-    if (place := collected.only_place(observations)) is not None:
+    if (place := line_origins.only_place(observations)) is not None:
         found.append(
             {
                 "en": f"Every line was collected at {place}: that tells no rank or host apart.",
                 "zh": f"所有日志行都采集自 {place}：无法据此区分 rank 或主机。",
             }
         )
-    for source, seconds in sorted(collected.two_clocks(observations).items())[:3]:
+    for source, seconds in sorted(line_origins.two_clocks(observations).items())[:3]:
         hours = f"{abs(seconds) / _HOUR:.1f}".removesuffix(".0")
         en, zh = ("behind", "慢") if seconds > 0 else ("ahead of", "快")
         found.append(

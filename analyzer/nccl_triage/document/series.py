@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.findings import Findings
-from nccl_triage.engine.series import Metric
+from nccl_triage.engine.metric_formats import Metric
 from nccl_triage.observations.curves import NOT_KNOWN, CurveProcess, CurveRow
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.parsers import times

@@ -1,1 +1,1 @@
-"""The rule engine: schema, loading, conditions, matching, checks."""
+"""The rule engine: reads rule files, and finds the signatures and conditions that hold."""

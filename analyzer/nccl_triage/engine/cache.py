@@ -1,8 +1,8 @@
-"""Things derived from the rules, kept on disk between runs: literals of patterns, the compiled multi-pattern matcher.
+"""The cache on disk: what is derived from rules is kept between runs (parsed rules, literals, compiled matchers).
 
-A cache entry is named by a digest of everything it depends on, begins with a digest of its name and content, and is
-written atomically: what was damaged, emptied, cut off or exchanged counts as absent and is made again, since half of a
-table would change answers without a word. ``NCCL_TRIAGE_CACHE=off`` switches it off.
+An entry is named by a digest of everything that it depends on. It begins with a digest of its name and content and is
+written atomically, so an entry that was damaged, emptied, truncated or exchanged counts as absent and is made again:
+half of a table would silently change answers. ``NCCL_TRIAGE_CACHE=off`` switches the cache off.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 from nccl_triage._version import __version__
 
-#: Versions, and sets of rules, whose entries are kept beside one another; and how many entries one makes of a kind.
+#: Number of versions and sets of rules whose entries are kept, and how many entries each makes of a kind (else one).
 _KEEP, _EACH = 6, {"hyperscan": 3}
-#: Seconds after which an entry that is read is marked as used: what was not used for longest goes first.
+#: Seconds after which an entry that is read is marked as used: the least recently used entries are deleted first.
 _STALE = 3600.0
-#: Bytes of the digest before an entry's content.
+#: Length of the digest before an entry's content, in bytes.
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -52,13 +52,13 @@ def _digest(entry: str, data: bytes) -> bytes:
 
 
 def read(entry: str) -> bytes | None:
-    """Return an entry, or None when it is absent or not what was written."""
+    """Return an entry, or None if it is absent or not what was written."""
     folder = _folder()
     if folder is None:
         return None
     path = folder / entry
     try:
-        if not stat.S_ISREG((found := path.stat()).st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG((found := path.stat()).st_mode):  # reading a pipe would block
             return None
         data = path.read_bytes()
     except OSError:
@@ -73,11 +73,11 @@ def read(entry: str) -> bytes | None:
 
 
 def write(entry: str, data: bytes) -> None:
-    """Store an entry; a read-only or full disk is no error."""
+    """Store an entry; a read-only or full disk is not an error."""
     folder = _folder()
     if folder is None:
         return
-    import tempfile  # seldom needed, and it brings others along
+    import tempfile  # rarely needed, and it imports other modules
 
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,7 +99,7 @@ def _forget_old(folder: Path, kind: str) -> None:
 
 
 def read_table(entry: str) -> dict[str, Any] | None:
-    """Return a JSON object entry, or None when it is absent or damaged."""
+    """Return an entry that is a JSON object, or None if it is absent or damaged."""
     data = read(entry)
     if data is None:
         return None
@@ -113,7 +113,7 @@ def read_table(entry: str) -> dict[str, Any] | None:
 
 
 def write_table(entry: str, table: dict[str, Any]) -> None:
-    """Store a JSON object entry."""
+    """Store an entry that is a JSON object."""
     import orjson
 
     write(entry, orjson.dumps(table))

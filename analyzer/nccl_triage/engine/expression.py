@@ -1,16 +1,16 @@
 """Conditions of rules: a small, safe subset of Python expressions.
 
-Comparisons, arithmetic on numbers, ``and``/``or``/``not``, membership, conditional expressions, literals, lists, calls of
-the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the event at hand. There are no
-attributes of objects, no subscripts with side effects, no comprehensions, no names from Python itself. The
-source is parsed once, checked against that list, and walked by ``evaluate``: nothing is compiled or executed.
+It has comparisons, arithmetic on numbers, ``and``/``or``/``not``, membership, conditional expressions, literals, lists,
+calls of the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the current event. It has no
+attributes of objects, no subscripts, no comprehensions, and no names of Python itself. The source is parsed once,
+checked, and evaluated by walking its syntax tree; nothing is compiled or executed.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,9 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _CONSTANTS = {"none": None, "true": True, "false": False}
 _MAX_SOURCE = 2000
-#: Nesting of parts at most: what checks and evaluates a condition must not run out of stack. A sum is as deep as it is long.
+#: Limit of nesting, so that checking and evaluating a condition cannot exhaust the stack. Each "+" of a sum nests once.
 _MAX_DEPTH = 100
-#: Functions that name a term of rules/terms: which one must be plain to see.
+#: Functions whose argument names a term of rules/terms, and must therefore be a literal.
 _NAMED_TERMS = ("premise", "words")
 
 
@@ -47,10 +47,10 @@ def _is_one_text(arguments: list[ast.expr]) -> bool:
 
 
 class Missing(Exception):
-    """A value that the expression needs is not known: the condition does not hold."""
+    """Raised if a value that the expression needs is unknown: the condition does not hold."""
 
 
-#: What a condition over incomplete or odd values may raise: all mean that it does not hold.
+#: Errors that a condition over incomplete or odd values may raise: each means that it does not hold.
 _NO_VALUE = (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError, LookupError)
 
 
@@ -71,7 +71,7 @@ class Expression:
         }
 
     def fields(self) -> set[str]:
-        """Return the names of the fields of the event at hand that the expression asks for."""
+        """Return the names of the fields of the current event that the expression uses."""
         return {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
 
     def literals(self, function: str) -> list[str]:
@@ -128,7 +128,7 @@ def _check(node: ast.AST, where: str, depth: int = 0) -> None:
         _check(child, where, depth + 1)
 
 
-def parse(source: str, where: str, functions: set[str] | None = None) -> Expression:
+def parse(source: str, where: str, functions: Set[str] | None = None) -> Expression:
     """Parse and check a condition; ``functions`` are the allowed function names (None: any)."""
     if len(source) > _MAX_SOURCE:
         raise RuleError("the condition is too long", where=where)
@@ -149,11 +149,11 @@ def parse(source: str, where: str, functions: set[str] | None = None) -> Express
 
 
 class Evaluator:
-    """Walk an expression over given functions and fields."""
+    """Evaluates expressions with given functions and fields."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
-        #: The fields of the event that the condition in hand is about.
+        #: The fields of the current event.
         self._fields: Mapping[str, Any] = {}
 
     def truth(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> bool:
@@ -162,11 +162,11 @@ class Evaluator:
         return self.within(expression)
 
     def within(self, expression: Expression) -> bool:
-        """Return whether a condition that another one asks for holds, over the same fields."""
+        """Return whether a condition to which the current one refers holds for the same fields."""
         return bool(self._value_or_false(expression.tree, self._fields))
 
     def value(self, expression: Expression, fields: Mapping[str, Any] | None = None) -> Any:
-        """Return the expression's value, or None when something it needs is unknown."""
+        """Return the expression's value, or None if a value that it needs is unknown."""
         try:
             return self._value(expression.tree, fields or {})
         except _NO_VALUE:
@@ -195,7 +195,7 @@ class Evaluator:
         if isinstance(node, ast.BinOp):
             left, right = self._value(node.left, fields), self._value(node.right, fields)
             if not (_is_number(left) and _is_number(right)):
-                # A text formats with "%", a list times a number fills the memory.
+                # "%" would format a text, and a list times a number would fill the memory.
                 raise TypeError("arithmetic is for numbers")
             return _BINARY[type(node.op)](left, right)
         if isinstance(node, ast.Compare):

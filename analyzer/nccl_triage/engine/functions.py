@@ -1,6 +1,16 @@
-"""The names of the functions that conditions may call; ``diagnosis.conditions`` gives them their meaning."""
+"""The functions that conditions may call, and the meaning of those that only compute with values.
+
+A premise of a signature knows nothing but one line, so it may call those alone. ``diagnosis.conditions`` gives the
+others their meaning: what was seen in the log.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any
+
+from nccl_triage.engine.expression import Missing
 
 #: name -> what it returns (rules/README.md is checked against this table).
 DESCRIPTIONS: dict[str, str] = {
@@ -35,4 +45,57 @@ DESCRIPTIONS: dict[str, str] = {
     "is_link_local": "is_link_local(ADDRESS)",
     "same_network": "same_network(ADDRESSES, PREFIX_LENGTH): all lie in one network of that length",
 }
-FUNCTIONS: set[str] = set(DESCRIPTIONS)
+FUNCTIONS: frozenset[str] = frozenset(DESCRIPTIONS)
+
+
+def _each(parts: Iterable[str | tuple[str, ...]]) -> Iterable[str]:
+    """Yield the texts of arguments that are texts or lists of texts."""
+    for part in parts:
+        yield from (part,) if isinstance(part, str) else part
+
+
+def _num(text: Any) -> float:
+    if text is None:
+        raise Missing("number")
+    return float(int(text, 16)) if isinstance(text, str) and text.startswith("0x") else float(text)
+
+
+def _length(value: Any) -> int:
+    return 0 if value is None else len(value)
+
+
+def _product(*numbers: Any) -> float:
+    return prod(float(number) for number in numbers)
+
+
+def _smallest(values: Any) -> float:
+    return min(float(value) for value in values)
+
+
+def _largest(values: Any) -> float:
+    return max(float(value) for value in values)
+
+
+def _lower(text: Any) -> str:
+    return "" if text is None else str(text).lower()
+
+
+def _starts(text: Any, *prefixes: str | tuple[str, ...]) -> bool:
+    return text is not None and str(text).startswith(tuple(_each(prefixes)))
+
+
+def _contains(text: Any, *parts: str | tuple[str, ...]) -> bool:
+    return text is not None and any(part in str(text) for part in _each(parts))
+
+
+#: name -> function, for those that only compute with values.
+VALUE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "num": _num,
+    "length": _length,
+    "product": _product,
+    "smallest": _smallest,
+    "largest": _largest,
+    "lower": _lower,
+    "starts": _starts,
+    "contains": _contains,
+}

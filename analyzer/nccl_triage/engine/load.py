@@ -1,4 +1,4 @@
-"""Read rule files into a RuleSet, with every error at its file:line."""
+"""Loads rule files into a RuleSet; errors name file and line."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import files, resources
-from nccl_triage.engine import build, nodes, producers, series_load, snapshot
-from nccl_triage.engine.derived import AnchorTable
+from nccl_triage.engine import nodes, rule_cache
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.pattern import Patience, Pattern
-from nccl_triage.engine.schema import Row, RuleSet, Support
-from nccl_triage.engine.supports import attach, share_consequences
-from nccl_triage.engine.terms import refuse_circles
+from nccl_triage.engine.pattern import Pattern, SearchBudget
+from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, share_consequences
+from nccl_triage.engine.read_metric_formats import check_names, read_metric_formats
+from nccl_triage.engine.read_signatures import read_activity, read_signature
+from nccl_triage.engine.rule_cache import AnchorTable
+from nccl_triage.engine.schema import ProducerRow, RuleSet, Support
+from nccl_triage.engine.supports import attach, read_producer, read_supports
+from nccl_triage.engine.terms import read_premise, read_words, refuse_cycles
 from nccl_triage.errors import InputError, RuleError
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: The folders of rules that a diagnosis reads; users may have them, too.
+#: The folders of rules that a diagnosis reads. A user's folder of rules may have the same.
 KINDS = ("signatures", "causes", "producers", "terms", "missing_evidence", "series", "stacks")
 
-#: Files and folders, and bytes, of a user's folder of rules at most.
+#: Limits of a user's folder of rules: files and folders, and bytes.
 MAX_FILES, MAX_BYTES = 5_000, 64 << 20
 
 
@@ -56,7 +59,7 @@ def _read_texts(folder: Traversable, label: str, user: bool) -> list[tuple[str, 
 def texts_of(folder: Path) -> list[tuple[str, str, str]]:
     """Return (kind, path, text) of every rule file in a user's folder; raises RuleError.
 
-    Bounded in size; what is no regular file is refused, wherever a link leads.
+    The size is limited. What is not a regular file is refused, also behind a link.
     """
     label = f"./{folder}" if folder.parts[:1] == ("rules",) else str(folder)
     found: list[tuple[str, str, str]] = []
@@ -71,7 +74,7 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def paths_of(folder: Path) -> list[Path]:
-    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError for too many."""
+    """Return the rule files of a user's folder in a fixed order, each folder once; raises RuleError if there are too many."""
     found: list[Path] = []
     visited: set[tuple[int, int]] = set()
     for kind in KINDS:
@@ -103,42 +106,42 @@ def _text(path: Path) -> str:
 
 
 def _add(part: dict[str, Any], item: Any) -> None:
-    """Take over a rule; nothing may shadow an id silently."""
+    """Add a rule; raises RuleError if its id is taken."""
     other = part.get(item.id)
     if other is not None:
         raise RuleError("{id!r} exists already ({place})", where=item.where, id=item.id, place=other.where)
     part[item.id] = item
 
 
-class _Reading:
-    """What a folder of rules holds, file by file; all that is wrong within the files is told together."""
+class _FolderReader:
+    """Adds the files of a folder of rules to a RuleSet; their errors are raised together at the end."""
 
     def __init__(self, into: RuleSet, user: bool, table: AnchorTable) -> None:
         self._into, self._user, self._table = into, user, table
         self._supports: list[Support] = []
-        self._spoken: list[Row] = []
-        self._complaints = nodes.Complaints()
+        self._produced: list[ProducerRow] = []
+        self._errors = nodes.ErrorCollector()
 
     def file(self, kind: str, path: str, text: str) -> None:
-        """Take over the rules of a file."""
-        with self._complaints.noted():
+        """Add the rules of a file."""
+        with self._errors.collecting():
             root = nodes.parse(text, path)
             getattr(self, f"_{kind}")(root, path)
 
     def finish(self) -> None:
-        """Raise what was wrong, else add to causes what messages and producers say for them."""
-        self._complaints.tell()
-        attach(self._into.causes, self._supports, self._spoken)
+        """Raise the errors, if there are any; else add the evidence of messages and producers to the causes."""
+        self._errors.raise_collected()
+        attach(self._into.causes, self._supports, self._produced)
         share_consequences(self._into.causes)
-        refuse_circles(self._into.premises)
+        refuse_cycles(self._into.premises)
 
     def _each(self, root: Node, key: str, make: Callable[[Node], Any], part: dict[str, Any]) -> None:
         for item in root.mapping()[key].items():
-            with self._complaints.noted():
+            with self._errors.collecting():
                 _add(part, make(item))
 
     def _causes(self, root: Node, path: str) -> None:
-        cause = build.cause(root, self._user)
+        cause = read_cause(root, self._user)
         if Path(path).stem != cause.id:
             raise RuleError("the file of cause {id!r} must be named {id}.yaml", where=cause.where, id=cause.id)
         _add(self._into.causes, cause)
@@ -146,44 +149,44 @@ class _Reading:
     def _missing_evidence(self, root: Node, path: str) -> None:
         root.keys(("missing_evidence",))
         self._each(
-            root, "missing_evidence", lambda item: build.missing_evidence(item, self._user), self._into.missing_evidence
+            root, "missing_evidence", lambda item: read_missing_evidence(item, self._user), self._into.missing_evidence
         )
 
     def _stacks(self, root: Node, path: str) -> None:
         root.keys(("activities",))
-        self._each(root, "activities", lambda item: build.activity(item, self._user), self._into.activities)
+        self._each(root, "activities", lambda item: read_activity(item, self._user), self._into.activities)
 
     def _producers(self, root: Node, path: str) -> None:
         for item in root.keys(("producers",))["producers"].items():
-            with self._complaints.noted():
-                self._spoken += producers.rows(item, self._user)
+            with self._errors.collecting():
+                self._produced += read_producer(item, self._user)
 
     def _terms(self, root: Node, path: str) -> None:
         part = root.keys((), ("premises", "words"))
         if "premises" in part:
-            self._each(root, "premises", build.premise, self._into.premises)
+            self._each(root, "premises", read_premise, self._into.premises)
         if "words" in part:
-            self._each(root, "words", build.words, self._into.words)
+            self._each(root, "words", read_words, self._into.words)
 
     def _series(self, root: Node, path: str) -> None:
-        series_load.read(root, self._user, self._into.series)
+        read_metric_formats(root, self._user, self._into.series)
 
     def _signatures(self, root: Node, path: str) -> None:
         part = root.keys(("program", "signatures"), ("title",))
         program = part["program"].text()
         for item in part["signatures"].items():
-            with self._complaints.noted():
-                found = build.signature(item, program, self._user, self._table)
+            with self._errors.collecting():
+                found = read_signature(item, program, self._user, self._table)
                 _add(self._into.signatures, found)
-                self._supports += build.supports(item, found.id, self._user)
+                self._supports += read_supports(item, found.id, self._user)
 
 
 def _read_folder(folder: Traversable, label: str, user: bool, into: RuleSet) -> dict[str, str]:
-    """Read a folder of rules into a set; returns its files with their texts, raises all that is wrong with them."""
+    """Add a folder of rules to a set; returns its files with their texts, raises all their errors."""
     found = _read_texts(folder, label, user)
     texts = [text for _, _, text in found]
     table = AnchorTable(_digest(texts))
-    reading = _Reading(into, user, table)
+    reading = _FolderReader(into, user, table)
     for kind, path, text in found:
         reading.file(kind, path, text)
     reading.finish()
@@ -196,27 +199,27 @@ def _digest(texts: list[str]) -> str:
 
 
 def _shipped() -> RuleSet:
-    """Return the shipped rules, as they are kept in the cache where that is possible."""
+    """Return the shipped rules, from the cache if possible."""
     folder = resources.rules_dir()
-    entry = snapshot.name(folder)
-    known = snapshot.read(entry)
+    entry = rule_cache.name(folder)
+    known = rule_cache.read(entry)
     if known is not None:
         return known
     rules = RuleSet({}, {}, "")
     rules = replace(rules, digest=_digest(list(_read_folder(folder, "rules", False, rules).values())))
-    series_load.check_names(rules.series)
-    snapshot.write(entry, rules)
+    check_names(rules.series)
+    rule_cache.write(entry, rules)
     return rules
 
 
 def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
-    """Load the shipped rules and those of the user's folders; nothing may shadow an id silently."""
+    """Load the shipped rules and those of the user's folders; raises RuleError if an id is defined twice."""
     rules = _shipped() if builtin else RuleSet({}, {}, "")
     texts = [rules.digest] if builtin else []
     foreign: list[str] = []
     if user_folders:
-        Pattern.patience = Patience()
-    # Shipped rules are said to stand in "rules/..": a folder of that name here is told apart.
+        Pattern.budget = SearchBudget()
+    # Paths of shipped rules begin with "rules/"; a user's folder of that name gets "./" in front.
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(
@@ -231,5 +234,28 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
         foreign += found
     if not user_folders and builtin:
         return rules
-    series_load.check_names(rules.series)
+    check_names(rules.series)
     return replace(rules, digest=_digest(texts), foreign=frozenset(foreign))
+
+
+def _text_of_rule_file(path: str) -> str:
+    """Return the text of a rule file, shipped or a user's, by the path that its rules name."""
+    if path.startswith("rules/"):
+        entry = resources.rules_dir()
+        for part in path.split("/")[1:]:
+            entry = entry / part
+        return entry.read_text(encoding="utf-8")
+    return Path(path).read_text(encoding="utf-8")
+
+
+def definition(where: str, rule: str) -> str:
+    """Return the lines that define a rule, given its ``path:line``: the whole file for a cause, one entry otherwise."""
+    path, _, number = where.rpartition(":")
+    lines = _text_of_rule_file(path).splitlines()
+    if path.endswith(f"{rule}.yaml"):
+        return "\n".join(lines)
+    first = int(number) - 1
+    last = first + 1
+    while last < len(lines) and not lines[last].lstrip().startswith("- id:"):
+        last += 1
+    return "\n".join(lines[first:last]).rstrip()

@@ -1,7 +1,6 @@
-"""YAML values that know their place, and typed access whose errors say file:line.
+"""YAML values with their position, and typed access to them whose errors name file and line.
 
-Only plain scalars, lists and mappings are built (``yaml.compose`` on the safe loader): nothing in a rule file
-can run.
+Only scalars, lists and mappings are built (``yaml.compose`` with the safe loader), so nothing in a rule file can run.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
 T = TypeVar("T")
-#: Rule files larger than this are refused, and those with more values: aliases make few lines stand for billions.
+#: Limits of the size of a rule file and of its number of values: with aliases a few lines stand for billions of values.
 MAX_FILE, MAX_VALUES = 4 << 20, 200_000
 
 
@@ -35,7 +34,7 @@ class Node:
         return f"{self.path}:{self.line}"
 
     def fail(self, message: str, remedy: str | None = None, **values: Any) -> RuleError:
-        """Return (not raise) an error that points here; the texts are templates of ``messages``."""
+        """Return (do not raise) an error at this position; the texts are templates of ``messages``."""
         return RuleError(message, where=self.where, remedy=remedy, **values)
 
     def mapping(self) -> dict[str, Node]:
@@ -74,7 +73,7 @@ class Node:
         return bool(self.value == "true")
 
     def choice(self, allowed: Iterable[str]) -> str:
-        """Return the value as one of the allowed words."""
+        """Return the value, which must be one of the allowed words."""
         text = self.text()
         names = list(allowed)
         if text not in names:
@@ -82,7 +81,7 @@ class Node:
         return text
 
     def keys(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Node]:
-        """Return the mapping after checking that keys are complete and known."""
+        """Return the mapping after checking that it has all required keys and no unknown ones."""
         found = self.mapping()
         needed, extra = list(required), list(optional)
         for name, node in found.items():
@@ -98,30 +97,30 @@ class Node:
         return found
 
 
-class Complaints:
-    """Errors of the parts of a file, so that all of them are told at once."""
+class ErrorCollector:
+    """Collects the errors of the parts of a file, to raise all of them together."""
 
     def __init__(self) -> None:
         self._errors: list[RuleError] = []
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note an error of what is done within, and go on after it."""
+    def collecting(self) -> Iterator[None]:
+        """Collect an error that is raised in the block, and go on after it."""
         try:
             yield
         except RuleError as error:
             self._errors.append(error)
 
     def each(self, items: Iterable[Node], make: Callable[[Node], T]) -> tuple[T, ...]:
-        """Return what is made of the items that are right; the errors of the others are noted."""
+        """Return what is made of the valid items, and collect the errors of the others."""
         made: list[T] = []
         for item in items:
-            with self.noted():
+            with self.collecting():
                 made.append(make(item))
         return tuple(made)
 
-    def tell(self) -> None:
-        """Raise what was noted, if anything was."""
+    def raise_collected(self) -> None:
+        """Raise the collected errors, if there are any."""
         if self._errors:
             raise RuleErrors(self._errors) if len(self._errors) > 1 else self._errors[0]
 
@@ -135,7 +134,7 @@ def _kind(value: object) -> dict[str, str]:
 
 
 def _build(node: yaml.Node, path: str, left: Iterator[int], depth: int = 0) -> Node:
-    """Return the nodes of YAML's; ``left`` runs out after as many values as a file may have."""
+    """Convert nodes of YAML; ``left`` has as many items as a file may have values."""
     import yaml
 
     line = node.start_mark.line + 1
@@ -159,10 +158,10 @@ def _build(node: yaml.Node, path: str, left: Iterator[int], depth: int = 0) -> N
 
 
 def parse(text: str, path: str) -> Node:
-    """Parse one YAML document into nodes; every scalar stays the text that was written."""
+    """Parse one YAML document into nodes; every scalar stays the text that is written there."""
     if len(text) > MAX_FILE:
         raise RuleError("the file is larger than {limit} MiB", where=path, limit=MAX_FILE >> 20)
-    import yaml  # not needed where the parsed rules come from the cache
+    import yaml  # not needed if the parsed rules come from the cache
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -178,7 +177,7 @@ def parse(text: str, path: str) -> Node:
 
 
 def packed(node: Node) -> list[Any]:
-    """Return a tree of nodes as plain lists, mappings and text: what ``unpacked`` reads back."""
+    """Return a tree of nodes as plain lists, mappings and texts, from which ``unpacked`` restores it."""
     value = node.value
     if isinstance(value, dict):
         return [node.line, {name: packed(child) for name, child in value.items()}]
@@ -188,7 +187,7 @@ def packed(node: Node) -> list[Any]:
 
 
 def unpacked(tree: Any, path: str) -> Node:
-    """Return the nodes of a packed tree; raises ValueError when it is damaged."""
+    """Return the nodes of a packed tree; raises ValueError if it is damaged."""
     if not (isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], int)):
         raise ValueError("damaged tree")
     line, value = tree

@@ -1,4 +1,4 @@
-"""A regular expression of a rule: shipped ones are vetted, those of users can be stopped."""
+"""Regular expressions of rules. Shipped ones are reviewed; searches of users' ones are limited in time."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from nccl_triage.engine.nodes import Node
 
 
-class Patience:
-    """How long the patterns of users may search in all; each set of rules that is loaded begins anew.
+class SearchBudget:
+    """The time that patterns of users may spend searching; each set of rules that is loaded starts from zero.
 
-    Searches that take no time to speak of count for nothing. Without a bound, a pattern that needs its whole time on
-    every line would hold a long log up for hours, and a signal with it.
+    Fast searches are not counted. Without a limit, a pattern that uses its full time on every line would delay the
+    diagnosis of a long log for hours, and the handling of a signal with it.
     """
 
-    #: Seconds of processor from which on a search counts; what slow ones may take of each pattern, and of all.
+    #: Processor seconds from which a search counts; limits of the sum of these for one pattern, and for all.
     SLOW, OF_ONE, OF_ALL = 0.001, 1.0, 5.0
 
     def __init__(self) -> None:
         self._spent = 0.0
         self._of: dict[str, float] = {}
-        #: The patterns that are given up.
+        #: The patterns that are no longer searched for.
         self.stopped: set[str] = set()
 
     def allows(self, source: str) -> bool:
-        """Tell whether a pattern may go on searching."""
+        """Tell whether a pattern may still be searched for."""
         if self._spent >= self.OF_ALL:
             self.stopped.add(source)
         return source not in self.stopped
 
     def spend(self, source: str, seconds: float) -> None:
-        """Take the time of a search into account."""
+        """Add the time of a search."""
         if seconds < self.SLOW:
             return
         self._spent += seconds
@@ -42,21 +42,21 @@ class Patience:
             self.stopped.add(source)
 
 
-#: Characters of a user's pattern at most: what it takes to compile grows with them.
+#: Limit of the characters of a user's pattern: the time to compile it grows with them.
 MAX_SOURCE = 10_000
 
 
 class Pattern:
-    """A regular expression that is compiled on first use: a run needs few of the many.
+    """A regular expression that is compiled on first use, since a run needs only some of them.
 
-    Shipped patterns are vetted and use ``re``; those of users use ``regex``, whose searches can be stopped.
+    Shipped patterns are reviewed and use ``re``. Those of users use ``regex``, whose searches can be stopped.
     """
 
     __slots__ = ("_compiled", "source", "user")
 
-    #: Seconds that one user-written pattern may spend on one text, and what all of them may spend.
+    #: Seconds that a pattern of a user may spend on one text.
     USER_TIMEOUT = 0.05
-    patience: ClassVar[Patience] = Patience()
+    budget: ClassVar[SearchBudget] = SearchBudget()
 
     def __init__(self, source: str, user: bool = False) -> None:
         self.source = source
@@ -65,7 +65,7 @@ class Pattern:
 
     @property
     def compiled(self) -> Any:
-        """The compiled expression; raises ``re.error`` or ``regex.error`` when it is not valid."""
+        """The compiled expression; raises ``re.error`` or ``regex.error`` if it is not valid."""
         if self._compiled is None:
             if self.user:
                 import regex
@@ -76,11 +76,11 @@ class Pattern:
         return self._compiled
 
     def search(self, text: str) -> Any:
-        """Return the first match in a text, or None; a user's pattern that takes too long matches nothing."""
+        """Return the first match in a text, or None; a user's pattern that takes too long does not match."""
         if not self.user:
             return self.compiled.search(text)
-        patience = self.patience
-        if not patience.allows(self.source):
+        budget = self.budget
+        if not budget.allows(self.source):
             return None
         started = time.thread_time()
         try:
@@ -88,19 +88,19 @@ class Pattern:
         except TimeoutError:
             return None
         finally:
-            patience.spend(self.source, time.thread_time() - started)
+            budget.spend(self.source, time.thread_time() - started)
 
     @property
     def stopped(self) -> bool:
-        """Whether a user's pattern was given up: it took too long too often."""
-        return self.user and self.source in self.patience.stopped
+        """Whether a user's pattern is no longer searched for, since it took too long too often."""
+        return self.user and self.source in self.budget.stopped
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Pattern, (self.source, self.user))
 
 
 def pattern_of(node: Node, user: bool) -> Pattern:
-    """Return the pattern that a node of a rule holds; raises RuleError for a user's one that cannot be used."""
+    """Return the pattern in a node; raises RuleError for one of a user that cannot be used."""
     pattern = Pattern(node.text().strip("\n"), user)
     if user:
         import regex

@@ -1,4 +1,4 @@
-"""The two kinds of rules as data classes: a Signature says what a line means, a Cause what brings a job down."""
+"""Rules as data classes: a Signature says what a line means, a Cause what makes a job fail."""
 
 from __future__ import annotations
 
@@ -6,31 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.literals import Anchors
-from nccl_triage.engine.names import stands_for
+from nccl_triage.engine.metric_formats import SeriesRules
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.engine.series import SeriesRules
+from nccl_triage.engine.regex_analysis import Anchors
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Role
 
-#: Weights in words and their log-odds. ``decisive`` alone can establish a cause.
+#: Weights and their log-odds. Only ``decisive`` alone can establish a cause.
 WEIGHTS: dict[str, float] = {"decisive": 6.0, "strong": 3.2, "moderate": 1.6, "weak": 0.7}
-#: How well a row of evidence is known: a stable one was earned, an experimental one is strong at most.
+#: Whether a row of evidence is proven (stable) or not yet (experimental); an experimental one is strong at most.
 STATUSES = ("stable", "experimental")
 ROLES: tuple[Role, ...] = ("root", "cascade", "context", "progress")
-#: What a message may name of who did it.
+#: What a message may name of the culprit.
 NAMED = ("rank", "host", "gpu")
 STANDS = ("waiting", "elsewhere", "helper")
 LANGUAGES = ("en", "zh")
 FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
 
+#: What a log shows, named in a text: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``.
+PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
+
+#: A text by language.
 Text = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Accusation:
-    """Which fields of a message name who did it, and why that is so.
+def with_named_placeholders(text: str) -> str:
+    """Return a text with its placeholders shown as names, for catalogues that have no log."""
+    return PLACEHOLDER.sub(lambda match: f"<{match['name']}>", text)
 
-    It counts where the message is evidence, or stands within so many lines of it.
+
+@dataclass(frozen=True, slots=True)
+class CulpritFields:
+    """The fields of a message that name the culprit, and why.
+
+    It counts if the message is evidence, or stands ``within`` that many lines of evidence.
     """
 
     fields: dict[str, str]
@@ -40,12 +49,13 @@ class Accusation:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One message shape: ``pattern`` searches the peeled message (or the raw line); ``kind`` (``kinds``) says what it is.
+    """One shape of messages: ``pattern`` is searched for in the peeled message (or the raw line).
 
-    ``codes`` names a table of ``rules/codes`` and the field that holds a number of it; its row then settles the role of
-    the line, and what the field means is added to the fields. ``sets`` are fields that every line of it has besides those
-    that the pattern captures: what the wording alone says. ``premise`` is what its fields must fulfil: two numbers that are
-    said to differ do. ``culprit`` tells which of its fields name who did it.
+    ``kind`` is one of ``observations.kinds``. ``codes`` names a table of ``rules/codes``, and also the field that holds
+    a number of that table; the table's row determines the role of the line and adds fields that say what the number
+    means. ``sets`` are fields that every line has besides those that the pattern captures: what the wording alone says.
+    ``premise`` is a condition that the fields must fulfil (two numbers that should differ do). ``culprit`` says which
+    fields name the culprit.
     """
 
     id: str
@@ -65,23 +75,19 @@ class Signature:
     codes: str | None = None
     sets: dict[str, str] = field(default_factory=dict)
     premise: Expression | None = None
-    culprit: Accusation | None = None
+    culprit: CulpritFields | None = None
     overlaps: tuple[str, ...] = ()
     match_samples: tuple[str, ...] = ()
     not_samples: tuple[str, ...] = ()
-
-    def is_named(self, pattern: str) -> bool:
-        """Tell whether a kind, an id or a glob of ids stands for this signature."""
-        return stands_for(pattern, self.id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One reason for or against a cause.
 
-    With ``signatures`` the item holds when one of them was seen (and an event satisfies ``where``); ``when`` is a
-    condition over everything observed. Both given: both must hold. ``harmless`` are texts for which it does not hold.
-    ``status`` is ``experimental`` until two incidents, or a test of a document that no log holds, have shown it.
+    With ``signatures`` it holds if one of them was seen (in an event that satisfies ``where``). ``when`` is a condition
+    over everything that was observed. If both are given, both must hold. ``harmless`` are texts for which it does not
+    hold. ``status`` is ``experimental`` until two incidents, or a test of a document that no log holds, have proven it.
     """
 
     id: str
@@ -104,7 +110,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to do, with its risk."""
+    """What to do about a cause, with its risk."""
 
     title: Text
     commands: tuple[str, ...] = ()
@@ -117,7 +123,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """One entry: the row ``id`` of a cause; without ``weight`` it joins the row that another signature describes."""
+    """One entry under ``supports`` of a signature: the row ``id`` of a cause, described here or (no ``weight``) elsewhere."""
 
     signature: str
     cause: str
@@ -131,8 +137,8 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of evidence and the cause that it speaks for."""
+class ProducerRow:
+    """A row of evidence and its cause."""
 
     cause: str
     evidence: Evidence
@@ -140,7 +146,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class NextCheck:
-    """The cheapest check that separates this cause from its rivals."""
+    """The cheapest check that distinguishes this cause from its rivals."""
 
     what: Text
     command: str | None
@@ -151,7 +157,7 @@ class NextCheck:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """The control with one thing changed: variables of the environment, or one of ``VARIABLES`` by a word for its value."""
+    """The control with one thing changed: environment variables, or one of ``read_causes.VARIABLES`` and its new value."""
 
     variable: str
     value: str = ""
@@ -160,13 +166,14 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What would confirm or refute the cause on the hardware; ``kind`` none means that no collective can show it.
+    """What would confirm or refute a cause on the hardware; kind "none" means that no collective can show it.
 
-    ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` say it in words. The planner reads the rest: ``scope``
-    (which ranks the control takes), ``backend`` (nccl when Gloo cannot stand in), ``iterations``, ``vary`` (each a
-    control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as diagnosed";
-    empty: the cause itself), ``passing`` (what a control that passes says of the cause), ``check`` (what settles it without a
-    collective) and ``told_by_stages`` (the stages of a run tell it better than what its ranks print).
+    ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` describe it in words. The planner reads the rest:
+    ``scope`` (which ranks the control runs on), ``backend`` (nccl if Gloo cannot stand in), ``iterations``, ``vary``
+    (each a control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as
+    diagnosed"; if empty, the cause itself), ``passing`` (what a control that passes says about the cause), ``check``
+    (what settles it without a collective) and ``told_by_stages`` (the stages of a run show it better than what its
+    ranks print).
     """
 
     kind: str
@@ -187,9 +194,9 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do at a stage: in words of its own, or ``use``, the name of a step that many causes share.
+    """One thing to do at a stage: ``what``, or ``use``, the name of a step that several causes share.
 
-    ``urgency`` is high, medium or low; without it the stage decides.
+    ``urgency`` is high, medium or low; by default the stage determines it.
     """
 
     what: Text | None = None
@@ -200,12 +207,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One root cause: titles, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
+    """One root cause: title, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
-    ``victims_speak``: the lines of its evidence are those of ranks that wait for the culprit. ``between_sides``: no line
-    tells on which side of a path it lies. ``of_host``: a host can be to blame, so that its earlier failures are told.
-    ``host_wide``: it lies in the host, so that no rank is named.
-    ``catch_all``: it takes every exception whose words no rule knows.
+    ``victims_speak``: the lines of its evidence come from ranks that wait for the culprit. ``between_sides``: no line
+    tells at which end of a path it lies. ``of_host``: a host may be to blame, so the host's earlier failures are
+    listed. ``host_wide``: it concerns a whole host, so no rank is named. ``catch_all``: it covers every exception whose
+    message no rule knows.
     """
 
     id: str
@@ -230,7 +237,7 @@ class Cause:
     places: dict[str, str] = field(default_factory=dict)
 
     def place(self, key: str) -> str:
-        """Return file and line of a key of the cause's file."""
+        """Return file and line of a key in the cause's file."""
         return self.places.get(key, self.where)
 
     def conditions(self) -> Iterator[Expression]:
@@ -242,9 +249,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class MissingEvidence:
-    """A source of evidence that a complete record would hold: when it is missing and matters, how to have it next time.
+    """A source of evidence that a complete record would hold: when it is missing, and how to have it next time.
 
-    ``families`` names the families of causes among the first candidates for which it matters (none named: all).
+    ``families`` are the families of causes for which it matters if one is among the first candidates (empty: all).
     """
 
     id: str
@@ -261,8 +268,8 @@ class MissingEvidence:
 class Activity:
     """What a frame of a dumped stack (``function (path:line)``) says its process is doing.
 
-    ``stands`` is ``waiting`` for other ranks, ``elsewhere`` (what it does needs no other rank), or ``helper``: a process
-    that is no rank.
+    ``stands`` is "waiting" (for other ranks), "elsewhere" (it does something that needs no other rank), or "helper"
+    (the process is not a rank).
     """
 
     id: str
@@ -276,7 +283,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Premise:
-    """A condition with a name, for conditions of causes to ask for: ``premise(NAME)``."""
+    """A named condition, to which other conditions refer as ``premise(NAME)``."""
 
     id: str
     meaning: str
@@ -286,7 +293,7 @@ class Premise:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A list of words with a name, for conditions to compare texts with: ``words(NAME)``."""
+    """A named list of words, to which conditions refer as ``words(NAME)``."""
 
     id: str
     meaning: str
@@ -296,7 +303,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All signatures, causes, missing evidence, formats of curves, activities of stacks and terms of conditions in use."""
+    """All rules in use: signatures, causes, missing evidence, metric formats, activities of stacks, terms of conditions."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]

@@ -1,29 +1,133 @@
-"""What a message alone says for a cause, written beside the message: the ``supports`` of a signature.
+"""Evidence written outside of the causes' files: what messages (``supports``) and producers say for causes.
 
-An entry is a row of evidence of its cause: that the message was seen, with a weight and the words that say so. Messages
-that say the same share a row: one entry of an id has weight and words, the others name the id alone. So a message of
-another program that says what a known one says needs one line. An entry without id and words joins a row of that cause
-that says what the message means: ``message``, which is strong, or ``message-moderate``. That is enough for a message
-that no incident has shown yet.
+An entry under ``supports`` of a signature is a row of evidence of its cause: that the message was seen, with a weight
+and the words that say so. Messages that say the same share a row: one entry of an id has weight and words, the others
+name only the id, so a message of another program that means the same needs one line. An entry without id and words
+joins a row of its cause that says what the message means: ``message``, which is strong, or ``message-moderate``. That
+is enough for a message that no incident has shown yet.
+
+A producer (doctor, baseline, step times, flight recorders, stacks) has its rows in one file of ``rules/producers``,
+with the words that they share. Each row is evidence of the cause that it names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
 from nccl_triage.engine import expression
-from nccl_triage.engine.schema import Cause, Evidence, Fix, Row, Support, Text
+from nccl_triage.engine.fields import bilingual, flag, identifier, status
+from nccl_triage.engine.functions import FUNCTIONS
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.read_causes import read_fix
+from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence, Fix, ProducerRow, Support, Text
 from nccl_triage.errors import RuleError
 
-#: The rows of messages about which no more is said than what they mean, and their weights.
+#: Rows of messages about which nothing is known but what they mean, and their weights.
 MESSAGES = {"message": "strong", "message-moderate": "moderate"}
 _MEANS: Text = {"en": "{meaning}", "zh": "这条消息的含义：{meaning}"}
 
 
+def read_supports(node: Node, signature: str, user: bool) -> list[Support]:
+    """Return the entries under ``supports`` of a signature's node."""
+    listed = node.mapping().get("supports")
+    return [_read_support(item, signature, user) for item in listed.items()] if listed is not None else []
+
+
+def _read_support(node: Node, signature: str, user: bool) -> Support:
+    part = node.keys(("cause",), ("id", "weight", "says", "unless_explained", "fix", "status"))
+    weight = part["weight"].choice(WEIGHTS) if "weight" in part else None
+    if "says" in part and weight is None:
+        raise node.fail("the key {name!r} is missing", name="weight")
+    if weight is not None and "says" not in part and ("id" in part or weight not in MESSAGES.values()):
+        raise node.fail("the key {name!r} is missing", name="says")
+    for name in ("unless_explained", "status"):
+        if name in part and "says" not in part:
+            raise part[name].fail("the key {name!r} is missing", name="says")
+    if "id" in part:
+        row = identifier(part["id"])
+    elif "says" in part:
+        row = signature.partition(".")[2].replace("_", "-")
+    else:  # no words of its own
+        row = next(name for name, of_row in MESSAGES.items() if weight in (None, of_row))
+    return Support(
+        signature=signature,
+        cause=part["cause"].text(),
+        id=row,
+        where=node.where,
+        weight=weight if "says" in part else None,
+        says=bilingual(part["says"], user) if "says" in part else None,
+        unless_explained=flag(part, "unless_explained"),
+        fix=read_fix(part["fix"], user) if "fix" in part else None,
+        status=status(part),
+    )
+
+
+def read_producer(node: Node, user: bool) -> Iterator[ProducerRow]:
+    """Yield the rows of one producer, which are about its signatures or only about facts."""
+    part = node.keys(("rows",), ("signature", "when", "says", "unless_explained"))
+    shared = bilingual(part["says"], user) if "says" in part else None
+    explained = flag(part, "unless_explained")
+    signatures = part["signature"].texts() if "signature" in part else []
+    if "signature" in part and not signatures:
+        raise part["signature"].fail("an empty list names nothing")
+    base = part["when"].text() if "when" in part else None
+    for item in part["rows"].items():
+        yield from _read_row(item, signatures, base, shared, explained, user)
+
+
+def _read_row(
+    node: Node, signatures: list[str], base: str | None, shared: Text | None, explained: bool, user: bool
+) -> Iterator[ProducerRow]:
+    part = node.keys(
+        ("id", "weight"),
+        ("cause", "causes", "where", "when", "says", "signature", "unless_explained", "harmless", "status"),
+    )
+    if ("cause" in part) == ("causes" in part):
+        raise node.fail("a row names its 'cause', or 'causes' of which the field 'cause' of the event is one")
+    says = bilingual(part["says"], user) if "says" in part else shared
+    if says is None:
+        raise node.fail("the key {name!r} is missing", name="says")
+    when = _both(base, part["when"].text() if "when" in part else None)
+    where = part["where"].text() if "where" in part else None
+    causes = [part["cause"].text()] if "cause" in part else part["causes"].texts()
+    if not causes:
+        raise node.fail("an empty list names nothing")
+    if not (signatures or "signature" in part or when):
+        raise node.fail("evidence needs 'signature' or 'when'")
+    for cause in causes:
+        own = where if "cause" in part else _both(f"f.cause == {cause!r}", where)
+        yield ProducerRow(
+            cause,
+            Evidence(
+                id=identifier(part["id"]),
+                weight=part["weight"].choice(WEIGHTS),
+                says=says,
+                where_defined=node.where,
+                signatures=tuple(part["signature"].texts() if "signature" in part else signatures),
+                where=_parse(own, part.get("where", node)),
+                when=_parse(when, part.get("when", node)),
+                unless_explained=explained or flag(part, "unless_explained"),
+                harmless=tuple(part["harmless"].texts()) if "harmless" in part else (),
+                status=status(part),
+            ),
+        )
+
+
+def _both(one: str | None, two: str | None) -> str | None:
+    """Return the condition that two conditions hold, either of which may be missing."""
+    if one is None or two is None:
+        return one or two
+    return f"({one}) and ({two})"
+
+
+def _parse(text: str | None, at: Node) -> expression.Expression | None:
+    return None if text is None else expression.parse(text, at.where, FUNCTIONS)
+
+
 def _row(entries: list[Support]) -> Evidence:
-    """Return the row that entries of one id make."""
+    """Return the row that the entries of one id describe."""
     if entries[0].id in MESSAGES and all(entry.weight is None for entry in entries):
         entries = [replace(entries[0], weight=MESSAGES[entries[0].id], says=_MEANS), *entries[1:]]
     described = [entry for entry in entries if entry.weight is not None]
@@ -51,7 +155,7 @@ def _row(entries: list[Support]) -> Evidence:
 
 
 def _shown(fix: Fix, signature: str, where: str) -> Fix:
-    """Return a fix of a message: it is shown where the message was seen, and its own condition holds."""
+    """Return a fix of a message, which is shown if the message was seen and its own condition holds."""
     seen = f"has({signature!r})"
     when = seen if fix.when is None else f"{seen} and ({fix.when.source})"
     return replace(fix, when=expression.parse(when, where))
@@ -81,44 +185,23 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
         elif any(entry.weight is not None for entry in entries) or present.when or present.where:
             where, place = entries[0].where, present.where_defined
             raise RuleError("{id!r} exists already ({place})", where=where, id=name, place=place)
-        else:  # messages of a user join a row of the shipped rules
+        else:  # a user's message joins a row of the shipped rules
             joined = dict.fromkeys((*present.signatures, *(entry.signature for entry in entries)))
             evidence[evidence.index(present)] = replace(present, signatures=tuple(joined))
         fixes += [_shown(entry.fix, entry.signature, entry.where) for entry in entries if entry.fix is not None]
     return replace(cause, evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
 
 
-def attach(causes: dict[str, Cause], supports: Iterable[Support], spoken: Iterable[Row] = ()) -> None:
-    """Add to causes what messages and producers say for them; raises RuleError for an unknown cause or a row that is not whole."""
+def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iterable[ProducerRow] = ()) -> None:
+    """Add the rows of messages and producers to their causes; raises RuleError for unknown causes and incomplete rows."""
     by_cause: dict[str, dict[str, list[Support]]] = {}
     for entry in supports:
         _known(causes, entry.cause, entry.where)
         by_cause.setdefault(entry.cause, {}).setdefault(entry.id, []).append(entry)
     for name, rows in by_cause.items():
         causes[name] = _supported(causes[name], rows)
-    for row in spoken:
+    for row in produced:
         cause = _known(causes, row.cause, row.evidence.where_defined)
         if any(item.id == row.evidence.id for item in (*cause.evidence, *cause.against)):
             raise RuleError("the evidence id {id!r} stands twice", where=row.evidence.where_defined, id=row.evidence.id)
         causes[row.cause] = replace(cause, evidence=(*cause.evidence, row.evidence))
-
-
-def share_consequences(causes: dict[str, Cause]) -> None:
-    """Let a cause that names another one under ``explains`` explain the same lines as that one."""
-    for name, cause in list(causes.items()):
-        if any(one in causes for one in cause.explains):
-            causes[name] = replace(cause, explains=tuple(_consequences(causes, cause)))
-
-
-def _consequences(causes: Mapping[str, Cause], cause: Cause) -> dict[str, None]:
-    """Return the signatures that a cause explains, by way of the causes that it names."""
-    found: dict[str, None] = {}
-    seen, pending = {cause.id}, list(cause.explains)
-    while pending:
-        one = pending.pop(0)
-        if one not in causes:
-            found[one] = None
-        elif one not in seen:
-            seen.add(one)
-            pending = [*causes[one].explains, *pending]
-    return found

@@ -1,19 +1,36 @@
-"""Named conditions that ask for one another: none may ask for itself, and no chain of them may be long."""
+"""Terms of conditions: named conditions and named lists of words.
+
+Named conditions (premises) may refer to one another. None may refer to itself, and no chain of them may be long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.schema import Premise
+from nccl_triage.engine.fields import condition, identifier
+from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.schema import Premise, Words
 from nccl_triage.errors import RuleError
 
-#: Conditions that one premise may have looked at, those of others included.
+#: Limit of the conditions that are evaluated for one premise, including those of others.
 MOST_STEPS = 64
 
 
-def asked_for(premises: Mapping[str, Premise], expression: Expression) -> set[str]:
-    """Return the premises that a condition asks for, by way of others too."""
+def read_premise(node: Node) -> Premise:
+    """Return the named condition that a node describes."""
+    part = node.keys(("id", "meaning", "when"))
+    return Premise(identifier(part["id"]), part["meaning"].text(), condition(part["when"]), node.where)
+
+
+def read_words(node: Node) -> Words:
+    """Return the list of words that a node describes."""
+    part = node.keys(("id", "meaning", "texts"))
+    return Words(identifier(part["id"]), part["meaning"].text(), tuple(part["texts"].texts()), node.where)
+
+
+def referenced_premises(premises: Mapping[str, Premise], expression: Expression) -> set[str]:
+    """Return the premises that a condition refers to, directly or through others."""
     found: set[str] = set()
     pending = expression.literals("premise")
     while pending:
@@ -24,10 +41,10 @@ def asked_for(premises: Mapping[str, Premise], expression: Expression) -> set[st
     return found
 
 
-def refuse_circles(premises: Mapping[str, Premise]) -> None:
-    """Raise RuleError for a premise that asks for itself, or for far too much by way of others."""
+def refuse_cycles(premises: Mapping[str, Premise]) -> None:
+    """Raise RuleError for a premise that refers to itself, or to too many others."""
     for item in premises.values():
-        if item.id in asked_for(premises, item.when):
+        if item.id in referenced_premises(premises, item.when):
             raise RuleError("the premise {id!r} asks for itself", where=item.when.where, id=item.id)
     steps: dict[str, int] = {}
     for item in premises.values():
@@ -36,7 +53,7 @@ def refuse_circles(premises: Mapping[str, Premise]) -> None:
 
 
 def _steps(premises: Mapping[str, Premise], item: Premise, known: dict[str, int]) -> int:
-    """Return how many conditions are looked at for a premise at most, those of others included."""
+    """Return how many conditions are evaluated for a premise at most, including those of others."""
     pending = [item]
     while pending:
         one = pending[-1]

@@ -17,7 +17,7 @@ from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.diagnosis.case import Case as DiagnosisCase
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.document.diagnosis import diagnose_observations
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.run import outcome_of

@@ -10,7 +10,7 @@ from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
 from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.document.evidence import ordered_evidence
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome

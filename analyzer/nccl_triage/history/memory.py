@@ -79,9 +79,9 @@ class Memory:
 
         if isinstance(self._unanswered, TimedOutError) or not recurrence.failed(observations):
             return Observations()
-        from nccl_triage.story.collected import settled
+        from nccl_triage.story.line_origins import correct_origins
 
-        observations = settled(observations)
+        observations = correct_origins(observations)
         if not recurrence.hosts_of_job(observations):
             return Observations()
         when = recurrence.time_of_failure(observations, time.time())

@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nccl_triage.engine.placeholders import strip
-from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature
+from nccl_triage.engine.match import stands_for
+from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature, with_named_placeholders
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
@@ -136,7 +136,7 @@ def topic(name: str, rules: RuleSet) -> Data:
 
 def _plain(name: str, text: Text) -> Data:
     """Return a text of a rule with its placeholders shown as names."""
-    return pair(name, {language: strip(value).strip() for language, value in text.items()})
+    return pair(name, {language: with_named_placeholders(value).strip() for language, value in text.items()})
 
 
 def _evidence(item: Evidence) -> Data:
@@ -144,10 +144,12 @@ def _evidence(item: Evidence) -> Data:
 
 
 def _fix(fix: Fix) -> Data:
-    caution = {language: strip(text) for language, text in fix.caution.items()} if fix.caution else None
+    caution = (
+        {language: with_named_placeholders(text) for language, text in fix.caution.items()} if fix.caution else None
+    )
     return {
         **_plain("title", fix.title),
-        "commands": [strip(command) for command in fix.commands],
+        "commands": [with_named_placeholders(command) for command in fix.commands],
         "env": dict(fix.env),
         **pair("caution", caution),
         "applies_to": fix.applies_to,
@@ -204,7 +206,9 @@ def _judged(item: Advice) -> Data:
 
 def _speaks(signature: Signature, items: Iterable[Evidence]) -> str | None:
     """Return the weight of the weightiest item that speaks of a signature."""
-    weights = [item.weight for item in items if any(signature.is_named(p) for p in item.signatures)]
+    weights = [
+        item.weight for item in items if any(stands_for(p, signature.id, signature.kind) for p in item.signatures)
+    ]
     order = ("decisive", "strong", "moderate", "weak")
     return min(weights, key=order.index) if weights else None
 
@@ -217,7 +221,9 @@ def signature(item: Signature, rules: RuleSet) -> Data:
             weight = _speaks(item, items)
             if weight is not None:
                 sides[key].append({"id": known.id, **pair("title", known.title), "weight": weight})
-    explained = [name for name, known in rules.causes.items() if any(item.is_named(p) for p in known.explains)]
+    explained = [
+        name for name, known in rules.causes.items() if any(stands_for(p, item.id, item.kind) for p in known.explains)
+    ]
     return {
         "kind": "signature",
         "id": item.id,

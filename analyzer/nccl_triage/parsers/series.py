@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nccl_triage.engine.series import PLACES, UNITS, Format, Name, SeriesRules
+from nccl_triage.engine.metric_formats import PLACES, UNITS, LineFormat, PrintedName, SeriesRules
 from nccl_triage.lazy_regex import lazily
 
 #: Characters of a line that are looked at.
@@ -114,7 +114,7 @@ class _Target:
     units: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: Name, rules: SeriesRules) -> _Target:
+    def of(cls, name: PrintedName, rules: SeriesRules) -> _Target:
         """Return the target of a name."""
         if name.metric in PLACES:
             return cls(name.metric, place=True)
@@ -136,7 +136,7 @@ class _Target:
 class _FormatReader:
     """One format: its pattern, and its names by their last word."""
 
-    def __init__(self, definition: Format, rules: SeriesRules) -> None:
+    def __init__(self, definition: LineFormat, rules: SeriesRules) -> None:
         self.literals = definition.literals
         self._pattern = definition.pattern
         self._after = {name.text: _Target.of(name, rules) for name in definition.after}

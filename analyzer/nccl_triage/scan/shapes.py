@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nccl_triage.engine import digits
+from nccl_triage.engine import regex_analysis
 from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.store import KEEP_LAST
 from nccl_triage.scan import digit_folding, learned_fields
@@ -319,7 +319,7 @@ class Shapes:
             if self._effect(digit_folding.changed(raw, *span)) != (kind, effect)
         ]
         sensitive = tuple(one for one in kind.signatures or () if _depends_on_digits(one, raw))
-        if any(digits.anchored(one.pattern.source) for one in sensitive):
+        if any(regex_analysis.may_need_start(one.pattern.source) for one in sensitive):
             self._give_up(shape)  # only reading tells where the message begins
             return
         bare = kind.signatures is not None and effect.matched <= {one.id for one in sensitive}
@@ -347,7 +347,9 @@ class Shapes:
 def _depends_on_digits(signature: Signature, raw: bytes) -> bool:
     """Tell whether a signature may match one line of a shape and miss another."""
     source = signature.pattern.source
-    if signature.premise is None and not digits.minds_digits(source):
+    if signature.premise is None and not regex_analysis.depends_on_digits(source):
         return False
-    relaxed = digits.relaxed(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
+    relaxed = (
+        regex_analysis.with_any_digits(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
+    )
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None

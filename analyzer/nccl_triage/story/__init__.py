@@ -1,1 +1,1 @@
-"""The story of what happened, built once per input, before any cause is weighed: runs, ends, fates, outcome."""
+"""What happened, determined once per input before any cause is weighed: ranks, order, runs, survived failures, outcome."""

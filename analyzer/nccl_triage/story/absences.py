@@ -1,6 +1,6 @@
-"""Whom others name as not arrived: barriers that are watched, reports of desync, dumps, stall checks of Horovod.
+"""Ranks that others name as not arrived: by monitored barriers, reports of desync, dumps, stall checks of Horovod.
 
-Each counts ranks in its own way; what comes out are ranks of the job.
+Each of these numbers ranks in its own way; the results are ranks of the job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.story.group_ranks import of_job
 from nccl_triage.story.view import View
 
-#: A log of a job with more ranks than this shows no more than a part of them.
+#: Limit of ranks: a log of a larger job shows only some of them.
 _MANY = 4096
 
 #: Ranks, and the lines that name them.
@@ -21,7 +21,7 @@ Named = tuple[list[int], Sequence[Event]]
 
 
 def absent(view: View) -> Named | None:
-    """Return the ranks of the job that are named as not arrived, None where nobody is."""
+    """Return the ranks of the job that are named as not arrived, None if there are none."""
     events = [event for event in view.of("collective.absent") if event.is_failure] or _last_named(view)
     named = {of_job(view, event, number) for event in events for number in _named(event)}
     ranks = sorted(rank for rank in named if rank is not None)
@@ -29,7 +29,7 @@ def absent(view: View) -> Named | None:
 
 
 def _named(event: Event) -> list[int]:
-    """Return the ranks that a witness of absence names."""
+    """Return the ranks that a line names as absent, as it numbers them."""
     text = next((value for name, value in event.fields.items() if name.startswith("ranks") and value), None)
     if text:
         return listed(text)
@@ -40,7 +40,7 @@ def _named(event: Event) -> list[int]:
 
 
 def _last_named(view: View) -> list[Event]:
-    """Return the last line in which the program itself names who is missing, if the job went no further after it."""
+    """Return the last lines in which the program itself names who is missing, if the job made no progress after them."""
     named = [event for event in view.of("collective.absent") if not event.is_failure]
     if not named or not view.failures:
         return []
@@ -51,7 +51,7 @@ def _last_named(view: View) -> list[Event]:
 
 
 def _by_stall_check(view: View) -> Named | None:
-    """Return the ranks that Horovod's stall check names, or the fewest that lack other tensors than the rest."""
+    """Return the ranks that Horovod's stall check names, or the smallest group that lacks other tensors than the rest."""
     events = view.having("collective.waiting", ranks_are="missing")
     lacks: dict[int, set[str]] = defaultdict(set)
     for event in events:
@@ -75,14 +75,14 @@ def _by_stall_check(view: View) -> Named | None:
     for rank, names in lacks.items():
         groups[frozenset(names)].append(rank)
     ordered = sorted(groups.values(), key=len)
-    # Two groups of one size blame each other.
+    # Two groups of equal size accuse each other.
     if not ordered or (len(ordered) > 1 and len(ordered[0]) == len(ordered[1])):
         return None
     return sorted(ordered[0]), [*events, *ready]
 
 
 def _never_ready(view: View, lists: Sequence[set[int]], events: Sequence[Event]) -> Named | None:
-    """Return the ranks that none of the lists of the ready ones names: fewer than the ready ones, and the same each time."""
+    """Return the ranks that are in no list of ready ranks, if the lists are equal and fewer ranks are missing than ready."""
     size = max(view.identity.world_size or 0, max(set[int]().union(*lists), default=-1) + 1)
     missing = [rank for rank in range(min(size, _MANY)) if not any(rank in ranks for ranks in lists)]
     same = all(ranks == lists[0] for ranks in lists)

@@ -18,9 +18,9 @@ _PAIR = lazily(r"(?P<iface>[A-Za-z][\w.@-]*):(?P<ip>\d{1,3}(?:\.\d{1,3}){3}|[0-9
 
 
 def parse(text: object) -> Address | None:
-    """Return an address, or None when the text is none (a name, or damaged).
+    """Return an address, or None if the text is not one (a host name, or damaged).
 
-    ``::ffff:10.0.0.5``, as a socket of both families writes an IPv4 address, is that IPv4 address.
+    ``::ffff:10.0.0.5``, the form in which dual-stack sockets write IPv4 addresses, becomes that IPv4 address.
     """
     if not isinstance(text, str):
         return None
@@ -42,6 +42,6 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def network_of(address: Address) -> str:
-    """Return the network that hosts of one segment usually share: /24, or /64 of IPv6."""
+    """Return the network that hosts of one segment usually share: /24 for IPv4, /64 for IPv6."""
     length = 64 if address.version == 6 else 24
     return str(ipaddress.ip_network(f"{address}/{length}", strict=False))

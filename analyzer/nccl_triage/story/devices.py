@@ -1,28 +1,28 @@
-"""Whose GPU is it: lines of the kernel and of the driver joined to ranks by process, PCI address, index and host.
+"""The GPUs of ranks: lines of the kernel and the driver joined to ranks by process, PCI address, index and host.
 
 The kernel names a GPU by its PCI address and a process by the host's pid. NCCL prints the address of each rank's GPU
-when a communicator starts (``busId 3b000``), nvidia-smi lists addresses with indexes and processes. A join holds within
-one host; where the host of a line is unknown it holds when only one rank of the whole job fits.
+when a communicator starts (``busId 3b000``). nvidia-smi lists addresses with indexes and processes. A join holds within
+one host. Where the host of a line is unknown, it holds if only one rank of the whole job fits.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
-from nccl_triage.story import pci
 from nccl_triage.story.identity import Identity
-from nccl_triage.story.pci import Address
 
-#: Lines of the kernel's own log: what they tell happened at their time, on their host.
+#: Lines of the kernel's own log: what they report happened at their time, on their host.
 KERNEL = ("kernel.*", "nvidia-driver.xid_*", "nvidia-driver.sxid_*", "nvidia-driver.nvrm_*")
-#: Of these programs, what is no line of the kernel's log: reports of tools, and what applications print.
+#: Signatures of these programs that are not lines of the kernel's log: reports of tools, and what applications print.
 _NO_LOG = (
     "kernel.ib_port_*",
     "kernel.ib_physical_state",
@@ -40,14 +40,44 @@ _LISTED = ("nvidia-driver.smi_*", "nvidia-driver.report_*")
 JOB_NAMES = ("python", "pt_", "ray", "torchrun", "deepspeed", "accelerate", "vllm", "sglang", "train", "slurmstepd",
              "srun", "mpirun", "orted", "prted", "horovod", "megatron", "nemo", "verl", "openrlhf", "cuda-evt")  # fmt: skip
 
+_PCI_ADDRESS = lazily(r"^(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?$", re.IGNORECASE)
+_BUS_ID = lazily(r"^[0-9a-f]{2,13}$", re.IGNORECASE)
+
+
+class PciAddress(NamedTuple):
+    """Where a device sits; its function is left out, since the driver leaves it out too."""
+
+    domain: int
+    bus: int
+    device: int
+
+    def __str__(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}"
+
+
+def parse_pci_address(text: str | None) -> PciAddress | None:
+    """Return the address in ``PCI:0000:3b:00``, ``00000000:3B:00.0`` or ``3b:00.0``; None for anything else."""
+    found = _PCI_ADDRESS.match(text.strip()) if text else None
+    if found is None:
+        return None
+    return PciAddress(int(found[1] or "0", 16), int(found[2], 16), int(found[3], 16))
+
+
+def address_of_bus_id(text: str | None) -> PciAddress | None:
+    """Return the address in NCCL's ``busId 3b000``: its hexadecimal digits without separators (``misc/utils.cc``)."""
+    if text is None or _BUS_ID.match(text) is None:
+        return None
+    number = int(text, 16)
+    return PciAddress(number >> 20, (number >> 12) & 0xFF, (number >> 4) & 0xFF)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a line of a host's log belongs; ``how`` says what joined it to the rank: pid, pci, index or nothing."""
+    """The rank and device that a line of a host's log concerns; ``how`` is what joined it to the rank: pid, pci or None."""
 
     rank: int | None = None
     host: str | None = None
-    address: Address | None = None
+    address: PciAddress | None = None
     gpu: int | None = None
     pid: int | None = None
     how: str | None = None
@@ -64,7 +94,7 @@ def is_kernel(event: Event) -> bool:
 
 
 def is_of_host(event: Event) -> bool:
-    """Tell whether a syslog names the kernel or a daemon that runs a host's devices: what it says, it says of the host."""
+    """Tell whether a line is about its host: a syslog names the kernel, or a daemon that runs the host's devices."""
     return event.context.service is not None and DAEMONS.match(event.context.service) is not None
 
 
@@ -87,11 +117,11 @@ class Devices:
     def __init__(self, identity: Identity, events: Iterable[Event]) -> None:
         self._identity = identity
         self._hosts: set[str | None] = set()
-        self._by_address: dict[Address, set[tuple[str | None, int]]] = defaultdict(set)
+        self._by_address: dict[PciAddress, set[tuple[str | None, int]]] = defaultdict(set)
         self._by_pid: dict[int, set[tuple[str | None, int]]] = defaultdict(set)
-        self._index: dict[Address, dict[str | None, int]] = defaultdict(dict)
+        self._index: dict[PciAddress, dict[str | None, int]] = defaultdict(dict)
         self._complete: dict[str | None, bool] = {}
-        users: list[tuple[str | None, int, Address]] = []
+        users: list[tuple[str | None, int, PciAddress]] = []
         for event in events:
             if event.signature.startswith("nccl."):
                 self._learn(event)
@@ -110,7 +140,7 @@ class Devices:
         host = host_key(self._identity.host_of(event))
         if host is not None:
             self._hosts.add(host)
-        address = pci.of_bus_id(event.fields.get("busid"))
+        address = address_of_bus_id(event.fields.get("busid"))
         if address is None:
             return
         rank, index = self._identity.rank_of(event), whole(event.fields.get("nvml_dev"))
@@ -119,10 +149,10 @@ class Devices:
         if index is not None:
             self._index[address].setdefault(host, index)
 
-    def _learn_listed(self, event: Event, users: list[tuple[str | None, int, Address]]) -> None:
+    def _learn_listed(self, event: Event, users: list[tuple[str | None, int, PciAddress]]) -> None:
         """Learn from a line of nvidia-smi: the number of the GPU at an address, or a process on it."""
         host = self._identity.host_of(event)
-        address = pci.parse(event.fields.get("bdf"))
+        address = parse_pci_address(event.fields.get("bdf"))
         index = whole(event.fields.get("index") or event.fields.get("index2"))
         process = whole(event.fields.get("pid"))
         if address is not None and index is not None:
@@ -151,7 +181,7 @@ class Devices:
         fitting = {rank for where, rank in places if not named or where is None or where == key}
         return fitting.pop() if len(fitting) == 1 else None
 
-    def rank_at(self, address: Address | None, host: str | None) -> int | None:
+    def rank_at(self, address: PciAddress | None, host: str | None) -> int | None:
         """Return the rank whose GPU sits at an address."""
         return self._one(self._by_address.get(address, ()), host) if address is not None else None
 
@@ -159,7 +189,7 @@ class Devices:
         """Return the rank that ran as this process of this host; pids of other hosts are no match."""
         return self._one(self._by_pid.get(pid, ()), host) if pid is not None else None
 
-    def index_of(self, address: Address, host: str | None) -> int | None:
+    def index_of(self, address: PciAddress, host: str | None) -> int | None:
         """Return the number that nvidia-smi gives the GPU at an address."""
         known, key = self._index.get(address, {}), host_key(host)
         if key in known:
@@ -168,9 +198,9 @@ class Devices:
         return found.pop() if len(found) == 1 else None
 
     def place(self, event: Event) -> Place:
-        """Return whom a line of a host's log speaks of, as far as it can be joined."""
+        """Return the rank and device that a line of a host's log concerns, as far as it can be joined."""
         host = self._identity.host_of(event)
-        address = pci.parse(event.fields.get("bdf"))
+        address = parse_pci_address(event.fields.get("bdf"))
         pid = whole(event.fields.get("pid"))
         by_pid, by_address = self.rank_of_pid(pid, host), self.rank_at(address, host)
         rank = by_pid if by_pid is not None else by_address

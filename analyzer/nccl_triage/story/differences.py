@@ -1,32 +1,53 @@
-"""What differs between the hosts of a job: versions, variables, interfaces, network modules.
+"""Who differs from the majority: a comparison of values, and what differs by it between the hosts of a job.
 
-Two witnesses fill one table, aspect x host: what ``nccl-triage doctor`` collected from hosts, and what the processes of
-each host print of themselves. One comparison reads it. What a host does not tell is no value, and a host whose own
-processes differ has the value of all of them.
+Hosts are compared in versions, variables, interfaces and network modules. Their values come from what ``nccl-triage
+doctor`` collected and from what the processes of each host print about themselves. A host that prints nothing has no
+value, and a host whose own processes differ has the value of all of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.story.majority import minority, usual
 from nccl_triage.story.view import View
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
 
 #: The network module that NCCL chose: its own InfiniBand or sockets, or a plug-in.
 MODULE = "module"
-#: The file of NCCL's source that a message comes from: the same message from two files is of two versions.
+#: The file of NCCL's source that a message comes from: two files mean two versions.
 SOURCE = "nccl-source"
 _SOURCE = lazily(r"(?<!\S)(?P<file>(?:\w+/){0,4}\w+\.(?:cc|cu)):\d+ NCCL WARN", re.ASCII)
 
 
+def usual(values: Mapping[K, V], unheard: int = 0) -> V | None:
+    """Return the value that more than half hold, None if no value has such a majority.
+
+    ``unheard`` is the number of members whose value is unknown. They may hold any value, so the majority must be one
+    without them.
+    """
+    counted = Counter(values.values()).most_common(1)
+    return counted[0][0] if counted and 2 * counted[0][1] > len(values) + unheard else None
+
+
+def minority(values: Mapping[K, Hashable], unheard: int = 0) -> list[K]:
+    """Return who holds another value than the majority: all of them without a majority, none if all agree."""
+    if len(set(values.values())) < 2:
+        return []
+    common = usual(values, unheard)
+    return [who for who, value in values.items() if common is None or value != common]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A host that tells another value than most hosts do; ``usual`` is None where no value has a majority."""
+    """A host whose value differs from that of most hosts; ``usual`` is None if no value has a majority."""
 
     aspect: str
     host: str
@@ -36,7 +57,7 @@ class Difference:
 
 
 def between_hosts(view: View) -> list[Difference]:
-    """Return the hosts that stand alone with a value; without a majority all hosts."""
+    """Return the hosts whose values differ from the majority; without a majority all hosts."""
     table: dict[str, dict[str, dict[str, Event]]] = defaultdict(lambda: defaultdict(dict))
     for aspect, host, value, event in _told(view):
         table[aspect][host].setdefault(value, event)
@@ -51,7 +72,7 @@ def _odd(aspect: str, told: dict[str, dict[str, Event]]) -> Iterator[Difference]
 
 
 def _told(view: View) -> Iterator[tuple[str, str, str, Event]]:
-    """Yield (aspect, host, value, event) of everything that a host tells of itself."""
+    """Yield (aspect, host, value, event) of everything that hosts tell about themselves."""
     for event in view.of("host.value"):
         yield event.fields["fact"], event.fields["host"], event.fields["value"], event
     for event in view.having("software.version", "version", of="nccl"):

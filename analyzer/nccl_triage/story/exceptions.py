@@ -1,4 +1,4 @@
-"""Python exceptions: which are the program's own, and which only report that a peer or child is gone."""
+"""Python exceptions: which are the program's own, and which only report that a peer or child process is gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.story.view import View
 
-#: The general pattern of a line that names an exception: others of the kind know its words.
+#: The signature of a line that names any exception; the other signatures of the kind know its message.
 LONE = "python.exception_line"
 
 _COMMUNICATION_TYPES = {
@@ -30,22 +30,22 @@ _COMMUNICATION = lazily(
     r"this error originated at tensorpipe|RPC ran for more than set timeout|exhausted (?:all )?inputs|"
     r"monitoredBarrier|Detected mismatch between collectives|Some of the connections|process group|TCPStore|recvValue failed"
 )
-#: A call that was refused for its arguments speaks of process groups, too.
+#: A call that was refused for its arguments also mentions process groups.
 _REFUSED = lazily(
     r"ProcessGroup\w{2,12} ?:: ?\w{2,40} ?: ?(?:[Ii]nvalid|[Ii]ncorrect|[Rr]equires|[Cc]annot use|[Uu]nsupported|[Ii]nput)\b"
 )
-#: Exceptions of Python itself about the program's own values and names, whatever words they quote.
+#: Exceptions of Python itself about the program's own values and names, whatever their message quotes.
 _PROGRAM_TYPES = {
     "KeyError", "IndexError", "AttributeError", "NameError", "UnboundLocalError", "ZeroDivisionError", "RecursionError",
     "ModuleNotFoundError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
 }  # fmt: skip
-#: A server outside the job that did not answer (its name has a domain): no rank of the job.
+#: A server outside of the job that did not answer (its name has a domain).
 _OUTSIDE = lazily(
     r"\bHTTPS?ConnectionPool\(host='(?!localhost|127\.|10\.|172\.|192\.168\.|0\.0|\[|[\w-]{1,63}')|\bendpoint URL: "
 )
-#: What a child of multiprocessing raises whose parent ends before it has told the child what to do.
+#: What a child of multiprocessing raises if its parent ends before it has sent the child its task.
 _ORPHANS = ("UnpicklingError", "EOFError")
-#: A group that was used before it was made, or made twice, is the program's own mistake.
+#: A process group that is used before it exists, or created twice, is a mistake of the program itself.
 _MISUSE = lazily(r"process group has not been initialized|initialize the default process group twice")
 _ENGINE = lazily(r"Engine core initialization failed|See (?:root cause above|(?:the )?stack trace for (?:the )?root cause)|Failed to start GCS\b|Background loop (?:has errored|is stopped)"
                      r"|process \d{1,6} terminated with\b|failed to initialize the engine|died unexpectedly|subprocess-exited|exits? with return code")  # fmt: skip
@@ -63,7 +63,7 @@ def message_of(event: Event) -> str:
 
 
 def _own_pipe(event: Event) -> bool:
-    """Tell whether a broken pipe was written to by the user's own code (its console, a child), not by a library."""
+    """Tell whether the user's own code wrote to a broken pipe (its console, a child process), not a library."""
     innermost = event.fields.get("raised_in", "").rpartition(" ")[0]
     own = event.fields.get("user_frames", "").rpartition("\n")[2]
     return bool(innermost) and own.startswith(f"{innermost}:")
@@ -85,12 +85,12 @@ def is_launcher(event: Event) -> bool:
 
 
 def tracebacks(view: View) -> list[Event]:
-    """Return the tracebacks that were assembled from their lines."""
+    """Return the tracebacks that were assembled from several lines."""
     return view.of(TRACEBACK)
 
 
 def exceptions_of(view: View) -> list[Event]:
-    """Return assembled tracebacks, and exception lines that belong to none of them."""
+    """Return assembled tracebacks, and exception lines that belong to no traceback."""
     assembled = tracebacks(view)
     covered = {(event.source, line) for event in assembled for line in range(event.line, event.last_line + 1)}
     lone = [e for e in view.of(LONE) if (e.source, e.line) not in covered]
@@ -100,7 +100,7 @@ def exceptions_of(view: View) -> list[Event]:
 
 
 def application_exceptions(view: View) -> list[Event]:
-    """Return exceptions that are neither about communication nor about a child's failure, in order."""
+    """Return exceptions that are neither about communication nor about a child process, in order."""
     found = [e for e in exceptions_of(view) if not is_communication(e) and not is_launcher(e) and not _harmless(e)]
     return (
         [e for e in found if kind_of(e) not in _ORPHANS]

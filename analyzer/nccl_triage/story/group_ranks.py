@@ -1,7 +1,8 @@
-"""Numbers of ranks within a process group, and which ranks of the job they are.
+"""Ranks within a process group, and the ranks of the job that they are.
 
-Gloo's monitored barrier and the fingerprints of DETAIL count ranks within the group that meets. Whoever prints such a
-line names its own number in it; beside the rank of the job that printed the line this tells how the group is numbered.
+Gloo's monitored barrier and the fingerprints of ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` number ranks within the group that
+meets. A process that prints such a line states its own number in it. Together with its rank in the job, this shows how
+the group is numbered.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from functools import cached_property
 from nccl_triage.observations.event import Event
 from nccl_triage.story.view import View
 
-#: Witnesses that count ranks within the group, by what prints them: the field ``counts`` of their lines.
+#: What numbers ranks within the group: values of the field ``counts`` of its lines.
 _WITNESSES = ("fingerprint", "barrier")
 
 
 @dataclass(frozen=True)
 class _Numbering:
-    """Number in the group -> rank of the job, as far as printed; None where several groups speak."""
+    """The printed pairs of number in the group and rank of the job; None if the lines come from several groups."""
 
     pairs: dict[int, int] | None
 
@@ -28,10 +29,7 @@ class _Numbering:
 
     @cached_property
     def line(self) -> tuple[int, int, int] | None:
-        """A number, its rank and the ranks from one number to the next, where the known ones lie evenly.
-
-        A group seldom does otherwise.
-        """
+        """A number, its rank, and the distance of the next rank, if the known ranks are evenly spaced (most groups are)."""
         if self.pairs is None or len(self.pairs) < 2:
             return None
         (first, start), (second, end) = sorted(self.pairs.items())[:2]
@@ -41,7 +39,7 @@ class _Numbering:
         return first, start, step
 
     def rank_of(self, number: int) -> int | None:
-        """Return the rank of the job that a number stands for."""
+        """Return the rank of the job with a number in the group, None if it is unknown."""
         if self.pairs is None:
             return None
         if self.is_of_job or number in self.pairs:
@@ -60,7 +58,7 @@ def _numberings(view: View) -> dict[str, _Numbering]:
 def _numbering(view: View, witness: str) -> _Numbering:
     found: dict[int, int] = {}
     for event in view.telling(counts=witness):
-        # Who did not arrive is told by the first rank of the group alone.
+        # Only the first rank of a group reports who did not arrive.
         number = 0.0 if event.kind == "collective.absent" else event.number("rank")
         rank = event.context.rank
         if number is not None and rank is not None and found.setdefault(int(number), rank) != rank:
@@ -69,7 +67,7 @@ def _numbering(view: View, witness: str) -> _Numbering:
 
 
 def of_job(view: View, event: Event, number: int) -> int | None:
-    """Return which rank of the job a number in such a line is; None where it is of a group that nothing describes."""
+    """Return the rank of the job that a number in a line stands for, None if the numbering of its group is unknown."""
     witness = event.fields.get("counts")
     if witness not in _WITNESSES:
         return number

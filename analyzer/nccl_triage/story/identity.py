@@ -1,7 +1,7 @@
-"""Who is who: one entity per rank, joined from whatever each line carries.
+"""The identity of ranks: one record per global rank, joined from whatever each line states.
 
-A rank inside a process group is not a global rank; it is taken for one only where nothing in the log says that the
-two differ. A local rank becomes a global one through the job's own report, or when there is a single node.
+A rank within a process group is not a global rank; it is taken for one only if nothing in the log says that the two
+differ. A local rank is mapped to a global one by the job's own report, or if there is a single node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nccl_triage.story import addresses
 _WORLD_FIELDS = frozenset({"world_size", "nranks", "nRanks", "world", "dist_world_size", "total_workers"})
 #: DeepSpeed ends its sentence with the name: "... * world_size 10 != 4 * 1 * 2", where 10 is the batch.
 _WORLD_TEXT = lazily(r"\bworld[ _]?(?:size)?[ =:\"']{1,3}(?P<n>\d{1,7})\b(?! !=)", re.IGNORECASE)
-#: World sizes above this are taken for a parsing accident.
+#: World sizes above this are parsing errors.
 MAX_WORLD = 1_000_000
 
 
@@ -48,12 +48,12 @@ class RankInfo:
 
 
 def _states_rank(event: Event) -> bool:
-    """Tell whether the field ``rank`` is the speaker's: a global rank, or that in the job's largest communicator."""
+    """Tell whether the field ``rank`` is that of the process that printed the line, global or in the largest communicator."""
     return event.fields.get("rank_of") == "speaker"
 
 
 class Identity:
-    """Joins built once from all events."""
+    """What joins processes, hosts, addresses and ranks, built once from all events."""
 
     def __init__(self, observations: Observations, events: Iterable[Event]) -> None:
         self._events = list(events)
@@ -74,8 +74,8 @@ class Identity:
         )
         self._states_ranks = any(self._explicit_rank(event) is not None for event in self._events)
         self._task_ends = [e for e in self._events if e.fields.get("names") == "task" and e.fields.get("host")]
-        #: Addresses by which a launcher calls hosts of which no line tells the name.
-        self._speaking = {e.context.address for e in self._events if e.context.address and not e.context.host}
+        #: Addresses of hosts for which no line states a name.
+        self._unnamed_addresses = {e.context.address for e in self._events if e.context.address and not e.context.host}
         self._collect_samples()
         self.world_size = self._find_world_size()
         self.hosts = self._find_hosts(observations)
@@ -90,7 +90,7 @@ class Identity:
     # -- building ---------------------------------------------------------------------------------------------
 
     def _explicit_rank(self, event: Event) -> int | None:
-        """The global rank that the line itself states."""
+        """Return the global rank that the line itself states, or None."""
         if event.context.rank is not None:
             return event.context.rank
         if _states_rank(event):
@@ -153,7 +153,7 @@ class Identity:
         return None
 
     def _gathered_size(self) -> int | None:
-        """Return the size of the group that a gather runs over, where the ranks that speak nearly fill it.
+        """Return the size of the group of an all-gather, if the ranks that printed something nearly fill it.
 
         NumelOut / NumelIn of an all-gather is the size of its group (PyTorch ``ProcessGroupNCCL.cpp``). A subgroup of
         a larger job has members of higher rank than its size; an excerpt of a few lines shows few of the ranks.
@@ -201,7 +201,7 @@ class Identity:
             host = event.fields["host"]
             several = "ranks" in event.fields
             if several and not _is_one(host):
-                continue  # which of the hosts ran which of the tasks is not said
+                continue  # the line does not say which host ran which task
             for task in listed(event.fields["ranks"] if several else event.fields.get("rank")):
                 rank = self.rank_of_task(task)
                 if rank is not None:
@@ -211,11 +211,14 @@ class Identity:
 
     @property
     def single_host(self) -> bool:
-        """Whether nothing in the log speaks of a second host."""
-        return len(self.hosts) <= 1 and len(self._speaking | {a for c in self.host_addresses.values() for a in c}) <= 1
+        """Whether nothing in the log mentions a second host."""
+        return (
+            len(self.hosts) <= 1
+            and len(self._unnamed_addresses | {a for c in self.host_addresses.values() for a in c}) <= 1
+        )
 
     def rank_of(self, event: Event) -> int | None:
-        """Return the global rank that an event speaks for, or None."""
+        """Return the global rank that an event is from, or None."""
         explicit = self._explicit_rank(event)
         if explicit is not None:
             return explicit
@@ -239,13 +242,13 @@ class Identity:
         return self._rank_of_gpu(event)
 
     def _rank_of_child(self, pid: int | None, host: str | None) -> int | None:
-        """Return the rank of a process of which its launcher speaks."""
+        """Return the rank of a child process that its launcher names."""
         found = self.rank_of_pid(pid, host) if pid is not None else None
         local = self._local_of_pid.get(pid) if pid is not None else None
         return found if found is not None or local is None else self.rank_of_local(local, host)
 
     def _rank_of_gpu(self, event: Event) -> int | None:
-        """On a single host with one process a GPU, NCCL's device index is the rank, unless ranks are stated."""
+        """Return the rank by NCCL's device index: they are equal on a single host with one process per GPU."""
         context = event.context
         if context.program != "nccl" or context.gpu is None or context.gpu < 0 or len(self.hosts) != 1:
             return None
@@ -254,7 +257,7 @@ class Identity:
         return context.gpu
 
     def rank_of_pid(self, pid: int, host: str | None = None) -> int | None:
-        """Return the rank that ran as this process, when the log says so unambiguously."""
+        """Return the rank that ran as a process, if the log says so unambiguously."""
         for key in ((host, pid), (None, pid)):
             if key not in self._rank_of_pid:
                 self._rank_of_pid[key] = _certain(self._by_pid.get(key))
@@ -273,14 +276,14 @@ class Identity:
         return local_rank if self.single_host and not self._several_agents() else None
 
     def rank_of_task(self, task: int) -> int | None:
-        """Return the rank that ran as this task of Slurm, where the ranks themselves are the tasks (``srun python``)."""
+        """Return the rank that ran as a task of Slurm, if the ranks themselves are the tasks (``srun python``)."""
         if not self._tasks_are_ranks or (self.world_size is not None and task >= self.world_size):
             return None
         return task
 
     @cached_property
     def _tasks_are_ranks(self) -> bool:
-        """Whether several tasks of one host ended, or as many as there are ranks: a launcher of its own is one task a host."""
+        """Whether several tasks of one host ended, or one per rank: a separate launcher would be one task per host."""
         if any(event.signature.startswith(_LAUNCHERS) for event in self._events):
             return False
         tasks: dict[str, set[int]] = defaultdict(set)
@@ -294,12 +297,12 @@ class Identity:
         return len(every) > 1 and (any(len(found) > 1 for found in tasks.values()) or len(every) == self.world_size)
 
     def _several_agents(self) -> bool:
-        """Whether two launchers wrote files of the same local rank: two nodes, or two runs in one folder."""
+        """Tell whether two launchers wrote files of the same local rank: two nodes, or two runs in one folder."""
         folders = set(self._folders.values())
         return len({tuple(folder.split("/")[-2:]) for folder in folders}) < len(folders)
 
     def host_of(self, event: Event) -> str | None:
-        """Return the host that an event speaks for, or None."""
+        """Return the host that an event is from, or None."""
         context = event.context
         if context.host:
             return context.host
@@ -309,7 +312,7 @@ class Identity:
                 return next(iter(hosts))
         if context.address:
             return self.host_of_address(context.address)
-        # A log that knows a single host speaks of that host.
+        # A log that names a single host is about that host.
         return self.hosts[0] if len(self.hosts) == 1 else None
 
     def host_of_address(self, address: str) -> str | None:
@@ -327,7 +330,7 @@ def _certain(ranks: Counter[int] | None) -> int | None:
 
 
 def _is_one(host: str) -> bool:
-    """Tell whether Slurm's text stands for one host, not for a list such as ``node[01-04]``."""
+    """Tell whether Slurm's text names one host, not a list such as ``node[01-04]``."""
     return "[" not in host and "," not in host
 
 
@@ -340,5 +343,5 @@ def _process_folders(observations: Observations) -> dict[str, str]:
     }
 
 
-#: Programs that srun may have started in place of the ranks: then its tasks are theirs.
+#: Launchers that srun may have started instead of the ranks, so that its tasks are no ranks.
 _LAUNCHERS = ("torchelastic.", "ray.", "deepspeed.", "huggingface.accelerate_called_process")

@@ -1,7 +1,7 @@
-"""Which lines of the kernel's log concern the job: those of its hosts, its GPUs and processes, and of its time.
+"""Lines of the kernel's log that concern the job: those about its hosts, GPUs and processes, at the time of the job.
 
-A host's log reaches back to its boot and speaks of everybody on the host. A line that cannot have to do with the job is
-set aside with the reason, before anything is weighed: an old fault beside a healthy job is no fault of the job.
+The log of a host goes back to its boot and covers all its processes. A line that cannot concern the job is set aside
+with the reason before anything is weighed: an old fault beside a healthy job is no fault of the job.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from nccl_triage.parsers import times
 from nccl_triage.story import devices
 from nccl_triage.story.devices import Devices
 
-#: Seconds that clocks of hosts may differ, and that a fault may stand before the first line that tells a time.
+#: Seconds by which clocks of hosts may differ, and by which a fault may precede the first line with a time.
 SKEW, BEFORE = 120.0, 600.0
-#: A fault may stop a job that prints nothing any more; so long after the last line it still may be the reason.
+#: Seconds after the last line within which a fault may be the reason that a job printed nothing more.
 SILENCE = 1800.0
-#: A number above this is no time that anybody waited.
+#: Limit of a time that a process can have waited, in seconds.
 LONGEST_WAIT = 7 * 86400.0
 _HOUR = 3600.0
-#: Zones of clocks differ by so many hours at most.
+#: Limit of the difference of time zones, in hours.
 _ZONES = 14
 _YEAR = 365.25 * 86400
 _KILLED = frozenset({"-9", "137", "9", "SIGKILL"})
-#: What the driver reports of one GPU.
+#: The signature of a driver's report about one GPU.
 XID = "nvidia-driver.xid_any"
 
+#: A line that does not count, and why.
 Aside = tuple[Event, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What the job's own lines tell of its time: first and last, where it stopped advancing, the first failure."""
+    """The time of a job by its own lines: begin and end, the last progress, the first failure."""
 
     begin: float | None
     end: float | None
@@ -44,11 +45,11 @@ class Span:
     is_finished: bool
 
 
-def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
+def set_aside(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
     """Return the events that may concern the job, and those of the kernel that cannot, with the reason.
 
-    ``learn`` tells whose devices there are; it is asked only where the kernel says something. What becomes of a line
-    rests on itself and on the job's own lines: whether another line of the kernel is known changes nothing.
+    ``learn`` returns the devices of ranks; it is called only if there are lines of the kernel. The result for a line
+    depends on that line and on the job's own lines, not on other lines of the kernel.
     """
     kernel = [event for event in events if devices.is_kernel(event)]
     if not kernel:
@@ -77,14 +78,14 @@ def sort_out(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[lis
 
 
 def _is_own(event: Event) -> bool:
-    """Tell whether a line is the job's for certain: not the kernel's, and not one that nobody knows and no rank printed."""
+    """Tell whether a line is certainly from the job: not from the kernel, and not an unknown one without a rank."""
     if event.kind == "salient" and event.context.rank is None:
         return False
     return not devices.is_kernel(event)
 
 
 class _Order:
-    """Where the job's own lines stand in their sources: within one source the order is certain, whatever clocks say."""
+    """The positions of the job's own lines in their sources: within a source the order is certain, whatever clocks say."""
 
     def __init__(self, job: Sequence[Event]) -> None:
         self._lines: dict[str, list[Event]] = {}
@@ -92,7 +93,7 @@ class _Order:
             self._lines.setdefault(event.source, []).append(event)
 
     def around(self, event: Event) -> tuple[Event | None, Event | None] | None:
-        """Return the job's lines next before and after a line of its source, None for a source without any."""
+        """Return the nearest lines of the job before and after a line in its source, None for a source without any."""
         lines = self._lines.get(event.source)
         if lines is None:
             return None
@@ -111,13 +112,13 @@ def _is_kill(event: Event) -> bool:
 
 
 def _of_job(event: Event) -> bool:
-    """Tell whether a line can only come from a job: it advances, or a library of training prints it."""
+    """Tell whether a line can only come from a job: it shows progress, or a training library prints it."""
     return event.role == "progress" or event.signature.startswith(("nccl.", "torch", "python.", "training.", "ray."))
 
 
 def _span(job: Sequence[Event]) -> Span:
     stamped = [event for event in job if event.context.time is not None]
-    # Next to stamps with a year those without one tell no moment.
+    # If some times have a year, those without one are not used.
     stamped = [event for event in stamped if times.has_year(event.context.time or 0.0)] or stamped
     moments = [event.context.time or 0.0 for event in stamped]
     begun = [(event.context.time or 0.0) - waited(event) for event in stamped]
@@ -139,14 +140,14 @@ def _span(job: Sequence[Event]) -> Span:
 
 
 def job_sources(events: Sequence[Event]) -> set[str]:
-    """Return the sources that hold lines of a job; the rest are logs and reports of hosts."""
+    """Return the sources that hold lines of a job; the others are logs and reports of hosts."""
     return {event.source for event in events if _of_job(event)}
 
 
 def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
-    """Return the lines about victims of the out-of-memory killer that are no processes of a job, by their identity.
+    """Return the identities of lines about victims of the out-of-memory killer that are no processes of a job.
 
-    The process that asked for memory need not be the victim: its line goes with the victims of its log.
+    The process that requested memory need not be the victim, so its line is treated like the victims of its log.
     """
     strange: set[int] = set()
     by_source: dict[str, list[Event]] = {}
@@ -166,7 +167,7 @@ def _strangers(kernel: Sequence[Event], known: Devices) -> set[int]:
 
 
 def waited(event: Event) -> float:
-    """Return for how many seconds the process had waited when it gave up, as its line tells; 0 for other lines."""
+    """Return for how many seconds a process had waited when it gave up, by its line; 0 for other lines."""
     if event.kind not in ("collective.timeout", "rendezvous.failed", "call.timeout"):
         return 0.0
     for name, unit in (("elapsed_ms", 1e-3), ("ran_ms", 1e-3), ("timeout_ms", 1e-3), ("seconds", 1.0)):
@@ -193,14 +194,14 @@ def _reason(event: Event, span: Span, known: Devices, order: _Order) -> str | No
 
 
 def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None] | None) -> str | None:
-    """Return "before" or "after" for a line that stands outside of the job's time."""
+    """Return "before" or "after" for a line outside of the job's time, None for one within."""
     moment = event.context.time
     if moment is None or span.begin is None or span.end is None:
         return None
     moment = _in_year_of(moment, span.end)
     end = span.end
     if not times.has_year(end) and times.has_year(moment):
-        return None  # the day may be right and the year another
+        return None  # the day may match although the year differs
     slack = SKEW if span.is_finished or span.is_failed else SILENCE
     if span.begin - BEFORE <= moment <= end + slack or _of_other_zone(moment, span):
         return None
@@ -210,9 +211,9 @@ def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None]
 
 
 def _in_its_place(moment: float, around: tuple[Event | None, Event | None], end: float) -> bool:
-    """Tell whether a line stands where it belongs in its source, if its clock differs by whole hours.
+    """Tell whether a line fits into its place in its source if its clock differs by whole hours.
 
-    What differs otherwise is a log of the kernel that somebody printed into the job's: it tells of earlier days.
+    Otherwise an older log of the kernel was printed into that of the job.
     """
     before, after = ((event.context.time if event is not None else None) for event in around)
     if before is None:
@@ -222,7 +223,7 @@ def _in_its_place(moment: float, around: tuple[Event | None, Event | None], end:
 
 
 def _in_year_of(moment: float, reference: float) -> float:
-    """Move a stamp without a year next to a reference that has one."""
+    """Return a time without a year moved next to a reference that has one."""
     moved = times.with_year_of(moment, reference)
     if moved == moment:
         return moment
@@ -230,7 +231,7 @@ def _in_year_of(moment: float, reference: float) -> float:
 
 
 def _of_other_zone(moment: float, span: Span) -> bool:
-    """Tell whether the line stands where the job failed if the two clocks differ by whole hours (UTC in a container)."""
+    """Tell whether a line is at the failure of the job if the clocks differ by whole hours (UTC in a container)."""
     if not span.is_failed:
         return False
     for reference, earlier, later in ((span.stopped, 60.0, 300.0), (span.failed, SKEW, 60.0)):

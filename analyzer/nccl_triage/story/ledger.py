@@ -1,10 +1,14 @@
-"""The ledger of collectives: what each rank has entered and completed, by everything that tells of it.
+"""The ledger of collectives: which operations each rank has entered and completed, from all sources.
 
-Lines of watchdogs, counters ("last enqueued, last completed"), dump signals and reports of NCCL's RAS fill the same table;
-barriers that are watched, reports of desync and stall checks name whoever is absent. The sequence number and the counters
-are per process group; a rank whose last enqueued number is below the stuck one never entered; a rank
-that timed out arrived early and is a victim; the clock of an operation starts when the CPU enqueues it, so line time
-minus the time that it ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.cpp``).
+Lines of watchdogs, counters ("last enqueued, last completed"), dump signals and reports of NCCL's RAS fill one table.
+Monitored barriers, reports of desync and stall checks name the ranks that are absent. Sequence numbers and counters are
+per process group. A rank whose last enqueued number is below the stuck one never entered. A rank that timed out arrived
+early and is a victim. The clock of an operation starts when the CPU enqueues it, so the time of the line minus the time
+that the operation ran is the moment of arrival (PyTorch ``ProcessGroupNCCL.cpp``).
+
+A report of NCCL's RAS names single ranks on one line, and groups of ranks by a heading and a line each. Its ranks are
+those of a communicator; the process, host and GPU beside them join them to the ranks of the job. That all ranks
+launched equally many operations says nothing: a collective in which all are stuck looks like that, too.
 """
 
 from __future__ import annotations
@@ -13,22 +17,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nccl_triage.observations.event import Event
-from nccl_triage.story import absences, ras_report
-from nccl_triage.story.majority import minority
+from nccl_triage.story import absences
+from nccl_triage.story.differences import minority
 from nccl_triage.story.view import View
 
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
 #: A difference of sequence numbers that one group can show where lines do not name it; more means different groups.
 _SAME_GROUP_SPREAD = 1000
-#: Operations that end at different times on different ranks: whoever sends may be this far ahead of who receives.
+#: Operations that end at different times on different ranks, and how far a sender may be ahead of a receiver.
 _ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
 _AHEAD = 64
 
 
 @dataclass(slots=True)
 class Standing:
-    """Where one rank stands in a process group, and what it says about the operation that it is stuck in."""
+    """How far one rank got in a process group, and what it says about the operation in which it is stuck."""
 
     rank: int | None
     event: Event
@@ -41,7 +45,7 @@ class Standing:
     enqueued: int | None = None
     completed: int | None = None
     group: str | None = None
-    #: Whether it gave up waiting itself, or only told its counters when another rank did.
+    #: Whether it gave up waiting itself; otherwise it only printed its counters when another rank did.
     gave_up: bool = True
 
     @property
@@ -57,7 +61,7 @@ class Standing:
 
     @property
     def has_work(self) -> bool | None:
-        """Whether it has enqueued what is not completed; None where no counter tells."""
+        """Whether it has enqueued work that is not completed; None without counters."""
         if self.enqueued is None or self.completed is None:
             return None
         return self.enqueued > self.completed
@@ -71,7 +75,7 @@ class Group:
     standings: list[Standing] = field(default_factory=list)
 
     def ahead(self) -> list[Standing]:
-        """Return the minority that went on where all others have completed everything they ever enqueued."""
+        """Return the minority that went on, if all others have completed everything that they enqueued."""
         busy = [one for one in self.standings if one.has_work]
         idle = [one for one in self.standings if one.has_work is False]
         if not busy or len(busy) >= len(idle):
@@ -133,7 +137,7 @@ class Ledger:
             if record.seq is None or record.seq == _integer(event, "seq"):
                 _count(record, event)
         for event in self._view.having("collective.notified", "enqueued"):
-            # A signal of another rank, whose watchdog gave up: this one tells where it stands itself.
+            # Another rank, whose watchdog gave up, signalled this one; it prints its own counters.
             record = found.setdefault(
                 self._key(event), Standing(rank=self._view.rank(event), event=event, gave_up="local" in event.fields)
             )
@@ -154,7 +158,7 @@ class Ledger:
         counted = next((found for group in self.groups if (found := group.behind())), [])
         return counted or [
             Standing(rank, event, enqueued=number, gave_up=False)
-            for rank, (number, event) in sorted(ras_report.lagging(self._view).items())
+            for rank, (number, event) in sorted(_lagging_by_ras(self._view).items())
         ]
 
     @cached_property
@@ -164,7 +168,7 @@ class Ledger:
 
     def unanswered(self) -> dict[int, Event]:
         """Return the ranks that gave NCCL's RAS no data, with the lines that say so."""
-        return ras_report.silent(self._view)
+        return _silent_by_ras(self._view)
 
     def spread(self) -> tuple[int, list[Standing]] | None:
         """Return by how much ranks of one group that gave up differ in their sequence number; None where they do not."""
@@ -176,15 +180,15 @@ class Ledger:
         apart = max(numbers) - min(numbers)
         named = bool(groups) and all(one.group for one in found)
         if apart > _SAME_GROUP_SPREAD and not named:
-            return None  # different groups that the lines do not tell apart
+            return None  # different groups that the lines do not name
         if apart <= _AHEAD and all(_is_one_sided(one.op) for one in found):
             return None
         return apart, found
 
     def divided(self) -> dict[str, list[Standing]]:
-        """Return host -> standings where the ranks of each host gave up at one number, and those of other hosts at another.
+        """Return host -> standings where all ranks of each host gave up at one number, and other hosts at another.
 
-        What a whole host has in common is its way to the others: no rank of it went another way by itself.
+        What the ranks of a host have in common is its path to the other hosts.
         """
         found: dict[str, list[Standing]] = {}
         for one in self.standings:
@@ -258,3 +262,71 @@ def _count(record: Standing, event: Event) -> None:
 def _is_one_sided(op: str | None) -> bool:
     name = (op or "").upper()
     return name.startswith(_ONE_SIDED) and "REDUCE_SCATTER" not in name and "ALL" not in name
+
+
+def _rank_in_report(view: View, event: Event) -> int | None:
+    """Return the job's rank of a rank that the report names."""
+    pid, number = event.number("pid"), event.number("rank")
+    host = event.fields.get("host")
+    if pid is not None:
+        named = view.identity.host_of_address(host) if host else None
+        found = view.identity.rank_of_pid(int(pid), named or host)
+        if found is not None:
+            return found
+    return int(number) if number is not None else None
+
+
+def _ras_lines(view: View) -> list[Event]:
+    """Return the lines of RAS reports; their field ``ras`` says which part of a report a line is."""
+    return sorted(
+        (e for e in view.of("collective.counters", "collective.absent") if "ras" in e.fields),
+        key=lambda event: (event.source, event.line),
+    )
+
+
+def _lagging_by_ras(view: View) -> dict[int, tuple[int, Event]]:
+    """Return the ranks that launched fewer operations than the most: how many, and the line that says so."""
+    found: dict[int, tuple[int, Event]] = {}
+    groups: list[tuple[float, list[Event]]] = []
+    members: list[Event] | None = None
+    for event in [*_ras_lines(view), None]:
+        part = event.fields["ras"] if event is not None else "end"
+        if event is None or part == "operation":
+            _note_lagging(view, groups, found)
+            groups, members = [], None
+        elif part == "heading":
+            members = []
+            groups.append((event.number("seq") or 0.0, members))
+        elif part == "single":
+            groups.append((event.number("seq") or 0.0, [event]))
+            members = None
+        elif part == "member" and members is not None:
+            members.append(event)
+        else:
+            members = None
+    return found
+
+
+def _note_lagging(view: View, groups: list[tuple[float, list[Event]]], found: dict[int, tuple[int, Event]]) -> None:
+    """Record who is behind in one kind of operation: the named ranks of the groups below the highest number."""
+    top = max((number for number, _ in groups), default=0.0)
+    for number, members in groups:
+        if number < top:
+            for event in members:
+                rank = _rank_in_report(view, event)
+                if rank is not None:
+                    found.setdefault(rank, (int(number), event))
+
+
+def _silent_by_ras(view: View) -> dict[int, Event]:
+    """Return the ranks of a communicator that gave no data, and the lines that say so: dead, stuck or stopped."""
+    found: dict[int, Event] = {}
+    inside = False
+    for event in _ras_lines(view):
+        if event.fields["ras"] == "member" and inside:
+            rank = _rank_in_report(view, event)
+            if rank is not None:
+                found.setdefault(rank, event)
+        else:
+            inside = event.fields["ras"] == "silent"
+    return found

@@ -1,35 +1,69 @@
-"""How a run ended."""
+"""How a run ended: finished, goes on, was stopped, failed, hangs, or the input ends before it did."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Literal
+
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
-from nccl_triage.story import ends, last_words
+from nccl_triage.story import exits
 from nccl_triage.story.exceptions import is_communication, is_launcher
-from nccl_triage.story.fates import ADVANCES, MOVES, NUMBERS
-from nccl_triage.story.model import Outcome
+from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
-#: Lines of processes that end at slightly different times, after the work: consequences of that, no failures.
+#: Kinds of lines of processes that end at slightly different times after the work. They are no failures.
 FAREWELLS = (
     "rendezvous.failed", "connection.lost", "connection.refused", "process.lost", "process.stopped", "process.signalled",
     "teardown", "communicator.closed", "collective.error",
 )  # fmt: skip
 
-#: Kinds of lines that somebody prints who gets no further, and how many of them at the end prove it.
+#: Kinds of lines that a process prints while it gets no further, and how many of them at the end prove it.
 WAITS = (
     "waiting", "retry", "connection.refused", "address.unresolved", "rendezvous.failed", "collective.waiting", "collective.absent",
     "process.stalled", "call.timeout",
 )  # fmt: skip
 WAITED = 2
-#: Kinds of failures by which somebody gives up waiting in a collective.
+#: Kinds of failures by which a process gives up waiting in a collective.
 HANGS = ("collective.timeout", "collective.absent", "process.stalled")
-#: Kinds of lines by which a run is seen to work: what comes up may hang at once, and prints nothing then.
+#: Kinds of lines that show a run at work. Lines of its start do not: it may hang right after them.
 WORKS = (*ADVANCES, "recovered")
+#: Lines at the end of a log that may follow its last words: what NCCL prints while it shuts down.
+_LINES_BELOW = 3
+_WARNING = "NCCL WARN "
+_ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
+_ERROR = lazily(
+    r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
+)
+
+#: How a run ended: "running" goes on to the end of the input, "stopped" was told to stop, "cut" is one that the input
+#: ends before, "none" is an input without a job.
+State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
 
 
-def of(view: View) -> Outcome:
-    """Return how a run ended, by the events of it that count."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, and the line that says so (None where it follows from what no line says)."""
+
+    state: State
+    event: Event | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the run finished or goes on."""
+        return self.state in ("finished", "running")
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the run came to a bad end."""
+        return self.state in ("stopped", "failed", "hung")
+
+
+def outcome_of(view: View) -> Outcome:
+    """Return how a run ended, by those of its events that count."""
     if spoilt := [event for event in view.of(NUMBERS) if "lasts" in event.fields]:
         return Outcome("failed", spoilt[0])
     finish = finished(view)
@@ -38,7 +72,7 @@ def of(view: View) -> Outcome:
     bad = view.failures
     if not bad:
         return _without_failure(view)
-    stop = next((event for event in bad if ends.stops_job(event)), None)
+    stop = next((event for event in bad if exits.stops_job(event)), None)
     if stop is None:
         return Outcome("hung" if _is_wait(bad[0]) else "failed", bad[0])
     before = bad[: bad.index(stop)] if view.order_known else []
@@ -48,19 +82,19 @@ def of(view: View) -> Outcome:
 
 
 def _is_wait(event: Event) -> bool:
-    """Tell whether a failure is that somebody gave up waiting for others: by then the job had hung for a while."""
+    """Tell whether a process gave up waiting for others: by then the job had hung for a while."""
     return event.kind in HANGS
 
 
 def _is_fault(event: Event) -> bool:
-    """Tell whether a failure is one of the job itself, behind which a stop is only what its launcher or user did then."""
+    """Tell whether a failure is one of the job itself; a stop after it is only the reaction of its launcher or user."""
     return event.role == "root" or (
         event.kind == "exception" and not is_communication(event) and not is_launcher(event)
     )
 
 
 def _without_failure(view: View) -> Outcome:
-    """Return the outcome of a run of which no line speaks of a failure: it goes on, waits, or the input ends before."""
+    """Return the outcome of a run without a line of failure: it goes on, waits, or the input ends before it did."""
     if spoilt := view.of(NUMBERS):
         return Outcome("failed", spoilt[0])
     if said := view.of("job.finished") + view.telling(end="orderly"):
@@ -78,7 +112,7 @@ def _without_failure(view: View) -> Outcome:
 
 
 def _works(view: View) -> list[Event]:
-    """Return the lines by which the job is seen at work: its steps, or a server that is ready for requests."""
+    """Return the lines that show the job at work: its steps, or a server that is ready for requests."""
     return [
         event
         for event in view.events
@@ -87,12 +121,12 @@ def _works(view: View) -> list[Event]:
 
 
 def _bad_end(view: View) -> Outcome | None:
-    """Return the outcome of a run whose last words are of trouble that is no failure by itself, None where they are not."""
+    """Return the outcome of a run that ends with trouble which is no failure by itself, None if it does not."""
     table = view.observations.recorder
-    # Whoever waits for what all of them have begun only works, unless somebody gave it up.
+    # Ranks that wait for an operation that all have started are at work, unless one gave it up.
     if table and any(finding.kind != "entered" or finding.given_up for finding in compare(table).findings):
         return Outcome("hung", view.events[-1] if view.events else None)
-    if said := last_words.trouble(view):
+    if said := _unknown_trouble(view):
         return Outcome("failed", said[-1])
     if not view.order_known:
         return None
@@ -103,7 +137,7 @@ def _bad_end(view: View) -> Outcome | None:
     stacks = [e for e in behind if e.kind == "exception.frame" and e.fields.get("language", "python") == "python"]
     if stacks:
         return Outcome("hung" if any("frames" in event.fields for event in stacks) else "failed", stacks[-1])
-    # Who waited and then came further in its set-up waits no more.
+    # A process that waited and then got further in its set-up waits no more.
     further = max((n for n, e in enumerate(behind) if e.role == "progress" and e.kind in MOVES), default=-1)
     behind = behind[further + 1 :]
     waits = [event for event in behind if event.kind in WAITS]
@@ -113,10 +147,10 @@ def _bad_end(view: View) -> Outcome | None:
 
 
 def finished(view: View) -> Event | None:
-    """Return the line by which the run is known to have come to its end in good order, or None.
+    """Return the line that shows that the run finished, or None.
 
-    Every rank must say so after its last failure, or somebody who speaks for the job; what processes print while they end
-    at slightly different times is no failure.
+    Every rank must say so after its last failure, or a process that speaks for the job. What processes print while they
+    end at slightly different times is no failure.
     """
     found, ended = view.of("job.finished"), view.of("process.finished")
     if not view.order_known:
@@ -126,7 +160,7 @@ def finished(view: View) -> Event | None:
         return ended[-1] if view.position(ended[-1]) > last else None
     if (event := _counted_out(view) or _left_first(view)) is not None:
         return event
-    if not found or any(exit_.code != 0 for exit_ in ends.exits_of(view)):
+    if not found or any(exit_.code != 0 for exit_ in exits.exits_of(view)):
         return None
     said: dict[int | None, int] = {}
     for event in found:
@@ -139,12 +173,12 @@ def finished(view: View) -> Event | None:
         if view.position(event) > end and not _is_farewell(event):
             return None
         if view.position(event) < end and None not in said and _is_unknown_end(view, event):
-            return None  # a process that nobody knows failed; it did not say that it finished
+            return None  # a process without a name failed, and did not say that it finished
     return found[-1]
 
 
 def _counted_out(view: View) -> Event | None:
-    """Return the line by which the work came to its last step, where all trouble is that processes ended behind it."""
+    """Return the line of the last step, if all trouble is that processes ended after it."""
     ends_ = [
         e
         for e in view.events
@@ -163,7 +197,7 @@ def _counted_out(view: View) -> Event | None:
 
 
 def _left_first(view: View) -> Event | None:
-    """Return the line by which processes began to leave, where all trouble came behind it: that is how they leave."""
+    """Return the first line of processes that exit, if all trouble came after it and is how processes exit."""
     worked = [event for event in view.events if event.role == "progress" and event.kind in ADVANCES]
     leaving = view.telling("end")
     if not worked or not leaving or not view.failures:
@@ -190,15 +224,60 @@ def _is_farewell(event: Event) -> bool:
 
 
 def _is_unknown_end(view: View, event: Event) -> bool:
-    """Tell whether a line may be the end of a process that the log does not name: an uncaught exception or a root cause."""
+    """Tell whether a line may be the end of a process without a rank: an uncaught exception or a root cause."""
     if view.rank(event) is not None or event.context.level in ("I", "INFO"):
         return False
     return event.role == "root" or (event.kind == "exception" and not is_communication(event))
 
 
 def _each_file(view: View, found: list[Event]) -> Event | None:
-    """Return the last word of files that no clock joins, each of which says after its failures that its rank finished."""
+    """Return the last such line of files without a common clock, if each says after its failures that its rank finished."""
     said = {event.source: event.line for event in found}
-    if not found or not set(view.identity.ranks) <= set(view.ranks(found)) or ends.exits_of(view):
+    if not found or not set(view.identity.ranks) <= set(view.ranks(found)) or exits.exits_of(view):
         return None
     return found[-1] if all(event.line < said.get(event.source, 0) for event in view.failures) else None
+
+
+def _unknown_trouble(view: View) -> list[Event]:
+    """Return the lines with which a log ends: warnings of NCCL, or errors that no signature knows."""
+    found = _last_words(view)
+    # Where there are several logs, one may end early while the job goes on.
+    alone = len(view.observations.sources) == 1
+    return [
+        e
+        for e in found
+        if _WARNING in e.text or (alone and (e.context.level in _ERROR_LEVELS or _ERROR.search(e.text)))
+    ]
+
+
+def _last_words(view: View) -> list[Event]:
+    """Return the lines that sound like trouble at the end of a log, after its last step."""
+    last_step: dict[str, int] = {}
+    for event in view.events:
+        if event.role != "progress":
+            continue
+        last_step[event.source] = max(event.line, last_step.get(event.source, 0))
+    found = []
+    for event in view.of(SALIENT):
+        info = view.observations.sources.get(event.source)
+        if (
+            info is not None
+            and info.lines - event.line - _trace_below(view, event) <= _LINES_BELOW
+            and event.line > last_step.get(event.source, 0)
+        ):
+            found.append(event)
+    return found
+
+
+def _trace_below(view: View, event: Event) -> int:
+    """Return how many lines of NCCL's own trace of an error stand below a line."""
+    lines = view.once(_trace_lines).get(event.source, [])
+    return len(lines) - bisect_right(lines, event.line)
+
+
+def _trace_lines(view: View) -> dict[str, list[int]]:
+    """Return the line numbers of NCCL's own traces by source."""
+    found: dict[str, list[int]] = {}
+    for event in view.having("exception.frame", "func", "result"):
+        found.setdefault(event.source, []).append(event.line)
+    return {source: sorted(lines) for source, lines in found.items()}

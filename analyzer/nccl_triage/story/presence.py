@@ -1,7 +1,7 @@
-"""Whose silence means anything: a rank is silent only where it could have spoken.
+"""Which ranks' output is in the input: the silence of a rank means something only if it would have been seen.
 
-In a folder of the files of ranks, one that has no file may have said anything. In the log of a launcher all ranks of it
-speak; on another host there may be more of them.
+In a folder with one file per rank, nothing is known about a rank without a file. The log of a launcher holds the output
+of all its ranks, but launchers of other hosts may have more.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from functools import cached_property
 
 from nccl_triage.story.view import View
 
-#: Ranks above this number are never listed one by one.
+#: Limit of the world size up to which ranks are listed one by one.
 MAX_RANKS = 4096
 
 
 class Presence:
-    """Which ranks' own words are in the input."""
+    """The ranks whose output is in the input."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
     @cached_property
     def _sources(self) -> dict[str, set[int]]:
-        """Source -> the ranks that speak in it."""
+        """The ranks whose output is in each source."""
         found: dict[str, set[int]] = defaultdict(set)
         for event in self._view.events:
             context = event.context
@@ -36,35 +36,35 @@ class Presence:
 
     @cached_property
     def by_file(self) -> bool:
-        """Whether each rank has files of its own: then whoever has none is not in the input."""
+        """Whether each rank has files of its own, so that ranks without a file are not in the input."""
         alone = [ranks for ranks in self._sources.values() if len(ranks) == 1]
         return len(self._sources) > 1 and 2 * len(alone) > len(self._sources)
 
     @cached_property
     def heard(self) -> frozenset[int]:
-        """The ranks that speak at all."""
+        """The ranks that printed anything."""
         return frozenset(rank for ranks in self._sources.values() for rank in ranks)
 
     def covers(self, rank: int) -> bool:
-        """Tell whether the words of a rank would be in the input if it had said any."""
+        """Tell whether the output of a rank would be in the input if there were any."""
         return not self.by_file or rank in self.heard
 
     @cached_property
     def known(self) -> frozenset[int]:
-        """The ranks of the job whose words would be in the input."""
+        """The ranks of the job whose output would be in the input."""
         world = self._view.identity.world_size
         every = set(self._view.identity.ranks) | (set(range(world)) if world and world <= MAX_RANKS else set())
         return frozenset(rank for rank in every if self.covers(rank))
 
     def unheard(self, told: Collection[int] = ()) -> int:
-        """Return how many ranks of the job are not in the input, besides those that others told of."""
+        """Return how many ranks of the job are not in the input, except those that others reported about (``told``)."""
         world = self._view.identity.world_size
         if not self.by_file or not world or world > MAX_RANKS:
             return 0
         return sum(not self.covers(rank) and rank not in told for rank in range(world))
 
     def stand_out(self, ranks: Collection[int]) -> bool:
-        """Tell whether silent ranks stand out: one alone, or those of one host among several; else none may be named."""
+        """Tell whether silent ranks stand out: a single rank, or ranks of one host where there are several hosts."""
         if len(ranks) < 2:
             return bool(ranks)
         infos = self._view.identity.ranks

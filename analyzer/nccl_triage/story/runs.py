@@ -1,27 +1,41 @@
-"""Split events into the runs of a job: what one file or folder holds of several.
+"""Runs of a job: splits the events of an input, which may hold several runs, into one part for each.
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
-before it had worked or ended, with a process that nobody had seen before, coming up behind the end of a job, or with the
-next job step. A log whose first lines come again word for word, with their times or steps, was written twice. What is no
-boundary for certain joins.
+before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
+job, and with the next job step of Slurm. A log whose first lines come again word for word, with their times or steps,
+was written twice. What is not certainly a boundary does not split.
+
+Steps of one job may also run side by side (the head and the workers of a Ray cluster), so their ids alone separate
+nothing. A step follows another one only if the first is named for the last time before the second is named at all, and
+if between them something starts, or a task ends that had ended before.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
-from nccl_triage.story import job_steps
-from nccl_triage.story.ends import ends_job
-from nccl_triage.story.fates import ADVANCES, RankOf, process_of, step_number
+from nccl_triage.story.exits import ends_job
+from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
 
 #: Kinds of lines with which a run begins.
 OPENS = ("job.launched", "job.restarted")
 #: Kinds of lines that a process prints while it comes up.
 BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen", "variable")
-#: Lines at the beginning of a log by which it is known again.
+#: Lines at the beginning of a log by which it is recognised.
 OPENING = 3
+#: The field in which lines of Slurm name the step that they are about: 4711.0, or 4711 for a whole job.
+STEP_FIELD = "stepid"
+#: The id of a step that srun made. Other steps of a job ("4711.batch") are not counted.
+_STEP_ID = re.compile(r"(?P<job>\d{1,18})(?:\+\d{1,9})?(?:\.(?P<step>\d{1,9}))?", re.ASCII)
+#: Kinds of lines that a scheduler and its launcher print while a step ends.
+_ENDING = ("process.exit", "process.stopped", "process.signalled", "job.cancelled", "job.failed")
+#: Number of a job, and number of its step (None for a whole job).
+_JobStep = tuple[str, str | None]
 
 
 @dataclass(slots=True)
@@ -34,17 +48,17 @@ class Part:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the run so far has shown."""
+    """What the events of a run have shown so far."""
 
     worked: bool = False
     ended: bool = False
     processes: set[Hashable] = field(default_factory=set)
-    #: Hosts on which launchers spoke, and whether the job worked behind that.
+    #: Hosts on which launchers printed something, and whether the job worked after that.
     launched: dict[str, bool] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
 
     def note(self, event: Event, process: Hashable | None) -> None:
-        """Take the next event of the run."""
+        """Record the next event of the run."""
         if event.kind in ADVANCES or event.is_failure:
             self.worked = True
             self.launched = dict.fromkeys(self.launched, True)
@@ -72,12 +86,12 @@ class _Seen:
 
 
 def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
-    """Return the runs that events in their certain order tell of, each with at least one event."""
+    """Return the runs that events hold, each with at least one event; the order of the events must be certain."""
     parts = [Part()]
     seen = _Seen()
-    # A line that tells how a command failed names the command, too.
+    # A line that says how a command failed also names the command.
     failed = {(event.source, event.line) for event in events if event.is_failure}
-    again = _again(events) | {id(events[position]) for position in job_steps.beginnings(events, BEGINS)}
+    again = _again(events) | {id(events[position]) for position in _step_beginnings(events)}
     for event in events:
         process = _process(event, rank_of)
         begins = (event.source, event.line) not in failed and seen.begins(event, process)
@@ -92,7 +106,7 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
 
 
 def _again(events: Sequence[Event]) -> set[int]:
-    """Return the events with which a log begins anew, word for word."""
+    """Return the identities of events with which a log begins again, word for word."""
     first = list({(event.source, event.line): event for event in reversed(events)}.values())[::-1]
     opening = [_words(event) for event in first[:OPENING]]
     if len(first) < 2 * OPENING or not _unique(first[:OPENING]):
@@ -109,12 +123,12 @@ def _words(event: Event) -> tuple[object, ...]:
 
 
 def _unique(events: Sequence[Event]) -> bool:
-    """Tell whether a program prints these once: at a moment, or of a step."""
+    """Tell whether a program prints these lines only once: each has a time, or one is about a step."""
     return any(event.kind == "step" for event in events) or all(event.context.time is not None for event in events)
 
 
 def _of_line(events: list[Event], event: Event) -> list[Event]:
-    """Take the last events off that tell of the same line."""
+    """Remove the last events if they were read from the same line, and return them."""
     taken: list[Event] = []
     while events and (events[-1].source, events[-1].line) == (event.source, event.line):
         taken.insert(0, events.pop())
@@ -122,8 +136,62 @@ def _of_line(events: list[Event], event: Event) -> list[Event]:
 
 
 def _process(event: Event, rank_of: RankOf) -> Hashable | None:
-    """Return the process of an event: ranks are the same in every run, so its pid tells where it is known."""
+    """Return the process of an event: by its pid where it is known, since every run has the same ranks."""
     context = event.context
     if context.pid is not None:
         return "pid", context.host or context.address, context.pid
     return process_of(event, rank_of(event))
+
+
+def _step_beginnings(events: Sequence[Event]) -> set[int]:
+    """Return the positions at which the events of a later job step begin."""
+    lines = {(event.source, event.line): step for event in events if (step := _step_of(event)) is not None}
+    if not lines:
+        return set()
+    spans: dict[_JobStep, list[int]] = {}
+    for position, event in enumerate(events):
+        named = lines.get((event.source, event.line))
+        if named is not None:
+            spans.setdefault(named, [position, position])[1] = position
+    # A line about a whole job says nothing about its steps.
+    jobs = {job for job, step in spans if step is not None}
+    ordered = sorted((span, step) for step, span in spans.items() if step[1] is not None or step[0] not in jobs)
+    found: set[int] = set()
+    start = 0
+    for ((_, last), _), ((first, end), _) in pairwise(ordered):
+        if last < first and (begin := _between_steps(events, start, last, first, end)) is not None:
+            found.add(begin)
+            start = begin
+    return found
+
+
+def _step_of(event: Event) -> _JobStep | None:
+    text = event.fields.get(STEP_FIELD)
+    named = _STEP_ID.fullmatch(text) if text else None
+    return None if named is None else (named["job"], named["step"])
+
+
+def _between_steps(events: Sequence[Event], start: int, last: int, first: int, end: int) -> int | None:
+    """Return the position at which the second of two steps begins, None if they are not one after the other.
+
+    The first step spans ``start`` to ``last``, the second is named from ``first`` to ``end``.
+    """
+    for position in range(last + 1, first + 1):
+        if events[position].kind in BEGINS and not events[position].is_failure:
+            return position
+    ended = {task for event in events[start : last + 1] for task in _ended_tasks(event)}
+    for position in range(last + 1, end + 1):
+        tasks = _ended_tasks(events[position])
+        if ended.intersection(tasks):
+            behind = next((at for at in range(last + 1, position) if events[at].kind not in _ENDING), position)
+            return min(behind, first)
+        if position < first:
+            ended.update(tasks)
+    return None
+
+
+def _ended_tasks(event: Event) -> set[tuple[str | None, int]]:
+    """Return host and number of the tasks that a line of the launcher reports as ended."""
+    if event.fields.get("names") != "task":
+        return set()
+    return {(event.fields.get("host"), task) for task in listed(event.fields.get("ranks") or event.fields.get("rank"))}

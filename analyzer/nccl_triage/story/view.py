@@ -1,4 +1,4 @@
-"""A view of events in order: who printed them, where they stand, which are of a kind."""
+"""A view of events in order: their ranks and hosts, their positions, and selections by kind and field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from nccl_triage.engine.names import expand
+from nccl_triage.engine.match import expand
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.story.identity import Identity
@@ -15,11 +15,11 @@ _Made = TypeVar("_Made")
 
 
 class View:
-    """Events in order, with the questions that everybody asks of them.
+    """Events in order, with common queries over them.
 
-    Each answer is computed once and shared: callers must not change the lists that they get.
-    ``order_known`` tells whether the order is certain across sources. Where
-    the events are not the ``whole`` of what was observed, only those that were kept are counted.
+    Each result is computed once and shared, so callers must not change the lists that they get. ``order_known`` says
+    whether the order is certain across sources. If the events are not the ``whole`` of what was observed, ``count``
+    counts only those that were kept.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class View:
 
     @cached_property
     def failures(self) -> list[Event]:
-        """The events that speak of a failure, in order."""
+        """The events that report a failure, in order."""
         return [event for event in self.events if event.is_failure]
 
     @cached_property
     def first_complaints(self) -> dict[int | None, int]:
-        """Where each rank's own first error line stands; under None the first of all."""
+        """The position of the first error line of each rank; under None, that of the first of all."""
         first: dict[int | None, int] = {}
         for event in self.failures:
             position = self._position[id(event)]
@@ -60,7 +60,7 @@ class View:
         return first
 
     def signatures(self, pattern: str) -> list[str]:
-        """Return the ids seen that a kind, an id or a glob of ids stands for."""
+        """Return the ids among the events for which a kind, an id or a glob of ids stands."""
         found = self._names.get(pattern)
         if found is None:
             found = self._names[pattern] = expand(pattern, self._kinds)
@@ -89,7 +89,7 @@ class View:
         return self._answer(key, lambda: _with_fields(self._fewest((*names, *values)), names, values))
 
     def once(self, make: Callable[[View], _Made]) -> _Made:
-        """Return what a function makes of the view; it is called once."""
+        """Return what a function makes of the view; it is called only once."""
         return self._answer(make, lambda: make(self))
 
     def _answer(self, key: object, make: Callable[[], _Made]) -> _Made:
@@ -99,7 +99,7 @@ class View:
         return found
 
     def _fewest(self, names: Sequence[str]) -> list[Event]:
-        """Return the events that have one of the fields, of that which the fewest have."""
+        """Return the events with one of the fields: the field that the fewest events have."""
         return min((self._by_field.get(name, []) for name in names), key=len, default=self.events)
 
     @cached_property
@@ -111,18 +111,18 @@ class View:
         return found
 
     def count(self, *patterns: str) -> int:
-        """Return how often lines of the kinds (or signatures) were seen, kept or not."""
+        """Return how often lines of kinds (or signatures) were seen, kept or not."""
         names = {name for pattern in patterns for name in self.signatures(pattern)}
         if not self._whole:
             return sum(event.count for name in names for event in self._by_signature[name])
         return sum(self.observations.count(name) for name in names)
 
     def position(self, event: Event) -> int:
-        """Return the place of an event in the order."""
+        """Return the position of an event in the order."""
         return self._position.get(id(event), len(self.events))
 
     def scopes(self) -> list[list[Event]]:
-        """Return the events in groups whose order is certain: all together, or source by source."""
+        """Return the events in groups within which the order is certain: one of all, or one per source."""
         if self.order_known:
             return [self.events]
         by_source: dict[str, list[Event]] = {}
@@ -133,7 +133,7 @@ class View:
     def rank(self, event: Event) -> int | None:
         """Return the global rank of an event, or None."""
         position = self._position.get(id(event))
-        # An event that was made of others has no position.
+        # An event that was assembled from others has no position.
         return self.identity.rank_of(event) if position is None else self._ranks[position]
 
     def host(self, event: Event) -> str | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.story.majority import minority
+from nccl_triage.story.differences import minority
 
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 _SHARDED_FILES = lazily(

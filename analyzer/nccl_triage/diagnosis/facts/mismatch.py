@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.story.differences import minority
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.group_ranks import of_job
-from nccl_triage.story.majority import minority
 
 #: Collectives to which every rank must pass a tensor of the same shape.
 _SAME_SHAPE = ("ALLREDUCE", "BROADCAST", "REDUCE", "BARRIER", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")

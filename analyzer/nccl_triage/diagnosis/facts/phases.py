@@ -10,7 +10,7 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.diagnosis.facts.progress import progress_of
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.story.majority import minority
+from nccl_triage.story.differences import minority
 
 _LONG_BAR = lazily(
     r"token|preproc|prepar|process|map\b|filter|pack|group|load|read|download|extract|convert|index|cach|build|compil|sav|writ|"

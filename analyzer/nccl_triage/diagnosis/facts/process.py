@@ -10,7 +10,7 @@ from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
 from nccl_triage.story import devices
-from nccl_triage.story.ends import Exit, exits_of, signal_number
+from nccl_triage.story.exits import Exit, exits_of, signal_number
 
 #: Ranks that somebody kills together end within so many seconds.
 AT_ONCE = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
-from nccl_triage.story.majority import minority
+from nccl_triage.story.differences import minority
 
 #: Largest job whose ranks are listed one by one.
 MOST_RANKS = 65_536

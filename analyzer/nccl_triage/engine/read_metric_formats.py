@@ -1,11 +1,11 @@
-"""Read the files of ``rules/series``: metrics and the formats of lines that print them."""
+"""Reads the files of ``rules/series``: metrics, and the formats of lines that print them."""
 
 from __future__ import annotations
 
+from nccl_triage.engine.metric_formats import PLACES, UNITS, LineFormat, LineSample, Metric, PrintedName, SeriesRules
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import pattern_of
 from nccl_triage.engine.schema import LANGUAGES
-from nccl_triage.engine.series import PLACES, UNITS, Format, Metric, Name, Sample, SeriesRules
 from nccl_triage.errors import RuleError
 from nccl_triage.lazy_regex import lazily
 
@@ -16,8 +16,8 @@ _RATE = lazily(r"^[A-Za-z]{1,8}/[A-Za-z]{1,6}$")
 _NUMBER = lazily(r"^[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)$")
 
 
-def read(root: Node, user: bool, into: SeriesRules) -> None:
-    """Take over one file; raises ``RuleError`` with file:line. ``names`` is a place for mappings that several share."""
+def read_metric_formats(root: Node, user: bool, into: SeriesRules) -> None:
+    """Add the rules of one file; raises ``RuleError`` with file:line. Its ``names`` holds mappings that several formats share."""
     part = root.keys((), ("metrics", "program", "names", "formats"))
     for item in part["metrics"].items() if "metrics" in part else ():
         metric = _metric(item)
@@ -40,7 +40,7 @@ def read(root: Node, user: bool, into: SeriesRules) -> None:
 
 
 def check_names(rules: SeriesRules) -> None:
-    """Raise ``RuleError`` where a format speaks of a metric or a unit that does not exist."""
+    """Raise ``RuleError`` for a format that names a metric or a unit that does not exist."""
     for item in rules.formats.values():
         for name in (*item.values, *item.after):
             metric = rules.metrics.get(name.metric)
@@ -78,18 +78,18 @@ def _metric(node: Node) -> Metric:
     )
 
 
-def _names(node: Node) -> tuple[Name, ...]:
+def _names(node: Node) -> tuple[PrintedName, ...]:
     """Return the names of a mapping ``text: metric`` or ``text: metric UNIT``, or of a list of such mappings."""
     found = []
     for item in node.items():
         for text, target in item.mapping().items():
             metric, _, unit = target.text().partition(" ")
-            found.append(Name(text, metric, unit or None))
+            found.append(PrintedName(text, metric, unit or None))
     return tuple(found)
 
 
-def _rates(node: Node) -> tuple[Name, ...]:
-    """Return the names behind a number, each ``WORD/WORD``: with any word the next column would be a unit."""
+def _rates(node: Node) -> tuple[PrintedName, ...]:
+    """Return the names after a number, each ``WORD/WORD``: if any word were allowed, the next column would be a unit."""
     found = _names(node)
     for name in found:
         if not _RATE.match(name.text):
@@ -97,7 +97,7 @@ def _rates(node: Node) -> tuple[Name, ...]:
     return found
 
 
-def _format(node: Node, program: str, user: bool) -> Format:
+def _format(node: Node, program: str, user: bool) -> LineFormat:
     part = node.keys(("id", "literals", "pattern", "match", "not"), ("values", "after"))
     identifier = part["id"].text()
     if not _ID.match(identifier):
@@ -107,7 +107,7 @@ def _format(node: Node, program: str, user: bool) -> Format:
     for literal in part["literals"].items():
         if len(literal.text()) < 3:
             raise literal.fail("a literal has three characters or more")
-    return Format(
+    return LineFormat(
         id=identifier,
         program=program,
         literals=tuple(part["literals"].texts()),
@@ -120,11 +120,11 @@ def _format(node: Node, program: str, user: bool) -> Format:
     )
 
 
-def _sample(node: Node) -> Sample:
+def _sample(node: Node) -> LineSample:
     part = node.keys(("line", "gives"))
     gives: dict[str, float] = {}
     for name, value in part["gives"].mapping().items():
         if not _NUMBER.match(value.text()):
             raise value.fail("{value!r} is no number", value=value.text())
         gives[name] = float(value.text())
-    return Sample(part["line"].text(), gives)
+    return LineSample(part["line"].text(), gives)

@@ -1,4 +1,4 @@
-"""How processes ended, as launchers report it."""
+"""Exits of processes and ends of jobs, as launchers and schedulers report them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nccl_triage.story.view import View
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
           9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
-#: The words of strsignal(3), as shells and Slurm print them.
+#: Signals by the words of strsignal(3), which shells and Slurm print.
 _BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
             "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
             "terminated": 15, "bad system call": 31}  # fmt: skip
@@ -29,19 +29,19 @@ class Exit:
 
     @property
     def signal(self) -> int | None:
-        """The signal's number, or None for an ordinary exit code."""
+        """The number of the signal that ended the process, or None for an ordinary exit code."""
         if self.code < 0:
             return -self.code
         return self.code - 128 if 128 < self.code <= 160 else None
 
 
 def stops_job(event: Event) -> bool:
-    """Tell whether a line says that the whole job was told to stop: a limit, a cancel, or a launcher that was signalled."""
+    """Tell whether a line says that the whole job was told to stop: by a limit, a cancel, or a signal to its launcher."""
     return event.kind == "job.cancelled" or (event.kind == "process.signalled" and event.fields.get("of") == "launcher")
 
 
 def ends_job(event: Event) -> bool:
-    """Tell whether a line ends a whole job, not only a process of it."""
+    """Tell whether a line ends the whole job, not only one of its processes."""
     return event.is_failure and (event.kind == "job.failed" or stops_job(event))
 
 
@@ -59,7 +59,7 @@ def signal_number(text: str | None) -> int | None:
 
 
 def exits_of(view: View) -> list[Exit]:
-    """Return every exit that launchers report, one per process."""
+    """Return all exits that launchers report, one per process."""
     found: dict[object, Exit] = {}
     workers = {event.fields.get("worker") for event in view.having("process.exit", names="worker")}
     for event in view.of("process.exit"):
@@ -68,7 +68,7 @@ def exits_of(view: View) -> list[Exit]:
         if names == "worker" and not {"rank", "worker"}.intersection(event.fields):
             continue
         if names == "task" and not signal:
-            continue  # a scheduler names a task, not a rank: what its code says of ranks is not known
+            continue  # a scheduler names a task, not a rank, so the exit code is not known to be that of a rank
         code = event.number("exitcode")
         if code is None and (number := signal_number(signal)) is not None:
             code = float(-number)
@@ -82,7 +82,7 @@ def exits_of(view: View) -> list[Exit]:
             elif local is not None:
                 rank = view.identity.rank_of_local(int(local), event.context.host)
             elif names == "task":
-                # The line is the launcher's, whichever task's label stands before it.
+                # The launcher printed the line, whatever task label precedes it.
                 task = whole(event.fields.get("rank"))
                 rank = view.identity.rank_of_task(task) if task is not None else None
             elif rank is None and names is not None:
@@ -93,12 +93,12 @@ def exits_of(view: View) -> list[Exit]:
                 found[key].rank = rank if rank is not None else found[key].rank
                 found[key].first = found[key].first or event.fields.get("root") == "1"
             continue
-        # Where a launcher (Composer's or Paddle's) names the rank, it is the first that it saw end.
+        # A launcher that names the rank (Composer's, Paddle's) names the first that it saw exit.
         first = event.fields.get("root") == "1" or (names == "worker" and "rank" in event.fields)
         found[key] = Exit(rank=rank, code=int(code), event=event, first=first)
     return list(found.values())
 
 
 def _worker_of(event: Event, workers: set[str | None]) -> int | None:
-    """Return the number of a launcher's worker as a rank, where the launcher counts from 0."""
+    """Return the number of a launcher's worker as a rank, if the launcher counts from 0."""
     return whole(event.fields.get("worker")) if "0" in workers else None

@@ -1,10 +1,10 @@
-"""Required literals: every match of a pattern contains one of them."""
+"""Literals that every match of a pattern contains one of, and whether a pattern depends on digits."""
 
 from __future__ import annotations
 
 import pytest
 
-from nccl_triage.engine.literals import required_literals
+from nccl_triage.engine.regex_analysis import depends_on_digits, required_literals
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,35 @@ def test_optional_parts_are_not_required() -> None:
     found = required_literals(r"(?:optional text )?needed")
     assert found is not None
     assert all("needed" in text for text in found.texts)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"rank \d+ of (?P<n>[0-9]{1,3})",
+        r"(?i)watchdog \w+(?: after \S+)?$",
+        r"[^:]+: .*",
+        r"(?<![\w.])x(?=\d)",
+        "a|b|[a-f0-9]+",
+        r"\bfoo\b",
+    ],
+)
+def test_any_digit_will_do(pattern: str) -> None:
+    assert not depends_on_digits(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "Xid 79",
+        r"exit code [1-9]\d*",
+        "(?:a|b(?:c|d7))",
+        r"(?P<a>\d)x(?P=a)",
+        r"(?!0)\d",
+        r"[^0]\d",
+        "x{2}[0-5]+?",
+        r"(",
+    ],
+)
+def test_digits_count(pattern: str) -> None:
+    assert depends_on_digits(pattern)

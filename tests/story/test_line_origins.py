@@ -1,12 +1,14 @@
-"""What a collector says of a line is not what the process says of itself."""
+"""Where a line comes from: what its collector says, what the process says of itself, and torn names of hosts."""
 
 from __future__ import annotations
 
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
-from nccl_triage.story.collected import settled
+from nccl_triage.story import line_origins
+from nccl_triage.story.line_origins import correct_origins
 from tests.scan_helpers import diagnose_text, scan_text
 
 STEP, ERROR = "step {n}/100 loss 2.1", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -19,7 +21,7 @@ LATE = (
 
 
 def hosts(found: Observations) -> list[str | None]:
-    return [event.context.host for event in settled(found).all_events()]
+    return [event.context.host for event in correct_origins(found).all_events()]
 
 
 def lines(*texts: str) -> str:
@@ -67,9 +69,9 @@ def test_one_writer_of_everything_is_no_rank(rules: RuleSet) -> None:
     log += lines(
         "Jun  3 09:00:09 gpu07 python3[4711]: [rank3]: ValueError: x", f"Jun  3 09:00:09 gpu07 python3[4711]: {ERROR}"
     )
-    assert {event.context.pid for event in settled(scan_text(log, rules)).all_events()} == {None}
+    assert {event.context.pid for event in correct_origins(scan_text(log, rules)).all_events()} == {None}
     two = log + log.replace("4711", "4712")
-    assert {event.context.pid for event in settled(scan_text(two, rules)).all_events()} == {4711, 4712}
+    assert {event.context.pid for event in correct_origins(scan_text(two, rules)).all_events()} == {4711, 4712}
 
 
 @pytest.mark.parametrize("collector", ["{time}Z stderr F {line}", "Jun  3 {clock} node7 python3: {line}"])
@@ -91,7 +93,11 @@ def test_sources_are_put_on_one_clock(collector: str, rules: RuleSet) -> None:
         ),
     }.items():
         bare.absorb(scan_text(text, rules, name))
-    found = {event.signature: event.context.time for event in settled(bare).all_events() if event.source == "rank1.log"}
+    found = {
+        event.signature: event.context.time
+        for event in correct_origins(bare).all_events()
+        if event.source == "rank1.log"
+    }
     ours = next(event.context.time for event in bare.all_events() if event.source == "rank0.log" and event.is_failure)
     assert ours is not None
     for signature in ("torch.watchdog_timeout", "python.traceback"):
@@ -107,3 +113,42 @@ def test_two_clocks_are_told(rules: RuleSet) -> None:
     ]
     assert "8 h behind the program's" in note["en"]
     assert "慢 8 小时" in note["zh"]
+
+
+def said(*hosts: tuple[str, int]) -> list[Event]:
+    return [
+        Event("nccl.version", "log", n, "", context=Context(host=host, pid=pid))
+        for n, (host, pid) in enumerate(hosts, 1)
+    ]
+
+
+def names(events: list[Event]) -> list[str | None]:
+    return [event.context.host for event in line_origins.correct_torn_hosts(events)]
+
+
+WHOLE = [("rack1b0n0", 100), ("rack1b0n1", 200)] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "pid", "right"),
+    [
+        ("rack1b0rack1b0n0", 100, "rack1b0n0"),
+        ("rack1b0n1rack1b0n0", 100, "rack1b0n0"),
+        ("rack1b0n1rack1", 200, None),
+        ("0rack1b0n0", 100, "rack1b0n0"),
+        ("1b0n1", 200, "rack1b0n1"),
+        # Not the same process: a host of which one line is known.
+        ("0rack1b0n0", 300, "0rack1b0n0"),
+        ("rack1b0n10", 100, "rack1b0n10"),
+        ("rack2b0n0", 100, "rack2b0n0"),
+    ],
+)
+def test_a_name_that_ran_into_another_is_mended_or_refused(name: str, pid: int, right: str | None) -> None:
+    events = said(*WHOLE, (name, pid))
+    assert names(events) == [*(host for host, _ in WHOLE), right]
+
+
+def test_hosts_of_few_lines_keep_their_names() -> None:
+    hosts = ["gpu1", "gpu10", "dgpu1", "trainer-worker-1", "trainer-worker-11", "worker-1"]
+    assert names(said(*((host, n) for n, host in enumerate(hosts)))) == hosts
+    assert names(said(("node7", 5))) == ["node7"]

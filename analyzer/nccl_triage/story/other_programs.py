@@ -1,8 +1,8 @@
-"""Who speaks: lines of programs that are no part of the job say nothing about it.
+"""Lines of programs that are not part of the job: they are set aside, since they say nothing about it.
 
-A syslog holds the words of every daemon of a host, and the output of a job those of the tools that its scripts call. A
-daemon belongs to the job where its own lines are a job's, or where daemons like it run jobs. A tool's complaint counts
-where nothing else tells of a failure. A long log in which nothing is a job's is that of something else.
+A syslog holds lines of all daemons of a host, and the output of a job those of the tools that its scripts call. A
+daemon belongs to the job if some of its lines can only come from a job, or if daemons like it run jobs. An error of a
+tool counts if nothing else reports a failure. A long log without a line of a job is the log of something else.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.story.devices import DAEMONS
-from nccl_triage.story.model import Aside
+from nccl_triage.story.kernel_log import Aside
 
-#: Daemons that start, watch or end jobs, besides those of a host's devices.
+#: Daemons that start, watch or end jobs, in addition to those of a host's devices.
 _OF_JOBS = lazily(
     r"(?i:(?:\w+/)?(?:slurm|kube|containerd|docker|crio|podman|ray|mpi|orted|prte|hydra|pbs|lsf|sge|mom|python|torch|train|deepspeed"
     r"|accelerate|vllm|sglang|munge|apptainer|singularity|bash$|sh$))"
 )
-#: A syslog's prefix inside of a line that another collector wrote.
+#: The prefix of a syslog within a line that another collector wrote.
 _INNER = lazily(
     r".{0,160}?\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S{1,64} )?(?:\S{1,64}/)?(?P<service>[A-Za-z][\w.-]{1,40})(?:\[\d{1,9}\])?: "
 )
-#: Tools of a shell, which name themselves in front of their complaints.
+#: Errors of command-line tools and shells, which begin with their own name.
 _TOOL = lazily(
     r"^(?:/(?:usr/)?s?bin/)?(?:rm|ls|du|df|cp|mv|mkdir|rmdir|touch|cat|chmod|chown|chgrp|ln|find|xargs|tar|gzip|grep|sed|awk|which|stat|head"
     r"|tail|cut|sort|tee|pip3?|git|conda|mamba|wget|curl|apt(?:-get)?|kill|pkill|ssh-keygen|scancel|module|nvidia-smi|ibstat|lscpu|hostname"
@@ -32,16 +32,16 @@ _TOOL = lazily(
     r"|^(?:\S{1,120}: )?(?:line \d{1,6}: )?[\w./-]{1,80}: (?:command )?not found$"
     r"|^(?:ba)?sh: (?:line \d{1,6}: )?\S{1,120}: "
 )
-#: Programs of signatures that any program may print.
+#: Prefixes of signatures whose lines any program may print.
 _ANYBODY = ("os", "net", "storage", "line", "data", "host")
-#: Kinds of lines that tell of a process of a job whoever prints them.
+#: Kinds of lines that are about a process of a job, whatever prints them.
 _ENDS = ("process.exit", "process.crash", "memory.killed")
-#: Lines of an input from which on it should hold one that is a job's.
+#: Number of lines from which an input should hold one of a job.
 LONG = 200
 
 
-def sort_out(events: Sequence[Event], observations: Observations) -> tuple[list[Event], list[Aside]]:
-    """Return the events of the job and of what runs it, and the lines of others with the reason."""
+def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list[Event], list[Aside]]:
+    """Return the events of the job and of what runs it, and the lines of other programs with the reason."""
     own = [event for event in events if _is_job(event)]
     services = {name for event in own if (name := event.context.service)}
     told = any(event.is_failure or event.kind == "exception" for event in own) or any(e.role == "progress" for e in own)
@@ -61,7 +61,7 @@ def sort_out(events: Sequence[Event], observations: Observations) -> tuple[list[
 
 
 def is_foreign(event: Event, services: set[str]) -> bool:
-    """Tell whether a daemon speaks that is no part of a job and does not run any; ``services`` are those that are."""
+    """Tell whether a line is from a daemon that is no part of the job and runs none; ``services`` are part of it."""
     name = event.context.service
     if name is None:
         inner = _INNER.match(event.text)
@@ -71,7 +71,7 @@ def is_foreign(event: Event, services: set[str]) -> bool:
 
 def _is_job(event: Event) -> bool:
     """Tell whether a line can only come from a job or what runs it."""
-    # A signal alone ("Killed") does not tell whose process ended.
+    # A signal alone ("Killed") does not say which process ended.
     if (event.kind in _ENDS and set(event.fields) != {"signal"}) or event.role == "progress":
         return True
     program = event.signature.partition(".")[0]

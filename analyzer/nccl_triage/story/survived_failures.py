@@ -1,8 +1,8 @@
-"""What became of every line that speaks of a failure: survived, or not.
+"""Failures that the job survived: their lines are set aside, however severe their words.
 
-A failure is survived when what it struck went on: the same process took another step, or the job as a whole took two that
-it had not taken before. An exception behind a logger's record was caught, unless an end follows; one that its process
-raises again was not its last word. Survived lines are remarks, however strong their words.
+A failure was survived if what it affected went on: the same process took another step, or the job as a whole took two
+new ones. An exception after a logger's record was caught, unless an exit follows. An exception that its process raises
+again was not the end of that process.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.parsers.traceback_lines import is_record
 
-#: Kinds of lines by which a job is seen to advance. What workers set up or load says nothing about what failed before.
+#: Kinds of lines that show progress of a job. Set-up and loading by workers say nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")
-#: Of these, what a process that failed no longer prints: bars of loading and capturing run on for a while.
+#: Those of them that a failed process no longer prints. (Progress bars of loading and capturing run on for a while.)
 PROVES = ("step", "progress")
-#: Kinds of lines that show the job further on than it was, besides new steps.
+#: Kinds of lines that show that the job got further, besides new steps.
 MOVES = ("progress", "task.finished", "setup", "communicator.ready")
-#: Kinds that tell of the end of a process, a host or the job: no progress of others undoes them.
+#: Kinds of lines about the end of a process, a host or the job. Progress of other processes does not undo them.
 ENDS = (
     "job.failed", "job.cancelled", "launch.failed", "node.lost", "process.exit", "process.lost", "process.crash", "process.abort",
     "process.stopped", "process.signalled", "memory.killed", "exception.relayed", "process.stalled",
 )  # fmt: skip
-#: Kinds of damage that stays: the job may go on with it for a while, and end of it later.
+#: Kinds of damage that stays: the job may go on for a while and fail because of it later.
 LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
-#: Steps that the job must take after a failure which no line ties to a process, and after that of one which never tells
-#: any: what other ranks have still in hand they may print.
+#: Steps that the job must take after a failure of an unknown process, and after one of a process that never prints
+#: steps. (Other ranks may still print the steps that they have in progress.)
 STEPS, SEVERAL = 2, 4
-#: The same for what the program itself calls a warning, by its level.
+#: The same for lines that the program itself logs as a warning, by their level.
 _MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}
-#: Characters by which a message is known again: programs put numbers in it, and what it is about behind its words.
+#: Characters by which a message is recognised again; numbers and details follow later in it.
 WORDS = 40
 _NUMBER = lazily(r"\d+")
-#: How many times more a process raises the same that it must have caught.
+#: How often a process must raise the same exception again to show that it caught it.
 AGAIN = 3
-#: Lines of a crash's report below its first.
+#: Lines of a crash report after its first.
 CRASH = 3
-#: Lines behind a failure at which a step stands that was not held back in a buffer (8 KiB in C, as in Python).
+#: Lines after a failure from which a step cannot have been held back in a buffer (8 KiB in C and in Python).
 FAR = 300
-#: Kept lines of new steps behind a failure that show the job at work, whatever was held back: the last ones of many.
+#: Kept lines of new steps after a failure that show the job at work, whatever was held back in buffers.
 MANY = 5
 EXCEPTIONS = ("exception", "exception.ignored")
-#: Kinds of lines that are no sign that somebody goes on as before.
+#: Kinds of lines that do not show that a process goes on as before.
 QUIET = (*EXCEPTIONS, "exception.frame", "salient", "teardown", "speaker", "communicator.closed")
-#: What convicts only where it lasts to the end, whoever prints it with whatever role.
+#: Kind of lines that count as a failure only if they last to the end, whatever their role.
 NUMBERS = "numbers.bad"
 
 #: A failure that does not count, and why.
@@ -57,30 +57,30 @@ RankOf = Callable[[Event], int | None]
 
 @dataclass(slots=True)
 class _After:
-    """What happened behind a place, collected from the end to the beginning."""
+    """What happened after a line, collected from the end of the events to their beginning."""
 
     steps: int = 0
-    #: The same, and signs of other work: requests served, set-up that came further.
+    #: New steps and signs of other work: requests served, set-up that got further.
     moves: int = 0
-    #: What was printed, but for troubles.
+    #: Signatures that were printed, other than of trouble.
     printed: set[str] = field(default_factory=set)
-    #: When the last step was made, by a clock that lines show.
+    #: When the last step was made, by the time that its line states.
     latest: float | None = None
-    #: Where the last step stands.
+    #: Source and line of the last step.
     last_step: tuple[str, int] | None = None
     recovered: bool = False
     #: Whether numbers were bad to the end.
     spoilt: bool = False
     #: Whether a process, a host or the job certainly ended.
     ended: bool = False
-    #: Where something ended, or may have.
+    #: Sources and lines where something ended or may have ended.
     ends: set[tuple[str, int]] = field(default_factory=set)
     stepped: set[Hashable | None] = field(default_factory=set)
-    #: Where each process raised the same exception.
+    #: Sources and lines where each process raised the same exception.
     raised: dict[tuple[Hashable, tuple[str, str]], set[tuple[str, int]]] = field(default_factory=dict)
 
     def note(self, event: Event, process: Hashable | None, block: Event | None, new: bool) -> None:
-        """Take an event that stands before all that were taken."""
+        """Record an event that precedes all recorded ones."""
         self.steps += new
         self.moves += new or (event.role == "progress" and event.kind in MOVES)
         if block is None and not event.is_failure and event.kind not in QUIET:
@@ -96,20 +96,20 @@ class _After:
             self.raised.setdefault((process, _words(event)), set()).add(_place(event, block))
 
     def ended_beside(self, event: Event, block: Event | None) -> bool:
-        """Tell whether something ends behind an event, other than by this very event."""
+        """Tell whether something other than this event itself ends after it."""
         return len(self.ends) > (_place(event, block) in self.ends)
 
     def raised_again(self, process: Hashable, event: Event, block: Event | None) -> bool:
-        """Tell whether a process raised the same again and again: an exception that nobody catches is its last word.
+        """Tell whether a process raised the same exception repeatedly, so that it must have caught it.
 
-        Children may print under the name of their parent, each its own last word, so that once or twice proves nothing.
+        Child processes may print under the name of their parent, so that once or twice proves nothing.
         """
         raised = self.raised.get((process, _words(event)), set())
         return len(raised) - (_place(event, block) in raised) >= AGAIN
 
 
 def process_of(event: Event, rank: int | None) -> Hashable | None:
-    """Return which process printed a line, None where that is not known."""
+    """Return the process that printed a line, None if it is not known."""
     if "relayed" in event.fields:
         return None
     context = event.context
@@ -123,7 +123,7 @@ def process_of(event: Event, rank: int | None) -> Hashable | None:
 
 
 def step_number(event: Event) -> float | None:
-    """Return the number of the step, iteration or epoch that a line tells of."""
+    """Return the number of the step, iteration or epoch in a line."""
     for name in ("step", "iter", "step2", "epoch"):
         number = event.number(name)
         if number is not None:
@@ -132,7 +132,7 @@ def step_number(event: Event) -> float | None:
 
 
 def new_steps(events: Sequence[Event]) -> list[bool]:
-    """Tell of each event whether it is a step that the job had not taken before: higher than all before it of its form."""
+    """Tell for each event whether it is a new step of the job: its number is higher than all before it of its signature."""
     highest: dict[str, float] = {}
     lines: set[tuple[str, int]] = set()
     found = []
@@ -150,12 +150,12 @@ def new_steps(events: Sequence[Event]) -> list[bool]:
 
 
 def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
-    """Return the lines of failures among events in their certain order that were survived, with the reason."""
+    """Return the failures that were survived, with the reason; the order of the events must be certain."""
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
-    about = _about(events)
-    telling = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
+    times_of = _times(events)
+    printing = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
     reasons: dict[int, str] = {}
     waiting: list[Event] = []
     after = _After()
@@ -170,12 +170,14 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
         place -= 1
         if event.is_failure or event.kind in EXCEPTIONS or event.kind == NUMBERS:
             fate = _fate(block, logged)
-            tells = process is not None and process in telling
+            prints_steps = process is not None and process in printing
             reason = None
-            if crashed.get(process, place) >= place:  # what a process prints of its crash is not survived
-                reason = _reason(event, process, after, block, fate, tells, _later(event, about[id(event)], after))
+            if crashed.get(process, place) >= place:  # what a process prints about its crash is not survived
+                reason = _reason(
+                    event, process, after, block, fate, prints_steps, _stepped_later(event, times_of[id(event)], after)
+                )
             if reason is None and fate == "logged" and not after.ended_beside(event, block):
-                # It goes on as before: what it printed before it prints again.
+                # It goes on as before if it prints again what it printed before.
                 reason = "caught" if any(first[name] < place for name in after.printed) else None
             if reason is not None:
                 reasons[id(event)] = reason
@@ -187,7 +189,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
         after.note(event, process, block, new)
     again = {_words(event) for event in events if id(event) in reasons}
     reasons.update((id(event), "again") for event in waiting if _words(event) in again)
-    # What belongs to a traceback goes with it.
+    # Lines that belong to a traceback share its result.
     for event in events:
         block = blocks.get((event.source, event.line))
         if block is not None and id(block) in reasons:
@@ -196,7 +198,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
 
 
 def _words(event: Event) -> tuple[str, str]:
-    """Return by what an exception is known again: its type, and where it was raised or what it says."""
+    """Return what identifies an exception: its type, and where it was raised or the beginning of its message."""
     kind = event.fields.get("type") or event.fields.get("name") or event.signature
     return kind, event.fields.get("raised_in") or _NUMBER.sub("#", event.text[: 2 * WORDS])[:WORDS]
 
@@ -206,14 +208,14 @@ def _place(event: Event, block: Event | None) -> tuple[str, int]:
 
 
 def _blocks(events: Iterable[Event]) -> dict[tuple[str, int], Event]:
-    """Return the traceback or report of a crash to which a line belongs, by source and line."""
+    """Return the traceback or crash report to which each line belongs, by source and line."""
     found: dict[tuple[str, int], Event] = {}
     for event in events:
         lines = _lines_of(event)
         if lines is not None:
             found.update(((event.source, line), event) for line in range(lines[0], lines[1] + 1))
         elif event.kind == "process.crash":
-            # What it died of stands below: "what():  ..", the assertion, the message of the library.
+            # The reason of a crash follows: "what():  ..", the assertion, the message of the library.
             for line in range(event.line + 1, event.line + 1 + CRASH):
                 found.setdefault((event.source, line), event)
     return found
@@ -225,7 +227,7 @@ def _lines_of(event: Event) -> tuple[int, int] | None:
 
 
 def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> set[int]:
-    """Return the tracebacks right behind a record of a logger by the same process, by their identity."""
+    """Return the identities of tracebacks right after a record of a logger by the same process."""
     records = {
         (event.source, event.line, process)
         for event, process in zip(events, processes, strict=True)
@@ -240,7 +242,7 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
 
 
 def _fate(block: Event | None, logged: Container[int]) -> str | None:
-    """Return what the lines around a traceback say of it: ignored, uncaught or logged."""
+    """Return what the lines around a traceback say about it: ignored, uncaught, logged or None."""
     if block is None or block.kind in ENDS:
         return None
     return "logged" if id(block) in logged else block.fields.get("fate")
@@ -252,12 +254,12 @@ def _reason(
     after: _After,
     block: Event | None,
     fate: str | None,
-    tells: bool,
+    prints_steps: bool,
     later: bool,
 ) -> str | None:
-    """Return how a failure was survived, None where it was not.
+    """Return how a failure was survived, None if it was not.
 
-    ``tells``: its process is one that tells its steps; ``later``: steps were certainly made after it.
+    ``prints_steps``: its process prints its steps. ``later``: steps were certainly made after it.
     """
     if fate == "ignored" or event.kind == "exception.ignored":
         return "ignored"
@@ -283,18 +285,18 @@ def _reason(
     ):
         return "went-on"
     ended = after.ended_beside(event, block)
-    # What a process prints is held back until it ends, so steps behind a failure prove nothing where an end follows.
+    # Output may be held back until its process ends, so steps after a failure prove nothing if an exit follows.
     if ended and not later and (block is not None or after.steps < MANY):
         return None
-    # Of a rank that tells its steps the next one is awaited; of another one, that the job goes on without a word of it.
+    # A rank that prints its steps must print another one; for other processes it is enough that the job goes on.
     enough = _MILD.get(event.context.level or "", STEPS if process is None else SEVERAL)
-    if process in after.stepped if tells else (after.steps if process is not None else after.moves) >= enough:
+    if process in after.stepped if prints_steps else (after.steps if process is not None else after.moves) >= enough:
         return "went-on"
     return None
 
 
-def _about(events: Sequence[Event]) -> dict[int, float | None]:
-    """Return when each event was printed: its own time, or that of the last line before it in its source that has one."""
+def _times(events: Sequence[Event]) -> dict[int, float | None]:
+    """Return when each event was printed: its own time, or that of the last line with one before it in its source."""
     clocks: dict[str, float] = {}
     found: dict[int, float | None] = {}
     for event in events:
@@ -304,9 +306,9 @@ def _about(events: Sequence[Event]) -> dict[int, float | None]:
     return found
 
 
-def _later(event: Event, about: float | None, after: _After) -> bool:
-    """Tell whether clocks, or a distance that no buffer spans, show that the job made steps after an event."""
-    if after.latest is not None and about is not None and times.has_year(about) == times.has_year(after.latest):
-        return after.latest > about
+def _stepped_later(event: Event, printed: float | None, after: _After) -> bool:
+    """Tell whether times, or a distance larger than a buffer, show that the job made steps after an event."""
+    if after.latest is not None and printed is not None and times.has_year(printed) == times.has_year(after.latest):
+        return after.latest > printed
     last = after.last_step
     return last is not None and last[0] == event.source and last[1] - event.line >= FAR

@@ -1,7 +1,8 @@
-"""What a numbered line counts for: the table of its numbers settles the role, and says what the number means.
+"""Lines with an error code: the table of codes determines the role of the line and says what the code means.
 
-A signature with ``codes: xid`` has one pattern for all Xids; the row of ``rules/codes/xid.yaml`` makes the line a root,
-a consequence or mere context, and adds ``code_name``, ``code_kind``, ``code_severity`` and ``code_action`` to its fields.
+A signature with ``codes: xid`` has one pattern for all Xids. The row of ``rules/codes/xid.yaml`` makes the line a root
+cause, a consequence or context, and adds ``code_name``, ``code_kind``, ``code_severity`` and ``code_action`` to its
+fields.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event, Role
 
-#: Kind of numbers of which the line itself says whether they are fatal (the Xids of NVLink 5).
+#: Kind of codes whose lines say themselves whether they are fatal (the Xids of NVLink 5).
 LINK = "link"
-#: Of what the registers of one line tell, so much is said.
+#: Limit of the findings from the registers of one line that are reported.
 MAX_FINDINGS = 3
-#: Kind of what blames nobody.
+#: Kind of codes that are no fault of anything.
 EVENT = "event"
-#: Kind of a number that stands in no table.
+#: Kind of a code that is in no table.
 UNLISTED = "unlisted"
 _FATAL = lazily(r"\bFatal\b")
 
 
 def codes(table: str) -> dict[int, Code]:
-    """Return the rows of a table by their numbers; none where the table does not exist."""
+    """Return the rows of a table by their codes; empty if there is no such table."""
     known = catalogue.tables().get(table)
     return {row.number: row for row in known.codes} if known is not None else {}
 
 
 def action(row: Code) -> dict[str, str]:
-    """Return what is done about a number, in every language."""
+    """Return what to do about a code, in every language."""
     return catalogue.tables()[row.table].actions.get(row.action or "", {"en": "", "zh": ""})
 
 
-def settle(events: Iterable[Event], rules: RuleSet) -> list[Event]:
-    """Return the events, those with a number of a table in the role of its row."""
+def apply_code_tables(events: Iterable[Event], rules: RuleSet) -> list[Event]:
+    """Return the events; those with a code get the role and the fields that its table says."""
     by_table: dict[str, dict[int, Code]] = {}
     settled: list[Event] = []
     for event in events:
@@ -57,13 +58,13 @@ def settle(events: Iterable[Event], rules: RuleSet) -> list[Event]:
 
 
 def _detailed(event: Event, row: Code) -> tuple[dict[str, str], Role | None]:
-    """Return what the registers of a line tell and what is done about it, and the role that they leave, if they say one."""
+    """Return what the registers of a line say and what to do about it, and the role that they determine, if any."""
     table = catalogue.tables()[row.table]
     rows = [detail for detail in table.details if detail.code == row.number]
     told = catalogue.read_registers(rows, event.text) if rows else catalogue.RegisterReading((), False)
     if not told.details:
         return {}, None
-    # What asks for the most is done: actions stand in the table from the least to the most.
+    # Take the most drastic action: the table lists them in increasing order.
     order = list(table.actions)
     acts = [detail.action or row.action or "" for detail in told.details]
     act = table.actions.get(max(acts, key=lambda name: order.index(name) if name in order else -1), {})

@@ -1,0 +1,248 @@
+"""What the parse tree of a regular expression tells: the literals that every match contains, and whether digits matter.
+
+The scan searches for the literals with a multi-pattern matcher and runs the expression only on lines that contain one.
+It counts lines that differ only in digits together, unless an expression distinguishes some digits from others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import string
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+# The standard library has no public parse tree of a pattern; the modules moved in Python 3.11.
+_where = "re._%s" if sys.version_info >= (3, 11) else "sre_%s"
+_constants: Any = importlib.import_module(_where % "constants")
+_parser: Any = importlib.import_module(_where % ("parser" if sys.version_info >= (3, 11) else "parse"))
+_compiler: Any = importlib.import_module(_where % ("compiler" if sys.version_info >= (3, 11) else "compile"))
+
+#: Limit of the number of alternative literals, and minimum length of a literal.
+_MAX_SET = 48
+_MIN_LENGTH = 3
+#: A caret that negates no class and is not escaped.
+_CARET = re.compile(r"(?<![\[\\])\^")
+_DIGITS = frozenset(map(ord, string.digits))
+_REPEATS = tuple(
+    getattr(_constants, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(_constants, name)
+)
+
+_Found = tuple["set[str] | None", "set[str] | None"]
+
+
+def _characters(op: Any, argument: Any) -> set[str] | None:
+    """Return the characters that a literal or a small class can be."""
+    if op is _constants.LITERAL:
+        return {chr(argument)}
+    found: set[str] = set()
+    for kind, value in argument:
+        if kind is _constants.LITERAL:
+            found.add(chr(value))
+        elif kind is _constants.RANGE and value[1] - value[0] < 4:
+            found |= {chr(code) for code in range(value[0], value[1] + 1)}
+        else:
+            return None
+    return found if len(found) <= 4 else None
+
+
+def _rank(literals: set[str]) -> tuple[int, int]:
+    """Order sets of literals: the longer the shortest member, the rarer in text."""
+    return (min(min(len(text) for text in literals), 24), -len(literals))
+
+
+def _better(one: set[str] | None, two: set[str] | None) -> set[str] | None:
+    if not two or any(len(text) < _MIN_LENGTH for text in two):
+        return one
+    if one is None or _rank(two) > _rank(one):
+        return two
+    return one
+
+
+def _product(heads: set[str], tails: set[str]) -> set[str] | None:
+    if len(heads) * len(tails) > _MAX_SET:
+        return None
+    return {head + tail for head in heads for tail in tails}
+
+
+def _walk(sequence: Any) -> _Found:
+    """Return (all strings the sequence can match or None, the best set of required factors or None)."""
+    runs: set[str] = {""}
+    best: set[str] | None = None
+    exact = True
+
+    def extend(options: set[str] | None) -> bool:
+        nonlocal runs
+        joined = _product(runs, options) if options is not None else None
+        if joined is None:
+            return False
+        runs = joined
+        return True
+
+    def cut(factor: set[str] | None = None) -> None:
+        nonlocal runs, best, exact
+        best = _better(_better(best, runs), factor)
+        runs, exact = {""}, False
+
+    for op, argument in sequence:
+        if op is _constants.AT or op is _constants.ASSERT or op is _constants.ASSERT_NOT:
+            continue
+        if op is _constants.LITERAL or op is _constants.IN:
+            if not extend(_characters(op, argument)):
+                cut()
+        elif op is _constants.SUBPATTERN:
+            whole, factor = _walk(argument[-1]) if not (argument[1] & re.IGNORECASE) else (None, None)
+            if not extend(whole):
+                cut(factor)
+        elif op is _constants.BRANCH:
+            parts = [_walk(part) for part in argument[1]]
+            wholes = [whole for whole, _ in parts]
+            union = None if any(w is None for w in wholes) else set().union(*[w for w in wholes if w])
+            if any(w == {""} for w in wholes) and union is not None:
+                union = union | {""}
+            if not extend(union):
+                factors = [_better(factor, whole) for whole, factor in parts]
+                cut(set().union(*[f for f in factors if f]) if all(factors) else None)
+        elif op in _REPEATS:
+            low, high, sub = argument
+            whole, factor = _walk(sub)
+            if low == 0 and high == 1 and whole is not None and extend(whole | {""}):
+                continue
+            if low == high == 1 and extend(whole):
+                continue
+            if low >= 1 and whole is not None and extend(whole):
+                cut()
+                continue
+            cut(factor if low >= 1 else None)
+        else:
+            cut()
+    if exact:
+        return runs, _better(None, runs) or best
+    cut()
+    return None, best
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """Literals of which every match contains at least one; ``caseless`` ones are in lower case."""
+
+    texts: frozenset[str]
+    caseless: bool = False
+
+
+def required_literals(pattern: str) -> Anchors | None:
+    """Return the required literals of a pattern, or None when it has none of three characters or more."""
+    tree = _parser.parse(pattern)
+    caseless = bool(tree.state.flags & re.IGNORECASE)
+    whole, best = _walk(tree)
+    found = _better(best, whole)
+    if not found:
+        return None
+    if caseless:
+        return Anchors(frozenset(text.lower() for text in found), caseless=True)
+    return Anchors(frozenset(found))
+
+
+@lru_cache(maxsize=4096)
+def depends_on_digits(pattern: str) -> bool:
+    """Tell whether a match may depend on which digit stands where a digit stands.
+
+    It may for literal digits, for classes that hold some digits but not all, for references to earlier groups, and for
+    what cannot be parsed. It does not for classes that hold all digits.
+    """
+    try:
+        return _any_depends_on_digits(_parser.parse(pattern))
+    except Exception:  # a user's pattern in the syntax of ``regex``
+        return True
+
+
+def _any_depends_on_digits(items: Iterable[tuple[Any, Any]]) -> bool:
+    return any(_node_depends_on_digits(op, argument) for op, argument in items)
+
+
+def _node_depends_on_digits(op: Any, argument: Any) -> bool:
+    if op in (_constants.LITERAL, _constants.NOT_LITERAL):
+        return argument in _DIGITS
+    if op is _constants.IN:
+        return _holds_some_digits(argument)
+    if op is _constants.BRANCH:
+        return any(_any_depends_on_digits(branch) for branch in argument[1])
+    if op is _constants.SUBPATTERN:
+        return _any_depends_on_digits(argument[3])
+    if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, getattr(_constants, "POSSESSIVE_REPEAT", None)):
+        return _any_depends_on_digits(argument[2])
+    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+        return _any_depends_on_digits(argument[1])
+    if op is getattr(_constants, "ATOMIC_GROUP", None):
+        return _any_depends_on_digits(argument)
+    # "Any character" and the ends of lines and words do not depend on digits; references and conditions do.
+    return op not in (_constants.ANY, _constants.AT)
+
+
+def _holds_some_digits(items: Iterable[tuple[Any, Any]]) -> bool:
+    """Tell whether a class of characters holds some digits, but not all."""
+    held: set[int] = set()
+    for op, argument in items:
+        if op is _constants.LITERAL:
+            held.add(argument)
+        elif op is _constants.RANGE:
+            held.update(code for code in _DIGITS if argument[0] <= code <= argument[1])
+        elif op is _constants.CATEGORY and argument in (
+            _constants.CATEGORY_DIGIT,
+            _constants.CATEGORY_WORD,
+            _constants.CATEGORY_NOT_SPACE,
+        ):
+            held |= _DIGITS
+    return 0 < len(held & _DIGITS) < len(_DIGITS)
+
+
+def may_need_start(pattern: str) -> bool:
+    """Tell whether a pattern may require the beginning of a message."""
+    return _CARET.search(pattern) is not None
+
+
+@lru_cache(maxsize=4096)
+def with_any_digits(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern that finds whatever ``pattern`` finds, anywhere, with any digits in place of certain ones.
+
+    None if there is no such pattern: for references to earlier groups, and for what cannot be parsed.
+    """
+    try:
+        tree = _parser.parse(pattern)
+        _allow_any_digits(tree)
+        compiled: re.Pattern[str] = _compiler.compile(tree)
+    except Exception:
+        return None
+    return compiled
+
+
+def _allow_any_digits(items: Any) -> None:
+    """Change a parse tree so that each place that allows some digits allows all of them."""
+    for index in range(len(items) - 1, -1, -1):
+        op, argument = items[index]
+        if op is _constants.AT:
+            del items[index]
+        elif op is _constants.SUBPATTERN:
+            _allow_any_digits(argument[3])
+        elif op is _constants.BRANCH:
+            for branch in argument[1]:
+                _allow_any_digits(branch)
+        elif not _node_depends_on_digits(op, argument):
+            continue
+        elif op is _constants.LITERAL:
+            items[index] = (_constants.IN, [(_constants.CATEGORY, _constants.CATEGORY_DIGIT)])
+        elif op is _constants.IN and argument[0][0] is not _constants.NEGATE:
+            argument.append((_constants.CATEGORY, _constants.CATEGORY_DIGIT))
+        elif op in (_constants.IN, _constants.NOT_LITERAL):
+            items[index] = (_constants.ANY_ALL, None)
+        elif op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+            _allow_any_digits(argument[2])
+        elif op is _constants.ASSERT:
+            _allow_any_digits(argument[1])
+        elif op is _constants.ASSERT_NOT:
+            del items[index]
+        else:
+            raise ValueError(f"{op} depends on digits")

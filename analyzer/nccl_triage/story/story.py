@@ -1,0 +1,104 @@
+"""The story of an input: its runs, each with its events in order, who is who in it and how it ended.
+
+``tell_story`` puts events in order, splits them into runs, sets aside the lines that do not count and finds out how
+each run ended. Facts and causes read the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from nccl_triage.engine.schema import RuleSet
+from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import Observations
+from nccl_triage.producers import produced_signatures
+from nccl_triage.story import error_codes, kernel_log, line_origins, order, other_programs, runs, survived_failures
+from nccl_triage.story.devices import Devices
+from nccl_triage.story.identity import Identity
+from nccl_triage.story.kernel_log import Aside
+from nccl_triage.story.outcome import Outcome, outcome_of
+from nccl_triage.story.view import View
+
+
+@dataclass
+class Run:
+    """One run of a job: the events that count in order, its ranks and hosts, and how it ended."""
+
+    events: list[Event]
+    identity: Identity
+    outcome: Outcome
+    #: Lines of the run that do not count, and why.
+    aside: list[Aside] = field(default_factory=list)
+    #: Everything that the run printed, before anything was set aside.
+    printed: list[Event] = field(default_factory=list)
+    #: The line with which it begins, None for the first run of the input.
+    opened_by: Event | None = None
+
+    @cached_property
+    def devices(self) -> Devices:
+        """The GPUs and processes of the ranks."""
+        return Devices(self.identity, self.printed)
+
+
+@dataclass(slots=True)
+class Story:
+    """All runs of an input, and the one that the verdict is about (``told``)."""
+
+    runs: list[Run]
+    told: Run
+    order_known: bool
+    #: Events that tell of earlier jobs; they have no place among the lines of this one.
+    remembered: list[Event] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run that the verdict is about ended."""
+        return self.told.outcome
+
+
+def tell_story(observations: Observations, rules: RuleSet) -> Story:
+    """Return the story of everything observed."""
+    everything = _with_kinds(observations.all_events(), rules)
+    remembered = [event for event in everything if event.is_remembered]
+    events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
+    events, foreign = other_programs.set_aside(
+        line_origins.correct_torn_hosts(error_codes.apply_code_tables(events, rules)), observations
+    )
+    identity = Identity(observations, events)
+    parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
+    if len(parts) == 1:
+        told = [_run(observations, events, known, identity)]
+    else:
+        told = [_run(observations, p.events, known, Identity(observations, p.events), p.opened_by) for p in parts]
+    last = _last(told)
+    last.aside = [*foreign, *last.aside]
+    return Story(told, last, known, remembered)
+
+
+def _last(told: list[Run]) -> Run:
+    """Return the run that the verdict is about: the last one known to have done more than begin."""
+    known = [run for run in told if run.outcome.is_well or run.outcome.is_bad]
+    return known[-1] if known else max(told, key=lambda run: len(run.events))
+
+
+def _run(
+    observations: Observations, printed: list[Event], known: bool, identity: Identity, opened_by: Event | None = None
+) -> Run:
+    events, aside = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
+    whole = View(observations, events, identity, known)
+    survived = [item for scope in whole.scopes() for item in survived_failures.survived(scope, whole.rank)]
+    gone = {id(event) for event, _ in survived}
+    view = View(observations, [event for event in events if id(event) not in gone], identity, known)
+    return Run(view.events, identity, outcome_of(view), [*aside, *survived], printed, opened_by)
+
+
+def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:
+    """Set the kind of events that have none: those that producers made, not patterns of lines."""
+    produced = produced_signatures()
+    for event in events:
+        if not event.kind:
+            known = rules.signatures.get(event.signature) or produced.get(event.signature)
+            if known is not None:
+                event.kind = known.kind
+    return events
