@@ -132,34 +132,3 @@ def test_a_wrong_value_is_no_unknown_key(detail: str, cause: str, rules: RuleSet
 [rank0]:   {detail}
 """
     assert diagnose_text(text, rules).candidates[0].id == cause
-
-
-REPORT = """E0603 23:08:32.901000 733 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0 (pid: 735) of binary: /usr/bin/python
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
-train.py FAILED
-------------------------------------------------------------
-Failures:
-  <NO_OTHER_FAILURES>
-------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-06-03_23:08:32
-  host      : localhost
-  rank      : 0 (local_rank: 0)
-  exitcode  : 1 (pid: 735)
-============================================================
-"""
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        CLOSED.replace("rank0", "rank1") + REPORT,
-        CLOSED.replace("127.0.0.1", "10.0.0.8") + REPORT,
-        CLOSED + REPORT.replace("exitcode  : 1", "exitcode  : -9"),
-    ],
-    ids=["what the failed rank raised is not shown", "it is on another host", "the rank itself was killed"],
-)
-def test_a_neighbour_that_may_have_been_there(text: str, rules: RuleSet) -> None:
-    assert diagnose_text(text, rules).case.value("process.left_neighbours") is None

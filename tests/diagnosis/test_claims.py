@@ -26,16 +26,6 @@ KILLED = """  time      : 2025-11-23_10:22:{second}
 LINE = "------------------------------------------------------------\n"
 
 
-@pytest.mark.parametrize(("address", "elsewhere"), [(0, None), (2, True), (9, None)])
-def test_a_refusal_speaks_of_those_who_ended_on_the_host_that_refused(
-    address: int, elsewhere: bool | None, rules: RuleSet
-) -> None:
-    ended = "[rank0]: Traceback (most recent call last):\n[rank0]: ValueError: bad sample\n"
-    case = diagnose_text(HOSTS + ended + REFUSED.format(address), rules).case
-    assert case.value("exception.ranks") == [0]
-    assert case.value("network.refused_elsewhere") is elsewhere
-
-
 @pytest.mark.parametrize(
     ("second", "code", "together"), [(31, -9, True), (32, -9, True), (40, -9, None), (31, -15, None)]
 )

@@ -67,16 +67,6 @@ def test_a_pair_that_does_not_meet(call: str, rules: RuleSet) -> None:
     assert found.case.value("mismatch.unmet_pair") == ([1, 2] if call == "send" else None)
 
 
-def test_the_rank_that_aborts_over_a_size_is_odd_when_all_others_stand_together(rules: RuleSet) -> None:
-    abort = "[rank0]:   what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 44204 vs 44032. Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?\n"
-    lost = "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [10.0.0.1]:1678: Connection reset by peer"
-    for lines, culprits in (((9, 9), [0]), ((9, 11), None)):
-        text = READY + abort
-        for rank, line in zip((1, 2), lines, strict=True):
-            text += TRACE.format(rank=rank, more="", line=line) + f"[rank{rank}]: {lost}\n"
-        assert diagnose_text(text, rules).case.value("mismatch.aborted_alone") == culprits
-
-
 def test_the_rank_with_another_checkpoint_name(rules: RuleSet) -> None:
     text = READY
     for rank, name in enumerate(("s5", "s5", "s6")):

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.execution.reading import Progress, ReadingProgress, SourcePart, cut, scan_part, worthwhile
+from nccl_triage.execution.reading import Progress, ReadingProgress, SourcePart, cut, grouped, scan_part, worthwhile
 from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import Source, check_read, find_sources
 from nccl_triage.observations.store import Foresight, Observations
@@ -48,14 +48,19 @@ def _parallel(parts: Sequence[SourcePart], rules: RuleSet, jobs: int, reading: R
     """Scan in several processes; what they leave is scanned here: a container may forbid them, or kill one."""
     from concurrent.futures import BrokenExecutor
 
+    groups = grouped(parts, jobs)
     found: dict[int, Observations] = {}
     with contextlib.suppress(OSError, ImportError, BrokenExecutor):
         from nccl_triage.execution import processes
 
-        processes.scan(parts, rules, min(jobs, len(parts)), reading, found)
+        processes.scan(groups, rules, min(jobs, len(groups)), reading, found)
     scanner, total = scanner_for(rules), Observations()
-    for number, part in enumerate(parts):  # in order: the result does not depend on who was first
-        total.absorb(found[number] if number in found else scan_part(part, scanner, None, reading.stop))
+    for number, group in enumerate(groups):  # in order: the result does not depend on who was first
+        if number in found:
+            total.absorb(found[number])
+        else:
+            for part in group:
+                total.absorb(scan_part(part, scanner, None, reading.stop))
     return total
 
 

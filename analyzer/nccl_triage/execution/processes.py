@@ -29,16 +29,16 @@ _counter: Synchronized[int] | None = None
 
 
 def scan(
-    parts: Sequence[SourcePart],
+    groups: Sequence[Sequence[SourcePart]],
     rules: RuleSet,
     workers: int,
     whole: reading.ReadingProgress,
     found: dict[int, Observations],
 ) -> None:
-    """Put what each part holds into ``found``; raises OSError or BrokenExecutor where processes cannot be had."""
+    """Put what each group of parts holds into ``found``; raises OSError or BrokenExecutor where processes cannot be had."""
     counter = multiprocessing.Value("q", 0) if whole.watched else None
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=_start, initargs=(rules, counter)) as pool:
-        scans = {pool.submit(_work, part): number for number, part in enumerate(parts)}
+        scans = {pool.submit(_work, group): number for number, group in enumerate(groups)}
         waiting = set(scans)
         try:
             while waiting:
@@ -71,7 +71,10 @@ def _count(size: int) -> None:
             _counter.value += size
 
 
-def _work(part: SourcePart) -> Observations:
+def _work(group: Sequence[SourcePart]) -> Observations:
     if _scanner is None:
         raise RuntimeError("the worker was not started")
-    return reading.scan_part(part, _scanner, _count if _counter is not None else None, _stop, _foresight)
+    tell, total = _count if _counter is not None else None, Observations()
+    for part in group:
+        total.absorb(reading.scan_part(part, _scanner, tell, _stop, _foresight))
+    return total

@@ -28,6 +28,8 @@ from nccl_triage.stopping import ReadingStop
 
 #: Bytes of a part at least: starting a process costs as much as scanning this.
 MIN_PART = 24 << 20
+#: Bytes of small files that are scanned together, and how many such groups each process gets at least.
+MIN_GROUP, MAX_GROUP, GROUPS_EACH = 1 << 20, 16 << 20, 8
 #: Bytes before a part in which nothing may open a block, and in which such a place is looked for.
 _CALM, _WINDOW = 8 << 10, 2 << 20
 _CHUNK = 1 << 20
@@ -121,6 +123,21 @@ def cut(sources: Sequence[Source], jobs: int) -> list[SourcePart]:
         count = min(jobs, (source.size or 0) // MIN_PART, -(-jobs * (source.size or 0) // whole) if whole else 1)
         parts.extend(_cut(source, count) if count > 1 else [SourcePart(source)])
     return parts
+
+
+def grouped(parts: Sequence[SourcePart], jobs: int) -> list[list[SourcePart]]:
+    """Return the parts in order, small files together: what they hold is then merged before it is sent back."""
+    sizes = [part.source.size or 0 for part in parts]
+    least = max(MIN_GROUP, min(MAX_GROUP, sum(sizes) // (jobs * GROUPS_EACH)))
+    groups: list[list[SourcePart]] = []
+    held = least
+    for part, size in zip(parts, sizes, strict=True):
+        if held >= least or part.end is not None:
+            groups.append([])
+            held = 0
+        groups[-1].append(part)
+        held += least if part.end is not None else size
+    return groups
 
 
 def _cut(source: Source, count: int) -> list[SourcePart]:

@@ -36,21 +36,18 @@ def _amd(case: Case) -> Fact | None:
     return Fact(True, found[:1]) if found else None
 
 
-@fact("job.launch_world", "the number of processes that the launch command or the launcher's report asks for")
-def _launch_world(case: Case) -> Fact | None:
-    best: tuple[int, Event] | None = None
-    for event in case.of("job.launched"):
-        per_node = event.number("nproc_per_node") or event.number("world")
-        nodes = event.number("nnodes") or 1
-        if per_node:
-            number = int(per_node * nodes)
-            if best is None or number > best[0]:
-                best = (number, event)
-    if best is None:
-        local = [e for e in case.having("process.exit", "local_rank", "root") if e.number("local_rank") is not None]
-        highest = max((int(e.number("local_rank") or 0) for e in local), default=0)
-        return Fact(highest + 1, local[:1]) if highest > 0 else None
-    return Fact(best[0], [best[1]])
+def _launched(case: Case) -> int | None:
+    """Return the number of processes that the launch command or the launcher's report asks for."""
+    asked = [
+        int(per_node * (event.number("nnodes") or 1))
+        for event in case.of("job.launched")
+        if (per_node := event.number("nproc_per_node") or event.number("world"))
+    ]
+    if asked:
+        return max(asked)
+    numbers = [event.number("local_rank") for event in case.having("process.exit", "local_rank", "root")]
+    highest = max((int(number) for number in numbers if number is not None), default=0)
+    return highest + 1 if highest > 0 else None
 
 
 # -- batch sizes: train_batch_size must be micro_batch_per_gpu * gradient_acc_step * world_size ------------------------
@@ -96,7 +93,7 @@ def _world_is_one(case: Case) -> Fact | None:
     if found is None or found[1][3] != 1:
         return None
     event, (train, micro, accumulation, _) = found
-    launched = case.value("job.launch_world") or case.identity.world_size
+    launched = _launched(case) or case.identity.world_size
     implied = train // (micro * accumulation) if micro * accumulation and train % (micro * accumulation) == 0 else 0
     if (launched and launched > 1) or implied in (2, 4, 8, 16, 32, 64):
         return Fact(implied or launched, [event])

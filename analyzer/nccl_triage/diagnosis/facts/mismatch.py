@@ -153,7 +153,7 @@ def _culprits(case: Case) -> Fact | None:
     if _other_sizes(case) and aborted is not None and aborted.value:
         # The rank that received too much data aborts: its buffer is the small one. Its peers see a reset connection.
         return aborted
-    for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks", "mismatch.aborted_alone"):
+    for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks"):
         found = case.fact(name)
         # If the ranks are divided in halves, nobody stands out, unless there are only two ranks.
         if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
@@ -187,17 +187,6 @@ def _other_root(case: Case) -> Fact | None:
     if len(odd) != 1 or not all("send operation" in text or "recv operation" in text for text in told.values()):
         return None
     return Fact(odd, [frames[odd[0]][1], *(frames[rank][1] for rank in left if rank != odd[0])])
-
-
-@fact("mismatch.aborted_alone", "the rank that received data of another size, while all others stood at one line")
-def _aborted_alone(case: Case) -> Fact | None:
-    frames = communication_frames(case)
-    events = _other_sizes(case)
-    ranks = case.ranks(events)
-    # If it belonged to the majority, the rank that called another collective would stand at another line.
-    if len(ranks) != 1 or ranks[0] in frames or len(frames) < 2 or len({frame for frame, _ in frames.values()}) != 1:
-        return None
-    return Fact(ranks, events[:2]) if set(case.identity.ranks) == {*frames, *ranks} else None
 
 
 @fact("mismatch.tag_ranks", "ranks that name their checkpoint otherwise than the majority")

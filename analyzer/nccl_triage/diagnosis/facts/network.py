@@ -177,38 +177,7 @@ def _outside(ips: Iterable[str], networks: frozenset[str]) -> str:
     return min(ip for ip in ips if (address := parse(ip)) is not None and network_of(address) not in networks)
 
 
-@fact("network.public_addresses", "hosts announced public internet addresses in different networks")
-def _public(case: Case) -> Fact | None:
-    found: dict[str, tuple[str, Event]] = {}
-    for host, _, ip, event in announced(case):
-        address = parse(ip)
-        if address is not None and address.is_global:
-            found.setdefault(ip, (host or ip, event))
-    networks = {network_of(a) for ip in found if (a := parse(ip)) is not None}
-    if len(networks) > 1:
-        return Fact(", ".join(sorted(found)), [event for _, event in found.values()][:3])
-    return None
-
-
 @fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")
 def _refused(case: Case) -> Fact | None:
     found = [e for e in case.of("connection.refused") if "refused" in e.text.lower()]
     return Fact(True, found[:3]) if found else None
-
-
-#: Facts that name ranks which had ended.
-_GONE = (
-    "progress.finished_early_ranks", "process.clean_exit_ranks", "process.killed_ranks", "process.crashed_ranks",
-    "process.aborted_ranks", "exception.ranks",
-)  # fmt: skip
-
-
-@fact("network.refused_elsewhere", "every address that refused is of a known host, and of none whose ranks had ended")
-def _refused_elsewhere(case: Case) -> Fact | None:
-    refused = [(address, event) for address, event in targets(case) if "refused" in event.text.lower()]
-    hosts = {case.identity.host_of_address(address) for address, _ in refused}
-    ended = {rank for name in _GONE for rank in case.value(name) or []}
-    gone = {info.host for rank, info in case.identity.ranks.items() if rank in ended}
-    if not refused or None in hosts | gone or hosts & gone:
-        return None
-    return Fact(True, [event for _, event in refused][:3])

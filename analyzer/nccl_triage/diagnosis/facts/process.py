@@ -190,26 +190,6 @@ def _left_children(case: Case) -> Fact | None:
     return Fact(left if len(left) == size - 1 - len(stopped) else [], [*failed, *stopped[:2]])
 
 
-@fact(
-    "process.left_neighbours",
-    "the ranks of this host that had left when torchrun saw others fail: all of these had only lost a connection to a "
-    "neighbour, and no worker was found dead; empty where it is not known which",
-    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
-)
-def _left_neighbours(case: Case) -> Fact | None:
-    reports = [e for e in _reports(case) if case.rank(e) is not None and e.fields.get("exitcode") != "-15"]
-    closed = [e for e in case.of("connection.lost") if (e.fields.get("peer") or "").startswith(("127.", "::1"))]
-    failed = {case.rank(e) for e in reports}
-    # A rank that failed for another reason would have closed the connections of the others.
-    if not failed or not failed <= set(case.ranks(closed)) or any(e.fields.get("exitcode") != "1" for e in reports):
-        return None
-    if not case.identity.single_host or case.value("exception.application"):
-        return None
-    stopped = case.of("process.stopped")
-    left = sorted(set(range(case.identity.world_size or 0)) - {rank for rank in failed if rank is not None})
-    return Fact(left if len(left) == 1 and not stopped else [], [closed[0], reports[0]])
-
-
 @fact("process.killed_by_os", "a line tells of the kernel's, a cgroup's or Ray's out-of-memory killer")
 def _oom_killer(case: Case) -> Fact | None:
     events = case.of("memory.killed")

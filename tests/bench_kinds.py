@@ -1,0 +1,222 @@
+"""Measure every kind of line that programs print, as one log and as folders of the logs of ranks (``make bench``).
+
+Logs are drawn anew for each ``--seed``. What counts is the processor time of a whole diagnosis with one process, less that
+of a log of one line: it is steadier than the time that passes. ``cat | grep -c NCCL``, ripgrep with the literals of our
+signatures, and Drain3 read the same lines in the same run. ``--write`` puts the tables into docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "analyzer")]
+
+from corpus.generate.line_kinds import KINDS, process  # noqa: E402
+from tests import bench  # noqa: E402
+
+PAGE = ROOT / "docs" / "performance.md"
+#: Files of a folder that are drawn; the others are these again, under other names.
+_DRAWN = 64
+#: Megabytes that slow tools are given.
+_SLOW = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds of processors, seconds that passed, and the peak memory of its largest process in MB."""
+
+    cpu: float
+    wall: float
+    peak: float
+
+
+def cost(*words: str | Path) -> Cost:
+    """Run a command to its end."""
+    started = time.perf_counter()
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=out)
+        _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode not in (0, 1):
+        raise SystemExit(f"{words[0]} ended with {child.returncode}")
+    return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
+
+
+def triage(*words: str | Path, jobs: int = 1) -> Cost:
+    """Run a whole diagnosis."""
+    return cost(sys.executable, "-m", "nccl_triage", "--jobs", str(jobs), *words)
+
+
+def one_log(path: Path, kind: str, seed: int, size: int) -> int:
+    """Write a log in which eight ranks speak in turn; returns its size in bytes."""
+    streams = [process(kind, seed, rank, 8, size // 8) for rank in range(8)]
+    with path.open("wb") as out:
+        while streams:
+            for stream in list(streams):
+                piece = next(stream, None)
+                if piece is None:
+                    streams.remove(stream)
+                else:
+                    out.write(piece)
+        return out.tell()
+
+
+def folder_of(path: Path, kind: str, seed: int, files: int, size: int, packed: bool = False) -> int:
+    """Write the logs of ranks into a folder; returns their size in bytes, unpacked."""
+    path.mkdir()
+    drawn: list[bytes] = []
+    total = 0
+    for rank in range(files):
+        if rank < _DRAWN:
+            drawn.append(b"".join(process(kind, seed, rank, files, size)))
+        data = drawn[rank % _DRAWN]
+        total += len(data)
+        name = f"rank_{rank}.log"
+        if packed:
+            (path / f"{name}.gz").write_bytes(gzip.compress(data, 1))
+        else:
+            (path / name).write_bytes(data)
+    return total
+
+
+def together(folder: Path, path: Path) -> None:
+    """Write the files of a folder into one, one after the other."""
+    with path.open("wb") as out:
+        for file in sorted(folder.iterdir()):
+            out.write(file.read_bytes())
+
+
+class Place:
+    """The folder that all is written to, and the costs that do not depend on a kind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        short = path / "short.log"
+        short.write_text("step 1 loss 2.0\n")
+        triage(short)
+        self.start = min(triage(short).cpu for _ in range(3))
+
+    def speed(self, size: int, found: Cost) -> float:
+        """Return bytes a second of processor time, without the start."""
+        return size / max(0.02, found.cpu - self.start)
+
+
+def one_row(place: Place, kind: str, seed: int, megabytes: int, others: bool) -> list[str]:
+    """Measure a kind of line in one long log."""
+    path = place.path / "one.log"
+    size = one_log(path, kind, seed, megabytes * 1_000_000)
+    found = triage(path)
+    speed = place.speed(size, found)
+    row = [kind, f"{megabytes} MB", f"{speed / 1e6:.0f} MB/s", f"{found.peak:.0f} MB"]
+    grep = cost("sh", "-c", f"cat {path} | grep -c NCCL")
+    row.append(bench.percent(grep.wall / max(found.wall, 1e-3)))
+    if others:
+        row += _others(place, path, speed)
+    path.unlink()
+    return row
+
+
+def _others(place: Place, path: Path, speed: float) -> list[str]:
+    literals, _ = bench.expressions(place.path)
+    rg = bench.ripgrep()
+    shares = []
+    if rg is None:
+        shares.append("not measured")
+    else:
+        found = cost(rg, "-j1", "-c", "--no-config", "-F", "-f", literals, path)
+        shares.append(bench.percent(speed * found.cpu / path.stat().st_size))
+    if find_spec("drain3") is None:
+        return [*shares, "not measured"]
+    small = place.path / "small.log"
+    with path.open("rb") as source:
+        small.write_bytes(source.read(_SLOW * 1_000_000))
+    found = cost(sys.executable, "-c", bench.DRAIN, small)
+    return [*shares, bench.percent(speed * found.cpu / small.stat().st_size)]
+
+
+def folder_row(place: Place, kind: str, seed: int, files: int, size: int, packed: bool) -> list[str]:
+    """Measure a kind of line in a folder, beside the same lines in one file."""
+    folder, path = place.path / "folder", place.path / "same.log"
+    bytes_ = folder_of(folder, kind, seed, files, size, packed)
+    found = triage(folder)
+    row = [
+        kind,
+        f"{files} x {size // 1000} KB{' gz' if packed else ''}",
+        f"{place.speed(bytes_, found) / 1e6:.1f} MB/s",
+    ]
+    if packed:
+        row.append("")
+    else:
+        together(folder, path)
+        row.append(f"{(found.cpu - place.start) / max(0.02, triage(path).cpu - place.start):.1f}")
+        path.unlink()
+    two = triage(folder, jobs=2)
+    row += [
+        f"{found.wall:.1f} s",
+        f"{two.wall:.1f} s",
+        f"{found.wall / two.wall:.1f}",
+        f"{max(found.peak, two.peak):.0f} MB",
+    ]
+    shutil.rmtree(folder)
+    return row
+
+
+ONE = (
+    "kind of line",
+    "log",
+    "a second of processor",
+    "peak memory",
+    "of `cat` and `grep -c NCCL`",
+    "of `rg -F -f` literals",
+    "of Drain3",
+)
+FOLDERS = ("kind of line", "folder", "a second of processor", "times one file of the same lines", "one process", "two", "gain", "peak memory")  # fmt: skip
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure and print; the first words of kinds choose among them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="*", default=[], help="those that begin so")
+    parser.add_argument("--megabytes", type=int, nargs="*", default=[100], help="of one log")
+    parser.add_argument("--files", type=int, nargs="*", default=[64, 512], help="of a folder")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[100_000], help="of its files, in bytes")
+    parser.add_argument("--packed", action="store_true", help="folders of gz, too")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
+    asked = parser.parse_args(given)
+    kinds = [kind for kind in KINDS if not asked.kinds or kind.startswith(tuple(asked.kinds))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+    with tempfile.TemporaryDirectory(prefix="nccl-triage-bench-") as name:
+        place = Place(Path(name))
+        ones = [one_row(place, kind, asked.seed, size, size <= 100) for size in asked.megabytes for kind in kinds]
+        long = bench.markdown([ONE, *([*row, *[""] * (len(ONE) - len(row))] for row in ones)])
+        sys.stdout.write(long)
+        sys.stdout.flush()
+        folders = [
+            folder_row(place, kind, asked.seed, files, size, packed)
+            for packed in (False, True)[: 1 + asked.packed]
+            for size in asked.sizes
+            for files in asked.files
+            for kind in kinds
+        ]
+        many = bench.markdown([FOLDERS, *folders])
+        sys.stdout.write(many)
+    if asked.write:
+        bench.put(PAGE, "kinds", long)
+        bench.put(PAGE, "folders", many)
+
+
+if __name__ == "__main__":
+    main()
