@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.match import expand
-from nccl_triage.engine.schema import RuleSet, Signature
+from nccl_triage.engine.schema import PLACEHOLDER, Cause, RuleSet, Signature
 from nccl_triage.observations.kinds import KINDS, Produced
 
 _GROUP = re.compile(r"\(\?P<(\w+)>")
@@ -93,6 +93,32 @@ def _in_condition(rule: str, expression: Expression, known: DefinedNames) -> Ite
                 yield _unknown(expression.where, rule, what, name, names)
 
 
+#: Placeholders of headlines that stand for themselves.
+_OF_HEADLINES = ("who", "rank", "host", "gpu", "error", "frame", "line")
+
+
+def _in_headlines(cause: Cause, known: DefinedNames) -> Iterator[RuleProblem]:
+    """Yield what is wrong with the placeholders of headlines: each must be able to have a value, in every language alike."""
+    evidence = {name for item in cause.evidence for one in item.signatures for name in expand(one, known.kinds)}
+    for headline in cause.headlines:
+        yield from _in_signatures(headline.where, cause.id, headline.of, known)
+        named = {
+            language: {(match["kind"] or "", match["name"]) for match in PLACEHOLDER.finditer(text)}
+            for language, text in headline.text.items()
+        }
+        if len(set(map(frozenset, named.values()))) > 1:
+            yield RuleProblem("error", headline.where, cause.id, "the languages have different placeholders")
+        ids = {name for one in headline.of for name in expand(one, known.kinds)} or evidence
+        have = set().union(*(known.fields.get(one, ()) for one in ids))
+        for kind, name in sorted(set().union(*named.values())):
+            if kind == "fact:" and name not in known.facts:
+                yield _unknown(headline.where, cause.id, "fact", name, known.facts)
+            elif kind == "f:" and have and name not in have and all(one in known.fields for one in ids):
+                yield _unknown(headline.where, cause.id, "field", name, have)
+            elif not kind and name not in _OF_HEADLINES:
+                yield _unknown(headline.where, cause.id, "placeholder", name, _OF_HEADLINES)
+
+
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[RuleProblem]:
@@ -108,6 +134,7 @@ def check_causes(
         for name in cause.culprit:
             if name not in methods:
                 findings.append(_unknown(cause.place("culprit"), cause.id, "culprit method", name, methods))
+        findings += _in_headlines(cause, known)
         for name in cause.next_check.rivals if cause.next_check else ():
             if name not in rules.causes:
                 findings.append(_unknown(cause.place("next_check"), cause.id, "rival", name, rules.causes))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.findings import Findings
+from nccl_triage.diagnosis.findings import Candidate, Findings
+from nccl_triage.document.finding import finding, strongest_line, who
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story.outcome import Outcome
@@ -14,6 +15,8 @@ from nccl_triage.story.story import Run
 
 #: Maximum number of runs listed (the last ones), and of characters kept of a line.
 LISTED, TEXT = 20, 160
+#: Characters of a headline to which what the others did is not added.
+LONG = 110
 
 _SAYS: dict[str, tuple[str, str]] = {
     "finished": ("The job came to its end in good order", "作业正常结束"),
@@ -88,18 +91,6 @@ def _earliest(events: Sequence[Event]) -> str | None:
     return next((times.show(e.context.time) for e in events if e.context.time is not None), None)
 
 
-def _who(diagnosis: Findings, language: str) -> str:
-    culprits = diagnosis.candidates[0].culprits if diagnosis.candidates else []
-    ranks = [str(c.rank) for c in culprits if c.rank is not None]
-    hosts = list(dict.fromkeys(c.host or c.address for c in culprits if c.host or c.address))
-    if ranks:
-        word = ("rank" if len(ranks) == 1 else "ranks") if language == "en" else "rank"
-        where = (f" on {hosts[0]}" if language == "en" else f"（{hosts[0]}）") if len(hosts) == 1 else ""
-        return f"{word} {', '.join(ranks[:4])}{where}"
-    pids = [f"pid {c.pid}" for c in culprits if c.pid is not None and not hosts]
-    return ", ".join([*(str(host) for host in hosts[:3]), *pids[:3]])
-
-
 #: How a headline says the status of its cause, in English and Chinese.
 HEDGES = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}
 
@@ -163,17 +154,35 @@ def headline(diagnosis: Findings) -> dict[str, str]:
     if diagnosis.verdict == "unknown" or not diagnosis.candidates:
         return _unknown(case)
     best = diagnosis.candidates[0]
-    title = best.weighed.cause.title
+    found = finding(best, case)
+    if found is None:
+        found = _title(best, case)
     hedge = HEDGES[best.status]
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
-    effect_en = (
-        f"; {timeouts} process{'' if timeouts == 1 else 'es'} then waited in {op} until the time-out"
-        if op and timeouts
-        else ""
-    )
-    effect_zh = f"；随后 {timeouts} 个进程在 {op} 中等待直至超时" if op and timeouts else ""
-    who_en, who_zh = _who(diagnosis, "en"), _who(diagnosis, "zh")
+    if op and timeouts and len(found["en"]) < LONG:
+        others = f"{timeouts} process{'' if timeouts == 1 else 'es'}"
+        found = {
+            "en": f"{found['en']}; {others} then waited in {op} until the timeout",
+            "zh": f"{found['zh']}；随后 {timeouts} 个进程在 {op} 中等待直至超时",
+        }
+    english = f"{hedge[0]}{found['en']}"
     return {
-        "en": f"{hedge[0]}{title['en']}{f' ({who_en})' if who_en else ''}{effect_en}.",
-        "zh": f"{hedge[1]}{title['zh']}{f'（{who_zh}）' if who_zh else ''}{effect_zh}。",
+        "en": f"{english[:1].upper()}{english[1:]}{_end(english, '.')}",
+        "zh": f"{hedge[1]}{found['zh']}{_end(found['zh'], '。')}",
+    }
+
+
+def _end(text: str, mark: str) -> str:
+    """Return what ends a sentence: nothing behind a mark that ends it already, as a quoted message may bring one."""
+    return "" if text.endswith((".", "。", "…", "!", "?", "！", "？")) else mark
+
+
+def _title(best: Candidate, case: Case) -> dict[str, str]:
+    """Return the title of a cause with its culprits and the strongest line of its evidence."""
+    title, line = best.weighed.cause.title, strongest_line(best, case)
+    who_en, who_zh = who(best.culprits, "en"), who(best.culprits, "zh")
+    told = f": {line}" if line else ""
+    return {
+        "en": f"{title['en']}{f' ({who_en})' if who_en else ''}{told}",
+        "zh": f"{title.get('zh', title['en'])}{f'（{who_zh}）' if who_zh else ''}{told}",
     }

@@ -26,6 +26,7 @@ from nccl_triage.engine.schema import (
     Evidence,
     Experiment,
     Fix,
+    Headline,
     MissingEvidence,
     NextCheck,
     Step,
@@ -105,6 +106,16 @@ def _next_check(node: Node, user: bool) -> NextCheck:
     )
 
 
+def _headline(node: Node, user: bool) -> Headline:
+    part = node.keys(("says",), ("when", "of"))
+    return Headline(
+        text=bilingual(part["says"], user),
+        where=node.where,
+        when=optional_condition(part, "when"),
+        of=text_list(part, "of"),
+    )
+
+
 def _treatment(node: Node) -> Treatment:
     if "env" in node.keys((), ("env", *VARIABLES)):
         part = node.keys(("env",))
@@ -178,6 +189,7 @@ _OPTIONAL_CAUSE_KEYS = (
     "of_host",
     "host_wide",
     "catch_all",
+    "headlines",
 )
 
 
@@ -195,6 +207,7 @@ def read_cause(root: Node, user: bool) -> Cause:
     fixes = errors.each(part["fixes"].items() if "fixes" in part else (), lambda node: read_fix(node, user))
     with errors.collecting():
         _unique(evidence + against)
+    headlines = errors.each(_items(part, "headlines"), lambda node: _headline(node, user))
     next_checks = errors.each(_one(part, "next_check"), lambda node: _next_check(node, user))
     experiments = errors.each(_one(part, "experiment"), lambda node: _experiment(node, user))
     errors.raise_collected()
@@ -218,6 +231,7 @@ def read_cause(root: Node, user: bool) -> Cause:
         of_host=flag(part, "of_host"),
         host_wide=flag(part, "host_wide"),
         catch_all=flag(part, "catch_all"),
+        headlines=headlines,
         places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
     )
 
@@ -225,6 +239,11 @@ def read_cause(root: Node, user: bool) -> Cause:
 def _one(part: Part, key: str) -> list[Node]:
     """Return the node of a key as a list, which is empty if the key is missing."""
     return [part[key]] if key in part else []
+
+
+def _items(part: Part, key: str) -> list[Node]:
+    """Return the nodes of a list, which is empty if the key is missing."""
+    return list(part[key].items()) if key in part else []
 
 
 def _unique(items: tuple[Evidence, ...]) -> None:

@@ -206,6 +206,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Headline:
+    """A template that says what happened; it is used if its condition holds and every placeholder has a value.
+
+    The fields that it names are those of one line: of a line of the evidence, or of one of the kinds and ids in ``of``.
+    """
+
+    text: Text
+    where: str
+    when: Expression | None = None
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """One root cause: title, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
@@ -235,6 +248,7 @@ class Cause:
     host_wide: bool = False
     catch_all: bool = False
     places: dict[str, str] = field(default_factory=dict)
+    headlines: tuple[Headline, ...] = ()
 
     def place(self, key: str) -> str:
         """Return file and line of a key in the cause's file."""
@@ -245,6 +259,7 @@ class Cause:
         for item in (*self.evidence, *self.against):
             yield from (condition for condition in (item.when, item.where) if condition is not None)
         yield from (fix.when for fix in self.fixes if fix.when is not None)
+        yield from (headline.when for headline in self.headlines if headline.when is not None)
 
 
 @dataclass(frozen=True, slots=True)
