@@ -104,6 +104,7 @@ earned: setup  ## Count the incidents that each row, fact, method and signature 
 
 bench: setup  ## Compare the speed with grep on generated logs
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_kinds.py
 
 docs: setup  ## Rebuild the generated parts of the documentation, and the site in build/docs
 	$(BIN)/pip install --quiet --editable '.[dev,docs]'

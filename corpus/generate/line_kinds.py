@@ -411,7 +411,7 @@ def json_records(seed: int) -> Process:
 def storm(seed: int) -> Process:
     """A third of the lines are errors, the rest steps."""
     draw = Random(seed)
-    port = draw.randint(10_000, 60_000)
+    port, seq = draw.randint(10_000, 60_000), draw.randint(10, 90_000)
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
@@ -423,7 +423,7 @@ def storm(seed: int) -> Process:
             yield chance.choice(
                 (
                     f"gpu{rank // 8:03d}:{20_000 + rank}:{21_000 + rank} [{rank % 8}] NCCL WARN socketProgress: Connection closed by remote peer 10.0.{peer // 8}.{peer % 8 + 1}<{port}>\n",
-                    f"[rank{rank}]:[E ProcessGroupNCCL.cpp:{600 + step % 9}] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={step}, OpType=ALLREDUCE, NumelIn={chance.randrange(10**7)}, NumelOut={chance.randrange(10**7)}, Timeout(ms)=600000) ran for {600_000 + step} milliseconds before timing out.\n",
+                    f"[rank{rank}]:[E ProcessGroupNCCL.cpp:{600 + step % 9}] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq + step % 8}, OpType=ALLREDUCE, NumelIn={chance.randrange(10**7)}, NumelOut={chance.randrange(10**7)}, Timeout(ms)=600000) ran for {600_000 + step} milliseconds before timing out.\n",
                     f"[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.{peer // 8}.{peer % 8 + 1}]:{port}\n",
                 )
             )

@@ -15,9 +15,12 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
+from nccl_triage.scan.sampling import ALIKE
 from nccl_triage.scan.scanner import Scanner
 
 RANKS, SIZE, ODD = 8, 40_000, 5
+#: So many that of the last ones only the ends are read whole.
+MANY = ALIKE + 6
 ERROR = (
     "Traceback (most recent call last):\n"
     '  File "/app/train.py", line 210, in step\n'
@@ -28,13 +31,13 @@ ERROR = (
 LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.6]:{port}\n"
 
 
-def folder(path: Path, kind: str, seed: int) -> Path:
+def folder(path: Path, kind: str, seed: int, ranks: int = RANKS, odd: int = ODD) -> Path:
     """Write the logs of ranks, one of which fails; the others lose it."""
     path.mkdir()
-    for rank in range(RANKS):
-        lines = b"".join(process(kind, seed, rank, RANKS, SIZE)).decode().splitlines(keepends=True)
+    for rank in range(ranks):
+        lines = b"".join(process(kind, seed, rank, ranks, SIZE)).decode().splitlines(keepends=True)
         cut = len(lines) * 3 // 4
-        text = "".join(lines[:cut]) + (ERROR if rank == ODD else "".join(lines[cut:]) + LOST.format(port=20_000 + rank))
+        text = "".join(lines[:cut]) + (ERROR if rank == odd else "".join(lines[cut:]) + LOST.format(port=20_000 + rank))
         (path / f"rank_{rank}.log").write_text(text, encoding="utf-8", newline="")
     return path
 
@@ -73,6 +76,30 @@ def test_a_folder_tells_what_its_lines_tell(kind: str, seed: int, tmp_path: Path
     place = folder(tmp_path / "logs", kind, seed)
     fast = scan_sources(find_sources([str(place)], None)[0], rules)
     assert told(fast, rules) == told(line_by_line(place, rules), rules)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "storm"])
+@pytest.mark.parametrize("odd", [3, MANY - 1])
+def test_where_only_the_ends_are_read_whole_faults_and_culprits_are_the_same(
+    kind: str, odd: int, tmp_path: Path, rules: RuleSet
+) -> None:
+    place = folder(tmp_path / "logs", kind, 1, MANY, odd)
+    fast, slow = scan_sources(find_sources([str(place)], None)[0], rules), line_by_line(place, rules)
+    first, second = told(fast, rules), told(slow, rules)
+    for part in ("verdict", "causes", "culprits", "counts", "faults"):
+        assert first[part] == second[part]
+    assert first["evidence"][0] == second["evidence"][0]
+
+
+@pytest.mark.parametrize("kind", ["Megatron iterations", "free text", "NCCL INFO"])
+def test_a_fault_in_the_middle_of_one_of_many_is_found(kind: str, tmp_path: Path, rules: RuleSet) -> None:
+    place = folder(tmp_path / "logs", kind, 2, MANY, MANY - 2)
+    log = place / f"rank_{MANY - 2}.log"
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.\n"
+    log.write_text("".join([*lines[: len(lines) // 2], xid, *lines[len(lines) // 2 :]]), encoding="utf-8", newline="")
+    found = scan_sources(find_sources([str(place)], None)[0], rules)
+    assert [event.line for event in found.events("nvidia-driver.xid_any")] == [len(lines) // 2 + 1]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

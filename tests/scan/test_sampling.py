@@ -15,6 +15,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers.counters import COUNTER
+from nccl_triage.scan import interest as interest_module
 from nccl_triage.scan import sampling
 from nccl_triage.scan.event_collector import SPEAKER
 from nccl_triage.scan.prefilter import LiteralPrefilter
@@ -166,7 +167,7 @@ def test_few_blocks_of_a_long_log_are_read_whole() -> None:
 
 
 def test_news_are_what_the_block_before_did_not_say() -> None:
-    news = sampling.News()
+    news = interest_module.News()
     assert news.of([1, 2]) == [1, 2]
     assert news.of([1]) == [1]
     assert news.of([1, 2]) == [2]
@@ -174,9 +175,9 @@ def test_news_are_what_the_block_before_did_not_say() -> None:
 
 
 def test_what_tells_nothing_new_is_followed_no_longer_until_it_does() -> None:
-    interest = sampling.Interest()
+    interest = interest_module.Interest()
     assert interest.of([1, 2]) == [1, 2]
-    interest.learn({1: 2 * sampling.PATIENCE, 2: 2 * sampling.PATIENCE}, {2: sampling.PATIENCE})
+    interest.learn({1: 2 * interest_module.PATIENCE, 2: 2 * interest_module.PATIENCE}, {2: interest_module.PATIENCE})
     assert interest.of([1, 2]) == [2]
     assert interest.glances([1, 2]) == [1]
     interest.learn({1: 1}, {1: 1})
@@ -184,7 +185,7 @@ def test_what_tells_nothing_new_is_followed_no_longer_until_it_does() -> None:
 
 
 def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> None:
-    interest = sampling.Interest()
+    interest = interest_module.Interest()
 
     def left_out() -> int:
         number = 0
@@ -198,15 +199,15 @@ def test_where_nothing_is_new_some_blocks_are_left_out_until_something_is() -> N
         strides.append(left_out())
     assert strides == [1, 3, 7, 15]
     interest.learn({1: 5}, {})
-    assert left_out() == sampling.STRIDE == 15
+    assert left_out() == interest_module.STRIDE == 15
     interest.learn({1: 5, 2: 1}, {2: 1})
-    assert left_out() == 15 // sampling.LESS
+    assert left_out() == 15 // interest_module.LESS
     # Much news in a block that was searched for little: the next one is searched for all.
     interest.learn({}, {})
     assert not interest.awake()
     interest.learn({1: 1}, {1: 1}, all_searched=False)
     assert not interest.awake()
-    interest.learn({1: 9}, {1: sampling.MUCH}, all_searched=False)
+    interest.learn({1: 9}, {1: interest_module.MUCH}, all_searched=False)
     assert left_out() == 0
 
 

@@ -7,6 +7,7 @@ trying, and the others take it over. Nothing of what the lines said is kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from operator import contains
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from nccl_triage.engine.schema import Signature
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan.digit_folding import Pick
+from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.literals import LineKind
 
@@ -24,6 +26,7 @@ MAX_SHAPES, MAX_PROFILES = 8000, 6
 
 #: Lines, of all parts of the first ones, that may tell the prefixes of a source, and sources that must have shown so before.
 FEW, ENOUGH = 24, 2
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 
@@ -86,6 +89,9 @@ class LearnedShapes:
     shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
     #: By what stands between the numbers of lines, of which no literal holds any.
     lengths: dict[Text, LearnedLengths] = field(default_factory=dict)
+    #: What is worth following in the middle of a source, and how many sources were read, by their names without digits.
+    interest: Interest = field(default_factory=Interest)
+    sources: Counter[str] = field(default_factory=Counter)
 
     def keep(self, folded: bytes, digits: Hashable, literal: Pick | None, learned: LearnedShape) -> None:
         """Remember a shape; when there are too many, all are learned again."""
@@ -97,6 +103,11 @@ class LearnedShapes:
         self.shapes[folded, digits] = learned
 
 
+def skeleton(path: str) -> str:
+    """Return the name of a file without its digits: the logs of ranks differ in nothing else."""
+    return path.rpartition("/")[2].translate(_NO_DIGITS)
+
+
 class LearnedShapesByProfile:
     """The learned shapes by the prefixes of their sources."""
 
@@ -104,27 +115,40 @@ class LearnedShapesByProfile:
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
         #: Sources in a row of which a few lines told the same as all that were looked at.
         self._told_by_few = 0
+        self._few: tuple[Sequence[str], WrapperProfile] = ((), WrapperProfile())
 
-    def sniff(self, first: Sequence[str]) -> WrapperProfile:
+    def sniff(self, first: Sequence[str], path: str = "") -> WrapperProfile:
         """Return the prefixes of a source by its first lines, by a few of them where that did for the sources before.
 
         They must then tell of prefixes that an earlier source had: files of one job are written alike.
         """
+        profile = self._sniff(first)
+        self.of(profile).sources[skeleton(path)] += 1
+        return profile
+
+    def _sniff(self, first: Sequence[str]) -> WrapperProfile:
         if len(first) <= FEW:
             return WrapperProfile.sniff(first)
-        few = WrapperProfile.sniff(first[:: len(first) // FEW])
+        few = self._by_few(first)
         if self._told_by_few >= ENOUGH and any(few == known for known, _ in self._known):
             return few
         profile = WrapperProfile.sniff(first)
         self._told_by_few = self._told_by_few + 1 if few == profile else 0
         return profile
 
-    def is_known(self, first: Sequence[str]) -> bool:
-        """Tell whether a few of the first lines do, and tell of prefixes that an earlier source had."""
+    def _by_few(self, first: Sequence[str]) -> WrapperProfile:
+        """Return the prefixes that some of the first lines tell; remembered, as it is asked twice of a source."""
+        few = first[:: len(first) // FEW]
+        if few != self._few[0]:
+            self._few = few, WrapperProfile.sniff(few)
+        return self._few[1]
+
+    def alike(self, first: Sequence[str]) -> LearnedShapes | None:
+        """Return what sources with the same prefixes taught, if a few of the first lines do to tell these; else None."""
         if self._told_by_few < ENOUGH or len(first) <= FEW:
-            return False
-        few = WrapperProfile.sniff(first[:: len(first) // FEW])
-        return any(few == known for known, _ in self._known)
+            return None
+        few = self._by_few(first)
+        return next((learned for known, learned in self._known if few == known), None)
 
     def of(self, profile: WrapperProfile) -> LearnedShapes:
         """Return what was learned from sources with these prefixes."""

@@ -17,7 +17,7 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
 from nccl_triage.scan.event_collector import Additions, EventCollector
 from nccl_triage.scan.learned_fields import FieldPositions
-from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan.learned_shapes import LearnedShapes, LearnedShapesByProfile
 from nccl_triage.scan.line_groups import LineGroup
 from nccl_triage.scan.line_parser import LineParser, Match
 from nccl_triage.scan.literals import RECORD_STARTS, LineKind, may_hide_literals
@@ -80,11 +80,11 @@ class LineScan:
 
     def sniff(self, first: Sequence[str]) -> None:
         """Learn from the first lines of the source which prefixes it has."""
-        self.profile = self._learned.sniff(first)
+        self.profile = self._learned.sniff(first, self._info.path)
 
-    def is_known(self, first: Sequence[str]) -> bool:
-        """Tell whether sources before had the prefixes of these first lines, whatever else was read of them."""
-        return self._learned.is_known(first)
+    def alike(self, first: Sequence[str]) -> LearnedShapes | None:
+        """Return what was learned from sources with the prefixes of these first lines; None where that is not known."""
+        return self._learned.alike(first)
 
     def begin(self, paste: bool = False) -> None:
         """Begin a batch; in a ``paste`` what each line matches is remembered, for ``join``."""

@@ -12,24 +12,21 @@ and more seldom.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 
 from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan
 from nccl_triage.scan.literals import escape_ends, may_hide_literals
 from nccl_triage.scan.prefilter import Prefilter
 
 #: Blocks at either end of a source that are read whole.
 HEAD, TAIL = 2, 2
-#: Lines in vain after which a literal is no longer followed, and lines in vain that one line with news outweighs.
-PATIENCE, WORTH = 64, 16
-#: Blocks at most between two that are searched for all literals of context.
-STRIDE = 15
-#: Lines with news in a block behind which every block is searched for all literals; with fewer, this divides the gap.
-MUCH, LESS = 8, 4
+#: Sources like one another, after which only the ends of the next one are read whole.
+ALIKE = 16
 #: Blocks behind a new kind of fault in which everything is followed.
 AFTERMATH = 2
 #: Stands for the literals of which no line may be missed.
@@ -54,66 +51,6 @@ def coverage_of(ordinal: int) -> Coverage:
     return Coverage.NUMBERS if ordinal & (ordinal - 1) == 0 else Coverage.NEWS
 
 
-class News:
-    """Tells which literals are new, or have not been looked at for long."""
-
-    def __init__(self) -> None:
-        self._runs: dict[int, int] = {}
-
-    def of(self, literals: Iterable[int]) -> list[int]:
-        """Return those literals of the next block of which one line should be read."""
-        runs: dict[int, int] = {}
-        wanted: list[int] = []
-        for literal in literals:
-            run = runs[literal] = self._runs.get(literal, 0) + 1
-            if run & (run - 1) == 0:  # the first block that has it, the second, fourth, eighth ..
-                wanted.append(literal)
-        self._runs = runs
-        return wanted
-
-
-class Interest:
-    """Which literals of context, progress and numbers are worth following."""
-
-    def __init__(self) -> None:
-        self._news = News()
-        #: Lines that were read in vain, by their literal.
-        self._dull: dict[int, int] = {}
-        #: Blocks between two that are searched for everything, and how many of them are still to come.
-        self._stride = self._leave = 0
-
-    def awake(self) -> bool:
-        """Tell whether the next block is searched for all such literals."""
-        if self._leave:
-            self._leave -= 1
-            return False
-        return True
-
-    def of(self, literals: Iterable[int]) -> list[int]:
-        """Return those literals of a block of which every line should be read."""
-        dull = self._dull
-        return [literal for literal in literals if dull.get(literal, 0) < PATIENCE]
-
-    def glances(self, literals: Iterable[int]) -> list[int]:
-        """Return those of the other literals of which one line should be read."""
-        dull = self._dull
-        return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
-
-    def learn(self, lines: Mapping[int, int], gains: Mapping[int, int], all_searched: bool = True) -> None:
-        """Take the result of a block: how many lines of each literal were read, and how many of them told something new.
-
-        Without ``all_searched`` the block was not searched for all literals.
-        """
-        news = sum(gains.get(literal, 0) for literal in lines)
-        if news >= MUCH:
-            self._leave = self._stride = 0
-        elif all_searched:
-            self._leave = self._stride = self._stride // LESS if news else min(STRIDE, 2 * self._stride + 1)
-        for literal, number in lines.items():
-            dull = self._dull.get(literal, 0) if number > 1 or literal not in gains else 0
-            self._dull[literal] = max(0, dull + number - WORTH * gains.get(literal, 0))
-
-
 class BlockSampler:
     """Scans blocks of whole lines of one source: the lines that must not be missed, and those that may be news."""
 
@@ -121,7 +58,7 @@ class BlockSampler:
         self._lines = lines
         self._events = lines.events
         self._prefilter = prefilter
-        self._interest = Interest()
+        self.interest = Interest()
         self._newlines = Newlines()
         #: Blocks in which everything is still followed, since a fault before them was news.
         self._aftermath = 0
@@ -139,7 +76,7 @@ class BlockSampler:
     def _search(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Search a block for literals, and scan the lines of those that count."""
         whole = coverage is Coverage.WHOLE or self._aftermath > 0
-        awake = whole or coverage is Coverage.NUMBERS or self._interest.awake()
+        awake = whole or coverage is Coverage.NUMBERS or self.interest.awake()
         look = self._prefilter.sweeper(quick=not awake)
         swept = look(block.data)
         if swept.verdicts or reader.own_verdicts.open:
@@ -151,7 +88,7 @@ class BlockSampler:
         if swept.records:
             owners.update(dict.fromkeys(escape_ends(block.data), _URGENT))
         read = self._choose(block.data, swept.firsts, coverage, whole, awake, owners)
-        self._interest.learn(read, self._read_at(block, reader, owners), awake)
+        self.interest.learn(read, self._read_at(block, reader, owners), awake)
 
     def _choose(
         self,
@@ -163,7 +100,7 @@ class BlockSampler:
         owners: dict[int, int],
     ) -> dict[int, int]:
         """Add to ``owners`` the ends of chosen literals of context, progress and numbers; returns how many lines each has."""
-        followed = list(firsts) if whole else self._interest.of(firsts)
+        followed = list(firsts) if whole else self.interest.of(firsts)
         if coverage is Coverage.NUMBERS and not whole:
             followed = sorted({*followed, *self._prefilter.of_numbers(firsts)})
         read = dict.fromkeys(followed, 0)
@@ -172,7 +109,7 @@ class BlockSampler:
             for end in found:
                 owners.setdefault(end, literal)
         if awake and not whole:
-            glances = self._interest.glances(firsts)
+            glances = self.interest.glances(firsts)
             read.update(dict.fromkeys(glances, 1))
             for literal in glances:
                 owners.setdefault(firsts[literal], literal)

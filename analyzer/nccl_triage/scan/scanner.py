@@ -19,8 +19,8 @@ from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.sampling import Coverage
 from nccl_triage.scan.source import SNIFF_LINES, SourceScan
 
-#: Bytes at the beginning of a source like earlier ones that are read line by line.
-HEAD_BYTES = 16 << 10
+#: Bytes at the beginning of a source like earlier ones that are read line by line, and at either end of one like many.
+HEAD_BYTES, END_BYTES = 16 << 10, 8 << 10
 
 
 class Scanner:
@@ -116,14 +116,22 @@ class BlockScan:
             self._read()
             return
         if self._done == 0:
-            head, rest = _cut(block)
-            if not self.run.is_known(head) or not rest.data:
+            head, rest = _cut(block, HEAD_BYTES)
+            alike = self.run.sources_alike(head) if rest.data else 0
+            if not alike:
                 self._read()
                 return
+            if alike >= sampling.ALIKE:
+                head, rest = _cut(block, END_BYTES)
             self._waiting[0] = head
             self._read()
-            self._waiting.appendleft(rest)
-            block = rest
+            block, tail = rest, None
+            if alike >= sampling.ALIKE:
+                coverage = Coverage.NEWS
+                block, tail = (rest, None) if self._waiting else _cut_tail(rest)
+            if tail is not None:
+                self._waiting.appendleft(tail)
+            self._waiting.appendleft(block)
         self._waiting.popleft()
         self.run.read(self._reader.rest())
         self.run.sample(block, self._reader, coverage)
@@ -137,13 +145,21 @@ class BlockScan:
         self._done += 1
 
 
-def _cut(block: LineBlock) -> tuple[LineBlock, LineBlock]:
+def _cut(block: LineBlock, most: int) -> tuple[LineBlock, LineBlock]:
     """Return the first lines of a block, and the others."""
     at, lines = 0, 0
-    while lines < SNIFF_LINES and at < HEAD_BYTES and (end := block.data.find(b"\n", at) + 1):
+    while lines < SNIFF_LINES and at < most and (end := block.data.find(b"\n", at) + 1):
         at, lines = end, lines + 1
     head = LineBlock(block.data[:at], block.first_line, block.offset)
     return head, LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
+
+
+def _cut_tail(block: LineBlock) -> tuple[LineBlock, LineBlock | None]:
+    """Return a block without its last lines, and these; of a short one nothing, and all."""
+    at = block.data.rfind(b"\n", 0, max(0, len(block.data) - END_BYTES)) + 1
+    lines = block.data.count(b"\n", 0, at)
+    tail = LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
+    return LineBlock(block.data[:at], block.first_line, block.offset), tail
 
 
 _last = threading.local()

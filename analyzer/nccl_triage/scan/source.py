@@ -17,7 +17,8 @@ from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
+from nccl_triage.scan import sampling
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile, skeleton
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
@@ -84,10 +85,16 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
-    def is_known(self, head: LineBlock) -> bool:
-        """Tell whether the source begins as earlier ones did, so that no more of it need be read to learn what it is."""
+    def sources_alike(self, head: LineBlock) -> int:
+        """Return how many sources before began as this one does; what is worth following in them is then taken over."""
         texts = [raw.decode("utf-8", "replace") for raw in head.data.split(b"\n", SNIFF_LINES)[:SNIFF_LINES]]
-        return self._lines.is_known(texts)
+        alike = self._lines.alike(texts)
+        if alike is None:
+            return 0
+        number = alike.sources[skeleton(self._info.path)]
+        if number >= sampling.ALIKE:
+            self._sampler.interest = alike.interest
+        return number
 
     def start_preview(self, note: Note) -> Preview:
         """Have ``note`` called with events before their batch is complete."""
