@@ -412,6 +412,7 @@ def storm(seed: int) -> Process:
     """A third of the lines are errors, the rest steps."""
     draw = Random(seed)
     port, seq = draw.randint(10_000, 60_000), draw.randint(10, 90_000)
+    lost = [draw.random() for _ in range(4)]
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
@@ -419,7 +420,7 @@ def storm(seed: int) -> Process:
             stamp = strftime("%Y-%m-%d %H:%M:%S", gmtime(now))
             yield f"[rank{rank}]: {stamp} step {step} loss {chance.random():.4f}\n"
             yield f"[rank{rank}]: {stamp} {chance.choice(_WORDS)} {chance.choice(_VERBS)} {chance.randrange(999)}\n"
-            peer = chance.randrange(world)
+            peer = int(chance.choice(lost) * world)
             yield chance.choice(
                 (
                     f"gpu{rank // 8:03d}:{20_000 + rank}:{21_000 + rank} [{rank % 8}] NCCL WARN socketProgress: Connection closed by remote peer 10.0.{peer // 8}.{peer % 8 + 1}<{port}>\n",

@@ -49,19 +49,36 @@ def _parallel(parts: Sequence[SourcePart], rules: RuleSet, jobs: int, reading: R
     from concurrent.futures import BrokenExecutor
 
     groups = grouped(parts, jobs)
-    found: dict[int, Observations] = {}
+    merged = _InOrder()
     with contextlib.suppress(OSError, ImportError, BrokenExecutor):
         from nccl_triage.execution import processes
 
-        processes.scan(groups, rules, min(jobs, len(groups)), reading, found)
-    scanner, total = scanner_for(rules), Observations()
-    for number, group in enumerate(groups):  # in order: the result does not depend on who was first
-        if number in found:
-            total.absorb(found[number])
-        else:
-            for part in group:
-                total.absorb(scan_part(part, scanner, None, reading.stop))
-    return total
+        processes.scan(groups, rules, min(jobs, len(groups)), reading, merged.take)
+    scanner = scanner_for(rules)
+    for number in range(merged.number, len(groups)):
+        found = merged.early.pop(number, None)
+        for part in groups[number] if found is None else ():
+            merged.total.absorb(scan_part(part, scanner, None, reading.stop))
+        if found is not None:
+            merged.total.absorb(found)
+    return merged.total
+
+
+class _InOrder:
+    """Merges what groups of parts hold, in their order: the result does not depend on who was first."""
+
+    def __init__(self) -> None:
+        self.total = Observations()
+        #: The group that comes next, and what later ones hold that came before it.
+        self.number = 0
+        self.early: dict[int, Observations] = {}
+
+    def take(self, number: int, found: Observations) -> None:
+        """Take what a group holds."""
+        self.early[number] = found
+        while self.number in self.early:
+            self.total.absorb(self.early.pop(self.number))
+            self.number += 1
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import interrupts
@@ -33,9 +33,9 @@ def scan(
     rules: RuleSet,
     workers: int,
     whole: reading.ReadingProgress,
-    found: dict[int, Observations],
+    take: Callable[[int, Observations], None],
 ) -> None:
-    """Put what each group of parts holds into ``found``; raises OSError or BrokenExecutor where processes cannot be had."""
+    """Give ``take`` what each group of parts holds; raises OSError or BrokenExecutor where processes cannot be had."""
     counter = multiprocessing.Value("q", 0) if whole.watched else None
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=_start, initargs=(rules, counter)) as pool:
         scans = {pool.submit(_work, group): number for number, group in enumerate(groups)}
@@ -47,7 +47,10 @@ def scan(
                 )
                 if counter is not None:
                     whole.reached(counter.value)
-                found.update((scans[scan], scan.result()) for scan in done if not scan.cancelled())
+                for scan in done:
+                    number = scans.pop(scan)  # or it would hold its result to the end
+                    if not scan.cancelled():
+                        take(number, scan.result())
                 if whole.asked:  # at every look: a process that only just starts does not hear
                     for scan in waiting:
                         scan.cancel()
