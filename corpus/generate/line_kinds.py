@@ -324,7 +324,7 @@ def nccl_info(seed: int) -> Process:
         head = f"{name}:{20_000 + rank}:{21_000 + rank} [{gpu}] NCCL INFO "
         yield f"{head}NCCL version {version}+cuda12.4\n"
         while True:
-            peer, channel = chance.randrange(world), chance.randrange(32)
+            peer, channel = (rank + chance.choice((1, -1, 8, -8))) % world, chance.randrange(32)
             yield chance.choice(
                 (
                     f"{head}Channel {channel:02d}/0 : {rank}[{gpu}] -> {peer}[{peer % 8}] via P2P/CUMEM/read\n",
