@@ -192,6 +192,17 @@ class WrapperProfile:
                 self.nodes |= frozenset(names)
 
 
+#: Prefixes that hold who speaks: which lines have the same one decides whether they are prefixes at all.
+_SPEAKERS = (_SRUN, _MPICH, _STERN, _STAMPED, _COMPOSE, _TASK, _BRACKETED)
+
+
+def may_name_speaker(line: str) -> bool:
+    """Tell whether a line may begin with the name or number of who speaks."""
+    node = _NODE.match(line)
+    named = node is not None and not _NOT_A_NODE.match(node["node"])
+    return named or any(pattern.match(line) for pattern in _SPEAKERS)
+
+
 _PLAIN = WrapperProfile()
 #: Characters of lines that are remembered.
 _SHORT = 500

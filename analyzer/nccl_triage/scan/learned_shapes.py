@@ -14,7 +14,7 @@ from operator import contains
 from typing import NamedTuple
 
 from nccl_triage.engine.schema import Signature
-from nccl_triage.parsers.wrappers import WrapperProfile
+from nccl_triage.parsers.wrappers import WrapperProfile, may_name_speaker
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.learned_fields import FieldPositions
@@ -26,7 +26,9 @@ MAX_SHAPES, MAX_PROFILES = 8000, 6
 
 #: Lines, of all parts of the first ones, that may tell the prefixes of a source, and sources that must have shown so before.
 FEW, ENOUGH = 24, 2
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+#: Characters of a line that tell how it begins, and different beginnings of a source that are remembered.
+BEGINNING, MAX_BEGINNINGS = 64, 40
+_NO_DIGITS, _NO_NUMBERS = str.maketrans("", "", "0123456789"), str.maketrans("123456789", "000000000")
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 
@@ -115,6 +117,8 @@ class LearnedShapesByProfile:
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
         #: Sources in a row of which a few lines told the same as all that were looked at.
         self._told_by_few = 0
+        #: How the first lines of a source begin, their digits folded -> its prefixes, where no digit tells who speaks.
+        self._by_beginnings: dict[frozenset[str], WrapperProfile] = {}
         self._few: tuple[Sequence[str], WrapperProfile] = ((), WrapperProfile())
 
     def sniff(self, first: Sequence[str], path: str = "") -> WrapperProfile:
@@ -127,6 +131,20 @@ class LearnedShapesByProfile:
         return profile
 
     def _sniff(self, first: Sequence[str]) -> WrapperProfile:
+        beginnings = frozenset(line[:BEGINNING].translate(_NO_NUMBERS) for line in first)
+        known = self._by_beginnings.get(beginnings)
+        if known is not None:
+            if self._told_by_few < ENOUGH and len(first) > FEW:
+                self._told_by_few = self._told_by_few + 1 if self._by_few(first) == known else 0
+            return known
+        profile = self._sniff_lines(first)
+        if len(beginnings) <= MAX_BEGINNINGS and not any(map(may_name_speaker, beginnings)):
+            if len(self._by_beginnings) >= MAX_PROFILES * MAX_BEGINNINGS:
+                self._by_beginnings.clear()
+            self._by_beginnings[beginnings] = profile
+        return profile
+
+    def _sniff_lines(self, first: Sequence[str]) -> WrapperProfile:
         if len(first) <= FEW:
             return WrapperProfile.sniff(first)
         few = self._by_few(first)
