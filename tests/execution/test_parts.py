@@ -139,3 +139,17 @@ def test_without_processes_everything_is_read_here(
         assert failures(engines.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", forbidden)
     assert failures(engines.scan_sources(sources(tmp_path), rules, jobs=3)) == failures(there)
+
+
+def test_small_files_are_grouped_and_pipes_and_parts_of_long_files_are_not(tmp_path: Path) -> None:
+    small = [tmp_path / f"rank_{rank}.log" for rank in range(64)]
+    for path in small:
+        path.write_bytes(b"x" * 100_000)
+    pipes = [tmp_path / "a.fifo", tmp_path / "b.fifo"]
+    for path in pipes:
+        os.mkfifo(path)
+    parts = [reading.SourcePart(source) for source in find_sources([*map(str, small), *map(str, pipes)], None)[0]]
+    groups = reading.grouped(parts, 2)
+    assert [part for group in groups for part in group] == parts
+    assert 2 * 2 <= len(groups) < 20
+    assert all(len(group) == 1 for group in groups if group[0].source.path.endswith(".fifo"))

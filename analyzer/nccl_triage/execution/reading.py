@@ -126,17 +126,21 @@ def cut(sources: Sequence[Source], jobs: int) -> list[SourcePart]:
 
 
 def grouped(parts: Sequence[SourcePart], jobs: int) -> list[list[SourcePart]]:
-    """Return the parts in order, small files together: what they hold is then merged before it is sent back."""
+    """Return the parts in order, small files together: what they hold is then merged before it is sent back.
+
+    A pipe is read by itself: whoever writes to several may wait until each of them is read.
+    """
     sizes = [part.source.size or 0 for part in parts]
     least = max(MIN_GROUP, min(MAX_GROUP, sum(sizes) // (jobs * GROUPS_EACH)))
     groups: list[list[SourcePart]] = []
     held = least
     for part, size in zip(parts, sizes, strict=True):
-        if held >= least or part.end is not None:
+        alone = part.end is not None or not size
+        if held >= least or alone:
             groups.append([])
             held = 0
         groups[-1].append(part)
-        held += least if part.end is not None else size
+        held += least if alone else size
     return groups
 
 
