@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.options import RenderOptions
+from nccl_triage.render import RenderOptions
 from nccl_triage.render.words import Document
 
 _LARGEST = 2**53
