@@ -65,8 +65,8 @@ fix = Fixes in full = 完整的修复办法
 flag = option = 选项
 high = high = 高
 hits = Several entries fit these words = 有多个条目符合这些词
-if_no = if no = 若否
-if_yes = if yes = 若是
+if_no = if no = 如果否
+if_yes = if yes = 如果是
 instead = Do instead = 应当这样做
 knobs = How it is set = 如何设置
 legacy = an old name = 旧名称
