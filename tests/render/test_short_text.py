@@ -136,3 +136,18 @@ def test_a_long_text_ends_with_the_headline_in_a_pipe(make: Any, lang: str) -> N
         assert text(doc, lang=lang, width=100).splitlines()[-1] != first
     else:
         assert len(text(doc, lang=lang, width=None).splitlines()) <= 3
+
+
+def test_without_a_cause_it_tells_who_waited_who_was_silent_and_who_reached_whom() -> None:
+    doc = unknown()
+    ranks = [{"rank": rank, "state": "entered" if rank else "unknown"} for rank in range(4)]
+    doc["job"]["ranks"] = [*ranks, {"rank": 4, "state": "unknown", "exit": "1"}]
+    doc["job"]["hosts"] = [{"name": "gpu-a"}]
+    doc["collective"] = {"op": "ALLREDUCE", "seq": 7}
+    doc["network"] = {"failed": [{"from": "gpu-a", "address": "10.0.0.9"}]}
+    doc["not_seen"] = [{"what": "The kernel's messages", "commands": ["dmesg -T > dmesg.log"], "env": {}}]
+    shown = text(doc)
+    assert "\n  silent: rank 0\n" in shown
+    assert "\n  waiting: ranks 1-3 in ALLREDUCE (seq 7)\n" in shown
+    assert "\n  connections that failed: gpu-a -> 10.0.0.9\n" in shown
+    assert "\n  collect: The kernel's messages (on gpu-a)\n    $ dmesg -T > dmesg.log\n" in shown

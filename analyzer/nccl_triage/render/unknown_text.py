@@ -17,6 +17,8 @@ Item = Mapping[str, Any]
 LINES = 20
 #: States of ranks that did not come, and what a line is called that tells of them.
 _STATES = (("silent", ("missing", "behind")), ("waiting", ("entered",)), ("state_dead", ("dead",)))
+#: Connections that are named.
+_CONNECTIONS = 2
 #: Lines that only say that another one follows.
 _OPENING = "Traceback (most recent call"
 
@@ -48,17 +50,29 @@ def known(document: Document, lang: Lang) -> Iterator[tuple[str, str]]:
     """Yield what is known of the end: labels and texts."""
     ranks = (document.get("job") or {}).get("ranks") or []
     collective = document.get("collective") or {}
+    waited = any(entry.get("state") == "entered" for entry in ranks)
     for key, states in _STATES:
-        found = [entry.get("rank") for entry in ranks if entry.get("state") in states]
+        found = [
+            entry.get("rank")
+            for entry in ranks
+            if entry.get("state") in states or (key == "silent" and waited and _says_nothing(entry))
+        ]
         if not found:
             continue
-        text = f"rank {rank_ranges(found)}"
+        text = f"{word('rank' if len(found) == 1 else 'ranks', lang).lower()} {rank_ranges(found)}"
         if key == "waiting" and collective.get("op"):
             sequence = collective.get("seq")
             text += word("in_call", lang).format(
                 call=collective["op"] + (f" (seq {sequence})" if sequence is not None else "")
             )
         yield key, text
+    for failed in ((document.get("network") or {}).get("failed") or [])[:_CONNECTIONS]:
+        ends = [str(failed.get("from") or "?"), str(failed.get("to") or failed.get("address") or "?")]
+        yield "failed_connections", " -> ".join(ends)
+
+
+def _says_nothing(entry: Item) -> bool:
+    return entry.get("state") == "unknown" and not entry.get("first_error") and entry.get("exit") is None
 
 
 def last_lines(document: Document) -> list[tuple[str, Item]]:
