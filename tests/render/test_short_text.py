@@ -151,3 +151,12 @@ def test_without_a_cause_it_tells_who_waited_who_was_silent_and_who_reached_whom
     assert "\n  waiting: ranks 1-3 in ALLREDUCE (seq 7)\n" in shown
     assert "\n  connections that failed: gpu-a -> 10.0.0.9\n" in shown
     assert "\n  collect: The kernel's messages (on gpu-a)\n    $ dmesg -T > dmesg.log\n" in shown
+
+
+def test_a_message_is_quoted_once() -> None:
+    doc = diagnosed()
+    best = doc["diagnoses"][0]
+    first = best["evidence"][0]
+    again = {**first, "line": 9, "text": f"worker 7 died of this: {first['text'][20:]}", "says": "It was told again."}
+    best["evidence"] = [first, again, {**first, "line": 11, "text": "Killed", "says": "The kernel did it."}]
+    assert re.findall(r"trainer\.log:(\d+):", text(doc)) == ["1182", "11"]

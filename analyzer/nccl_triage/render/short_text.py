@@ -245,18 +245,31 @@ def why(page: TextPage, best: Item, plan: ShownParts, headline: str) -> None:
 _NUMBERS = lazily(r"[\d.:/_-]+")
 
 
+#: Characters of a message by which it is recognised in another line.
+_MESSAGE = 32
+
+
 def alike(text: str) -> str:
     """Return what lines have in common that differ only in numbers."""
     return _NUMBERS.sub("", text)[:200]
 
 
 def _different(best: Item, headline: str) -> list[tuple[Item, QuotedLine]]:
-    """Return the deciding lines; of lines that differ only in numbers the first one."""
-    found: dict[str, tuple[Item, QuotedLine]] = {}
+    """Return the deciding lines; of lines that tell the same, but for numbers, the first one."""
+    found: list[tuple[Item, QuotedLine]] = []
     for item in strongest(best, 99):
         quote = quoted(item, headline)
-        found.setdefault(alike(quote.text), (item, quote))
-    return list(found.values())
+        if not any(_same(quote.text, shown.text) for _, shown in found):
+            found.append((item, quote))
+    return found
+
+
+def _same(one: str, two: str) -> bool:
+    """Tell whether two lines differ only in numbers, or one has the message of the other."""
+    if alike(one) == alike(two):
+        return True
+    told = [text.rpartition("Error: ")[2][:_MESSAGE] for text in (one, two)]
+    return any(len(part) == _MESSAGE and part in text for part, text in zip(told, (two, one), strict=True))
 
 
 def do_now(page: TextPage, best: Item, plan: ShownParts) -> list[NextStep]:
@@ -297,8 +310,8 @@ def more(page: TextPage, document: Document, causes: Sequence[str], left_out: in
     parts.append(word("more_report", lang))
     if causes and verification.needs_command(document):
         parts.append(word("more_verify", lang).format(command=verification.verify_command(document)))
-        if columns(f"  {page.label(word('more', lang))}{_joined(parts, lang)}") > COLUMNS:
-            parts.pop()
+    while len(parts) > 1 and columns(f"  {page.label(word('more', lang))}{_joined(parts, lang)}") > COLUMNS:
+        parts.pop()
     page.say(2, word("more", lang), _joined(parts, lang))
 
 

@@ -46,9 +46,16 @@ _PROBLEMS = 2
 _MAX_TEXT_LINES = 6
 
 
-def _sure(diagnosis: Item, lang: Lang) -> str:
-    status = word(str(diagnosis.get("status") or "possible"), lang)
-    return f"({word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {status})"
+def _sure(what: object, diagnosis: Item, lang: Lang, status: bool = True) -> str:
+    """Return what is sure or not, with its confidence and status in brackets."""
+    parts = [f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}"]
+    parts += [word(str(diagnosis.get("status") or "possible"), lang)] if status else []
+    return word("in_brackets", lang).format(what=what, more=word("comma", lang).join(parts))
+
+
+def _titled(diagnosis: Item, lang: Lang, status: bool = True) -> str:
+    told = _sure(diagnosis.get("cause"), diagnosis, lang, status)
+    return word("colon", lang).join((told, pick(diagnosis, "title", lang)))
 
 
 def _evidence(page: TextPage, indent: int, item: Item) -> None:
@@ -99,7 +106,7 @@ def _stages(page: TextPage, diagnosis: Item) -> None:
 def _score(page: TextPage, diagnosis: Item) -> None:
     """Add why a candidate has its score: the whole sum, term by term."""
     name = f"{diagnosis.get('cause')} {float(diagnosis.get('score') or 0):.2f}"
-    page.say(2, word("score", page.lang), f"{name} {_sure(diagnosis, page.lang)}")
+    page.say(2, word("score", page.lang), _sure(name, diagnosis, page.lang))
     for term in diagnosis.get("contributions") or []:
         full, applied = float(term.get("log_odds") or 0), float(term.get("applied") or 0)
         amount = f"{applied:+.2f}" if applied == full else f"{applied:+.2f} ({full:+.2f})"
@@ -116,7 +123,7 @@ def _detailed_cause(page: TextPage, document: Document) -> None:
     best, *rivals = document["diagnoses"]
     lang = page.lang
     page.headline(phrases.headline(document, lang))
-    title = f"{best.get('cause')} {_sure(best, lang)}: {pick(best, 'title', lang)}"
+    title = _titled(best, lang)
     page.say(2, word("root_cause", lang), title, mark=str(best.get("cause")), fg="red", bold=True)
     for culprit in best.get("culprits") or []:
         told = pick(culprit, "why", lang)
@@ -143,7 +150,7 @@ def _detailed_cause(page: TextPage, document: Document) -> None:
     _check(page, 2, best)
     page.blank()
     for rival in rivals:
-        page.say(2, word("or", lang), f"{rival.get('cause')} {_sure(rival, lang)}: {pick(rival, 'title', lang)}")
+        page.say(2, word("or", lang), _titled(rival, lang))
 
 
 def _detailed_unknown(page: TextPage, document: Document) -> None:
@@ -151,11 +158,17 @@ def _detailed_unknown(page: TextPage, document: Document) -> None:
     lang = page.lang
     page.headline(phrases.headline(document, lang))
     said = word("unknown", lang)
-    page.say(2, word("root_cause", lang), f"{said}: {unknown_words(document, lang)}", mark=said, fg="yellow", bold=True)
+    page.say(
+        2,
+        word("root_cause", lang),
+        word("colon", lang).join((said, unknown_words(document, lang))),
+        mark=said,
+        fg="yellow",
+        bold=True,
+    )
     page.blank()
     for diagnosis in document.get("diagnoses") or []:
-        told = f"{diagnosis.get('cause')} ({word('confidence', lang)} {confidence(diagnosis.get('confidence'))})"
-        page.say(2, word("possible", lang), f"{told}: {pick(diagnosis, 'title', lang)}")
+        page.say(2, word("possible", lang), _titled(diagnosis, lang, status=False))
         for item in strongest(diagnosis, 1):
             _evidence(page, 4, item)
         _check(page, 4, diagnosis)
@@ -179,7 +192,9 @@ def _seen(page: TextPage, document: Document) -> None:
     seen = [s for s in document.get("symptoms") or [] if s.get("role") in ("root", "cascade")]
     for symptom in seen[:5]:
         times = f"{symptom.get('signature')} x{symptom.get('count')}"
-        page.say(2, word("seen", page.lang), f"{times}: {pick(symptom, 'meaning', page.lang)}")
+        page.say(
+            2, word("seen", page.lang), word("colon", page.lang).join((times, pick(symptom, "meaning", page.lang)))
+        )
 
 
 def _runs(page: TextPage, document: Document) -> None:

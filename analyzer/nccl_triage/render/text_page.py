@@ -80,9 +80,10 @@ def telling(text: str, says: str = "") -> TellingSpan:
 
 
 def _of_exception(match: re.Match[str]) -> TellingSpan:
+    start = match.start() + match[0].partition(":")[0].rfind(".") + 1
     if not match["message"]:
-        return _cut(*match.span(), 5)
-    return _cut(match.start("message") if match["place"] else match.start(), match.end(), 8)
+        return _cut(start, match.end(), 5)
+    return _cut(match.start("message") if match["place"] else start, match.end(), 8)
 
 
 def _cut(start: int, end: int, worth: int) -> TellingSpan:

@@ -82,6 +82,9 @@ def last_lines(document: Document) -> list[tuple[str, Item]]:
     best = next(iter(strongest((document.get("diagnoses") or [{}])[0], 1)), {})
     if best and (_opens(fault) or quoted(best).span.worth > quoted(fault).span.worth):
         fault = best
+    if _opens(fault):
+        failures = [event for event in document.get("timeline") or [] if event.get("role") in ("root", "cascade")]
+        fault = max(failures, key=lambda event: (not _opens(event), quoted(event).span.worth), default={})
     ranks = [entry for entry in (document.get("job") or {}).get("ranks") or [] if entry.get("first_error")]
     found = [
         ("first_sign", fault),
