@@ -53,7 +53,7 @@ def commands(found: dict[str, Any], most: int = 3) -> list[str]:
 
 
 def test_what_can_be_run_comes_before_what_has_a_placeholder() -> None:
-    assert commands(diagnosis(["ssh HOST", "run a"], ["kill POD"])) == ["run a", "check it", "kill POD"]
+    assert commands(diagnosis(["ssh HOST", "run a"], ["run b", "kill POD"])) == ["run b", "check it", "ssh HOST"]
     assert commands(diagnosis(["ssh HOST"])) == ["check it", "ssh HOST"]
 
 

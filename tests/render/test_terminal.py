@@ -44,7 +44,7 @@ def test_at_most_three_deciding_lines_and_three_commands():
     ]
     best["evidence"].append({**best["evidence"][3], "line": 7})
     best["fixes"] = [
-        {"title": f"fix {n}", "commands": [f"#SBATCH --mem={n}", f"fix {n} PEER_ADDRESS", f"fix {n}", f"see {n}"]}
+        {"title": f"fix {n}", "commands": [f"#SBATCH --mem={n}", f"fix {n}", f"see {n}", f"fix {n} PEER_ADDRESS"]}
         for n in range(4)
     ]
     shown = text(doc)

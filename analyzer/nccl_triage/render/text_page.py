@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import click
@@ -327,15 +328,23 @@ def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
     left = most - sum(len(step.commands) for step in kept)
     told = {step.what for step in kept}
     if left > 0:
-        kept += _within((step for step in found if step.what not in told and step.commands), min(left, most))
+        kept += _within(_to_fill(found, told), left)
     return kept
 
 
 def _ready(found: list[NextStep]) -> Iterator[NextStep]:
+    """Yield the steps that can be taken now, with their commands before the first that has a placeholder."""
     for number, step in enumerate(found):
-        ready = [command for command in step.commands if not is_open(command)]
+        ready = list(takewhile(lambda command: not is_open(command), step.commands))
         if ready or (not step.commands and number == 0):
             yield NextStep(step.key, step.what, ready, step.caution)
+
+
+def _to_fill(found: list[NextStep], told: set[str]) -> Iterator[NextStep]:
+    """Yield the other steps with their first command, which a reader has to fill in."""
+    for step in found:
+        if step.what not in told and step.commands:
+            yield NextStep(step.key, step.what, step.commands[:1], step.caution)
 
 
 def _within(found: Iterable[NextStep], most: int) -> Iterator[NextStep]:
