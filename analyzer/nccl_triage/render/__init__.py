@@ -7,26 +7,14 @@ cannot differ from the report of the run that wrote it.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from nccl_triage.render.words import RenderOptions
 
 if TYPE_CHECKING:
     from nccl_triage.render.words import Document
 
 __all__ = ["FORMATS", "OutputFormat", "RenderOptions", "render"]
-
-
-@dataclass(frozen=True, slots=True)
-class RenderOptions:
-    """The reader's wishes; a format ignores those that do not concern it."""
-
-    lang: Literal["en", "zh"] = "en"
-    #: Colours of a terminal.
-    color: bool = False
-    #: Columns of the terminal; None where nothing may be folded.
-    width: int | None = None
-    #: 0: what decides; 1 and more: every contribution to the scores.
-    verbose: int = 0
 
 
 class OutputFormat(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import RenderOptions, phrases, terminal
-from nccl_triage.render.words import Document, Lang, pick, visible, word
+from nccl_triage.render import phrases, terminal
+from nccl_triage.render.words import Document, Lang, RenderOptions, pick, visible, word
 
 #: Annotations of one kind that GitHub shows for a step; the rest is dropped without a word.
 MAX_ANNOTATIONS = 10

@@ -12,8 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import RenderOptions, phrases, terminal
-from nccl_triage.render.words import Document, Lang, confidence, culprit_name, visible, word
+from nccl_triage.render import phrases, terminal
+from nccl_triage.render.words import Document, Lang, RenderOptions, confidence, culprit_name, visible, word
 
 SUITE = "nccl-triage"
 UNKNOWN = "unknown"

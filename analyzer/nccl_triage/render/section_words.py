@@ -267,3 +267,15 @@ history_text = Earlier diagnoses = 历史诊断
 history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
 history_worked = Healthy jobs since = 此后正常作业
 """
+
+#: What stands between two texts of a line.
+BETWEEN = {
+    "comma": (", ", "，"),
+    "list_comma": (", ", "、"),
+    "semicolon": ("; ", "；"),
+    "colon": (": ", "："),
+    "or_between": (" or ", " 或 "),
+    "in_call": (" in {call}", "，停在 {call}"),
+    "on_hosts": (" (on {hosts})", "（主机 {hosts}）"),
+    "tie": (": a tie", "：并列"),
+}

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.render import RenderOptions, phrases, short_text, unknown_text, verification
+from nccl_triage.render import phrases, short_text, unknown_text, verification
 from nccl_triage.render.short_text import LINES, VOTE_ID, strongest, votes
 from nccl_triage.render.text_page import LEAST, WHOLE, TextPage, commands_of, fold, telling, window
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import (
     Document,
     Lang,
+    RenderOptions,
     columns,
     confidence,
     consequence_phrase,

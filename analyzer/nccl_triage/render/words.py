@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.section_words import HISTORY, PAGE, TERMINAL, VERIFICATION
+from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, TERMINAL, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """The reader's wishes; a format ignores those that do not concern it."""
+
+    lang: Lang = "en"
+    #: Colours of a terminal.
+    color: bool = False
+    #: Columns of the terminal; None where nothing may be folded.
+    width: int | None = None
+    #: 0: what decides; 1 and more: everything.
+    verbose: int = 0
 
 
 class Pair(NamedTuple):
@@ -164,18 +178,8 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-#: What stands between two texts of a line.
-WORDS |= {
-    "comma": Pair(", ", "，"),
-    "list_comma": Pair(", ", "、"),
-    "semicolon": Pair("; ", "；"),
-    "colon": Pair(": ", "："),
-    "or_between": Pair(" or ", " 或 "),
-    "in_call": Pair(" in {call}", "，停在 {call}"),
-    "on_hosts": Pair(" (on {hosts})", "（主机 {hosts}）"),
-    "tie": Pair(": a tie", "：并列"),
-}
 WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY) | _table(TERMINAL)
+WORDS |= {key: Pair(*texts) for key, texts in BETWEEN.items()}
 
 
 #: What a document may use as a word: nothing that a terminal, Markdown or a page would take for more than that.
