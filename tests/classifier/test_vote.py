@@ -47,9 +47,9 @@ def test_a_cause_that_rests_on_its_vote_alone_is_only_possible(rules: RuleSet) -
     item = first.weighed.contributions[0]
     assert item.evidence.id == VOTE_ID
     assert item.applied <= CAP * VOTE_SHARE
-    assert "7 known incidents" in item.evidence.says["en"]
-    assert "flux" in item.evidence.says["en"]
-    assert "flux" in item.evidence.says["zh"]
+    assert "known incidents of this cause: 7 of the 10" in item.evidence.says["en"]
+    assert "10 起事故中有 7 起" in item.evidence.says["zh"]
+    assert "flux" not in item.evidence.says["en"] + item.evidence.says["zh"]
     assert [event.line for event in item.events] == [2]
 
 

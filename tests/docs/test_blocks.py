@@ -37,7 +37,7 @@ def blocks(page: str, language: str) -> list[str]:
 SAYS = {
     "writing-a-rule.md": (
         "root cause: straggler",
-        "root cause: acme-feed-down (confidence 0.99, established)",
+        "root cause: acme-feed-down (established, 0.99)",
         "trainer.log:2:",
     )
 }

@@ -203,12 +203,14 @@ def test_blocks_and_decode_give_what_lines_give() -> None:
 
 VERDICT = """nccl-triage: the command failed with exit code 1
 nccl-triage: A GPU ran out of memory (rank 3).
-  root cause: gpu-out-of-memory (confidence 0.99, established): A GPU ran out of memory
-  out.log:5: torch.OutOfMemoryError: CUDA out of memory.
-    decisive: PyTorch's allocator says so.
-  fix: See first whether another process holds the memory
+  root cause: gpu-out-of-memory (established, 0.99); culprit: rank 3
+
+  why: out.log:5: torch.OutOfMemoryError: CUDA out of memory.
+
+  do now: See first whether another process holds the memory
     $ nvidia-smi
-  verification: not verified
+
+  more: nccl-triage explain gpu-out-of-memory; -v: all evidence
 nccl-triage: the output is kept in /tmp/output.log
 """
 BEFORE, AFTER = "step 1 loss 2.0", "step 2 loss 1.9"
@@ -239,6 +241,12 @@ def test_the_verdict_is_blank_and_the_rest_as_it_was(prefix: str) -> None:
 def test_times_may_differ_from_line_to_line() -> None:
     verdict = "".join(f"2026-11-20T10:00:0{n % 10}Z {line}\n" for n, line in enumerate(VERDICT.splitlines()))
     assert not any("memory" in line for line in texts(verdict.encode()))
+
+
+def test_a_launcher_may_cut_the_space_behind_its_prefix() -> None:
+    verdict = [line.rstrip() for line in lines(VERDICT, "(Trainer pid=7) ")]
+    log = [*verdict, "", "(Trainer pid=7)   torch.OutOfMemoryError", "(Other pid=8) a memory"]
+    assert [line for line in texts("\n".join(log).encode() + b"\n") if "emory" in line] == log[-1:]
 
 
 def test_colours_are_part_of_it() -> None:

@@ -41,8 +41,8 @@ def test_a_failure_says_what_happened_and_shows_the_evidence():
     assert failure.attrib == {"message": diagnosed()["headline"], "type": "gpu-out-of-memory"}
     body = failure.text or ""
     assert "logs/trainer.log:1182: [rank2]: torch.OutOfMemoryError" in body
-    assert "fix: Lower the memory that one step needs" in body
-    assert "or: straggler" in body
+    assert "do now: Lower the memory that one step needs" in body
+    assert "more: nccl-triage explain gpu-out-of-memory" in body
 
 
 def test_an_unknown_cause_has_its_own_type():
@@ -72,7 +72,7 @@ def test_the_text_is_that_of_the_language():
     failure = root.find("testsuite/testcase/failure")
     assert failure is not None
     assert failure.get("message") == diagnosed()["headline_zh"]
-    assert "修复: 降低每一步所需的显存" in (failure.text or "")
+    assert "立即处理：降低每一步所需的显存" in (failure.text or "")
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,23 @@ def test_ranges_confidence_and_names():
     assert words.culprit_name({}, "en") == "not identified"
 
 
+def test_ranks_that_failed_by_themselves_are_no_consequences():
+    doc = diagnosed()
+    doc["diagnoses"][0]["culprits"] = []
+    for rank in doc["job"]["ranks"]:
+        rank["state"] = "error" if rank["rank"] < 2 else "ok"
+    doc["symptoms"] = []
+    assert words.consequence_phrase(doc, "en") == "2 ranks failed (0-1)"
+    assert words.consequence_phrase(doc, "zh") == "2 个 rank 失败（0-1）"
+    doc["symptoms"] = [{"signature": "a.b", "role": "root", "count": 1, "ranks": [0]}]
+    assert words.consequence_phrase(doc, "en") == "1 other rank failed as a result (1)"
+    doc["diagnoses"][0]["culprits"] = [{"rank": None, "host": "node-a"}]
+    assert words.consequence_phrase(doc, "en") == ""
+
+
 def test_consequences_leave_out_the_culprit():
-    assert words.consequence_phrase(diagnosed(), "en") == "7 other ranks are consequences (0-1, 3-7)"
+    assert words.consequence_phrase(diagnosed(), "en") == "7 other ranks failed as a result (0-1, 3-7)"
     doc = healthy()
-    assert words.consequence_phrase(doc, "en") == "2 lines are consequences, not causes"
+    assert words.consequence_phrase(doc, "en") == "2 lines only show what followed"
     doc["symptoms"] = []
     assert words.consequence_phrase(doc, "en") == ""

@@ -273,15 +273,14 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:
-    spoke = ", ".join(dict.fromkeys(reason.split(":", 1)[1] for reason in vote.reasons))
     weight = "strong" if applied >= 2.4 else ("moderate" if applied >= 1.15 else "weak")
     return Evidence(
         id=VOTE_ID,
         weight=weight,
         says={
-            "en": f"The log as a whole resembles the {vote.incidents} known incidents of this cause "
-            f"(of {vote.learnt_from} learnt from). What spoke: {spoke or 'nothing in particular'}.",
-            "zh": f"整份日志与已知的 {vote.incidents} 起同类事故相似（共学习 {vote.learnt_from} 起）。依据：{spoke or '无突出特征'}。",
+            "en": f"The log as a whole resembles known incidents of this cause: {vote.incidents} of the "
+            f"{vote.learnt_from} learnt from.",
+            "zh": f"整份日志与该原因的已知事故相似：学习过的 {vote.learnt_from} 起事故中有 {vote.incidents} 起。",
         },
         where_defined="the classifier's model",
     )

@@ -22,7 +22,7 @@ from nccl_triage.observations.store import SourceInfo
 OWN_NAME = b"nccl-triage:"
 #: The name of the headline; colours may stand before it.
 _HEADLINE = lazily(rb"(?:\x1b\[[\d;]{0,20}m){0,8}" + OWN_NAME)
-#: What every other line of a verdict begins with.
+#: What every other line of a verdict begins with, if it is not empty.
 _VERDICT_INDENT = b"  "
 
 
@@ -67,8 +67,13 @@ def _without_verdicts(data: bytes, start: tuple[int, bytes] | None) -> tuple[byt
 def _goes_on(line: bytes, column: int, prefix: bytes) -> bool:
     """Tell whether a line belongs to the verdict whose headline stood at a column behind a prefix.
 
-    Times differ from line to line, so the prefixes are compared by their ends and lengths only.
+    Times differ from line to line, so the prefixes are compared by their ends and lengths only. Blocks are parted by
+    lines that hold nothing, or nothing but the prefix, perhaps without the space at its end.
     """
+    if not line.strip():
+        return True
+    if not line[column:].strip() and column - len(line) <= 1:
+        return line[:1] == prefix[:1]
     if not line.startswith(_VERDICT_INDENT, column):
         return False
     return line[:1] == prefix[:1] and line[column - 1 : column] == prefix[-1:] if column else True

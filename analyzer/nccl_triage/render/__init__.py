@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from nccl_triage.render.options import RenderOptions
+from nccl_triage.render.words import RenderOptions
 
 if TYPE_CHECKING:
     from nccl_triage.render.words import Document

@@ -57,16 +57,16 @@ evidence = Speaks for it = 支持的证据
 evidence_against = Evidence against = 反驳以下根因
 evidence_for = Evidence for = 支持以下根因
 experiment = How to confirm it on the hardware = 如何在硬件上验证
-explains = At the low bandwidth it takes as long as the time-out: measure the bandwidth. = 在低带宽下耗时已达到超时：请测量带宽。
-explains_not = Even at the low bandwidth it is far from the time-out: its size does not explain it. = 即使在低带宽下也远未达到超时：数据量解释不了超时。
+explains = At the low bandwidth it takes as long as the timeout: measure the bandwidth. = 在低带宽下耗时已达到超时：请测量带宽。
+explains_not = Even at the low bandwidth it is far from the timeout: its size does not explain it. = 即使在低带宽下也远未达到超时：数据量解释不了超时。
 family = family = 类别
 families = Families = 类别
 fix = Fixes in full = 完整的修复办法
 flag = option = 选项
 high = high = 高
 hits = Several entries fit these words = 有多个条目符合这些词
-if_no = if no = 若否
-if_yes = if yes = 若是
+if_no = if no = 如果否
+if_yes = if yes = 如果是
 instead = Do instead = 应当这样做
 knobs = How it is set = 如何设置
 legacy = an old name = 旧名称
@@ -95,12 +95,12 @@ premise = Only where = 仅当
 printed_by = Printed by = 打印位置
 program = Program = 程序
 read = read by {program}; there is no further text about it here = {program} 会读取，这里没有更多说明
-recommended = Recommended time-out = 建议的超时
+recommended = Recommended timeout = 建议的超时
 references = Sources = 参考资料
 refuted_if = Refuted if = 否定条件
 result = {longest} x {factor}, rounded up: {shown} ({seconds} seconds). Never below PyTorch's default of 10 minutes. = {longest} × {factor}，向上取整：{shown}（{seconds} 秒）。不低于 PyTorch 默认的 10 分钟。
 right = right = 正确
-risks = Before you raise a time-out = 调大超时之前
+risks = Before you raise a timeout = 调大超时之前
 rivals = Tells it from = 用于区分
 role = Role = 角色
 role_cascade = cascade: a victim prints it, or it can be either = 连带：受害者打印，或两者皆可能

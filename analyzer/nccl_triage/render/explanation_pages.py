@@ -44,7 +44,7 @@ def _model(found: Data, lang: Lang) -> list[ExplanationBlock]:
 
 
 def timeouts_page(data: Data, lang: Lang) -> list[ExplanationBlock]:
-    """Return the blocks of a plan of time-outs."""
+    """Return the blocks of a plan of timeouts."""
     blocks = [ExplanationBlock("title", say("timeouts", lang))]
     if data.get("collective"):
         blocks += _collective(data["collective"], lang)

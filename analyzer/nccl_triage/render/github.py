@@ -12,8 +12,7 @@ from typing import Any
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import phrases, terminal
-from nccl_triage.render.options import RenderOptions
-from nccl_triage.render.words import Document, Lang, pick, visible, word
+from nccl_triage.render.words import Document, Lang, RenderOptions, pick, visible, word
 
 #: Annotations of one kind that GitHub shows for a step; the rest is dropped without a word.
 MAX_ANNOTATIONS = 10
@@ -50,7 +49,7 @@ def annotation(level: str, title: str, message: str, where: Mapping[str, Any]) -
 
 
 def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    evidence = terminal.strongest(item.get("evidence") or [], 1)
+    evidence = terminal.strongest(item, 1)
     return evidence[0] if evidence else {}
 
 
@@ -70,7 +69,7 @@ def _annotations(document: Document, lang: Lang) -> list[str]:
         best = diagnoses[0]
         title = f"nccl-triage: {best.get('cause')}"
         found = [annotation("error", title, "\n".join([headline, *phrases.cause_lines(best, lang)]), _first(best))]
-        for item in terminal.strongest(best.get("evidence") or [], MAX_ANNOTATIONS):
+        for item in terminal.strongest(best, MAX_ANNOTATIONS):
             weight = word(str(item.get("weight") or "note"), lang)
             found.append(annotation("notice", f"{word('evidence', lang)} ({weight})", _proof(item, lang), item))
         return found

@@ -15,8 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import chart_symbols, phrases, verification_html
-from nccl_triage.render.options import RenderOptions
+from nccl_triage.render import RenderOptions, chart_symbols, phrases, verification_html
 from nccl_triage.render.page import Limits, ReportPage, both, label, phrase, prose, reference, say_both
 from nccl_triage.render.words import (
     Document,

@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.options import RenderOptions
-from nccl_triage.render.words import Document
+from nccl_triage.render.words import Document, RenderOptions
 
 _LARGEST = 2**53
 #: What a terminal obeys or shows in another order, besides what JSON escapes anyway: here it only stands in strings.

@@ -13,8 +13,7 @@ from xml.etree import ElementTree
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import phrases, terminal
-from nccl_triage.render.options import RenderOptions
-from nccl_triage.render.words import Document, Lang, confidence, culprit_name, visible, word
+from nccl_triage.render.words import Document, Lang, RenderOptions, confidence, culprit_name, visible, word
 
 SUITE = "nccl-triage"
 UNKNOWN = "unknown"

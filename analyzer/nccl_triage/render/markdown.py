@@ -11,10 +11,10 @@ from nccl_triage import messages
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import phrases, verification
 from nccl_triage.render.markdown_text import code, fence, plain, table
-from nccl_triage.render.options import RenderOptions
 from nccl_triage.render.words import (
     Document,
     Lang,
+    RenderOptions,
     confidence,
     consequence_phrase,
     culprit_name,

@@ -47,21 +47,22 @@ def incident_started(document: Document, lang: Lang) -> str:
     return word("started_about" if found.get("about") else "started_at", lang).format(time=found["started"])
 
 
-def _hours(number: float) -> str:
+def hours(number: float) -> str:
+    """Return a number of hours with as many digits as tell something."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
 
 
 def incident_cost(document: Document, lang: Lang) -> str:
     """Return the duration of the failure and its rank-hours, empty when unknown."""
     found = document.get("incident") or {}
-    seconds, ranks, hours = (found.get(key) for key in ("seconds", "ranks", "rank_hours"))
+    seconds, ranks, lost = (found.get(key) for key in ("seconds", "ranks", "rank_hours"))
     if not isinstance(seconds, (int, float)):
         return ""
     span = duration(seconds, lang)
-    if not ranks or not isinstance(hours, (int, float)):
+    if not ranks or not isinstance(lost, (int, float)):
         return word("lasted", lang).format(span=span)
-    key = "cost_at_least" if found.get("at_least") else "cost"
-    return word(key, lang).format(span=span, ranks=ranks, hours=_hours(hours))
+    key = f"cost{'_at_least' if found.get('at_least') else ''}{'_one' if ranks == 1 else ''}"
+    return word(key, lang).format(span=span, ranks=ranks, hours=hours(lost))
 
 
 #: The order of the steps when the other ranks began to wait only after the fault.

@@ -12,8 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from nccl_triage import messages
-from nccl_triage.render import json_output, phrases
-from nccl_triage.render.options import RenderOptions
+from nccl_triage.render import RenderOptions, json_output, phrases
 from nccl_triage.render.words import Document, Lang, pick, visible, word
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

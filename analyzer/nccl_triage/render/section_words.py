@@ -1,4 +1,4 @@
-"""The words of the page's sections: ``key = English = Chinese`` lines, part of ``words.WORDS``."""
+"""The words of the page's sections and of the short text: ``key = English = Chinese`` lines, part of ``words.WORDS``."""
 
 from __future__ import annotations
 
@@ -92,9 +92,11 @@ up_to = up to {n} Gbit/s = 速率 {n} Gbit/s
 PAGE = """
 all_advice = All that can be done = 全部处理办法
 compared_with = Compared with = 对照的正常运行
-cost_word = Cost = 代价
+cost_word = Cost = 损失
 cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持续 {span}，损失 {hours} rank·小时
 cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
+cost_at_least_one = {span} on 1 rank or more: at least {hours} rank-hours lost = 至少 1 个 rank 持续 {span}，至少损失 {hours} rank·小时
+cost_one = {span} on 1 rank: {hours} rank-hours lost = 1 个 rank 持续 {span}，损失 {hours} rank·小时
 cost_unknown = not known: too few lines carry a time = 未知：带时间的日志行太少
 count_min = Smallest = 最小
 count_max = Largest = 最大
@@ -185,11 +187,55 @@ story_sign = First sign that the log shows = 日志中的首个征兆
 story_progress = Last progress = 最后一次进展
 story_waiting = A rank begins to wait = 有 rank 开始等待
 this_run = This run = 本次运行
-timeout_advice = The time-out = 关于超时
+timeout_advice = The timeout = 关于超时
 under_a_second = less than a second = 不到 1 秒
 unnamed_path = path not named = 未注明通路
 waits = waits in the collective = 在集合通信中等待
 what_happened = What happened = 发生了什么
+"""
+
+TERMINAL = """
+collect = collect = 收集
+consequence_all = {n} ranks failed ({ranks}) = {n} 个 rank 失败（{ranks}）
+consequence_all_one = 1 rank failed ({ranks}) = 1 个 rank 失败（{ranks}）
+consequence_lines_one = 1 line only shows what followed = 1 行只是后续现象
+consequence_ranks_one = 1 other rank failed as a result ({ranks}) = 另有 1 个 rank 因此失败（{ranks}）
+count_input = {n} input = {n} 个输入
+count_inputs = {n} inputs = {n} 个输入
+count_line = {n} line = {n} 行
+count_lines = {n} lines = {n} 行
+do_now = do now = 立即处理
+else = else = 另一可能
+in_brackets = {what} ({more}) = {what}（{more}）
+last_line = last line = 最后一行
+last_progress = last progress = 最后进展
+lost = lost = 损失
+lost_at_least = at least {hours} rank-hours ({span} on {ranks} ranks) = 至少 {hours} rank·小时（{ranks} 个 rank 持续 {span}）
+lost_at_least_one = at least {hours} rank-hours ({span} on 1 rank) = 至少 {hours} rank·小时（1 个 rank 持续 {span}）
+lost_in_all = {hours} rank-hours ({span} on {ranks} ranks) = {hours} rank·小时（{ranks} 个 rank 持续 {span}）
+lost_in_all_one = {hours} rank-hours ({span} on 1 rank) = {hours} rank·小时（1 个 rank 持续 {span}）
+more_report = --report FILE.html = --report FILE.html
+more_v = -v: all evidence = -v：全部证据
+more_v_note = -v: all evidence, 1 more note = -v：全部证据和另外 1 条说明
+more_v_notes = -v: all evidence, {n} more notes = -v：全部证据和另外 {n} 条说明
+more_verify = to confirm: {command} = 如需验证：{command}
+outcome_cut = cut off = 输入中断
+outcome_failed = failed = 失败
+outcome_finished = finished = 正常结束
+outcome_hung = hung = 卡住
+outcome_none = no distributed job recognised = 未识别出分布式作业
+outcome_running = running = 仍在运行
+outcome_stopped = told to stop = 被要求停止
+runs_told = {n} of {all} in this input = 本输入共 {all} 次，此为第 {n} 次
+silent = silent = 沉默
+similar = similar incidents = 相似事故
+sure_established = established = 已确定
+sure_possible = possible = 可能
+sure_supported = likely = 很可能
+sure_very = very likely = 极可能
+waiting = waiting = 等待中
+why = why = 依据
+why_none = no single line proves it; the log as a whole resembles such incidents = 没有单独一行能证明；日志整体与此类事故相似
 """
 
 HISTORY = """
@@ -221,3 +267,15 @@ history_text = Earlier diagnoses = 历史诊断
 history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
 history_worked = Healthy jobs since = 此后正常作业
 """
+
+#: What stands between two texts of a line.
+BETWEEN = {
+    "comma": (", ", "，"),
+    "list_comma": (", ", "、"),
+    "semicolon": ("; ", "；"),
+    "colon": (": ", "："),
+    "or_between": (" or ", " 或 "),
+    "in_call": (" in {call}", "，停在 {call}"),
+    "on_hosts": (" (on {hosts})", "（主机 {hosts}）"),
+    "tie": (": a tie", "：并列"),
+}

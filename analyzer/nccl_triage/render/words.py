@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.section_words import HISTORY, PAGE, VERIFICATION
+from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, TERMINAL, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """The reader's wishes; a format ignores those that do not concern it."""
+
+    lang: Lang = "en"
+    #: Colours of a terminal.
+    color: bool = False
+    #: Columns of the terminal; None where nothing may be folded.
+    width: int | None = None
+    #: 0: what decides; 1 and more: everything.
+    verbose: int = 0
 
 
 class Pair(NamedTuple):
@@ -43,9 +57,8 @@ collective = Collective = 集合通信
 confidence = confidence = 置信度
 confirm = to confirm = 如需验证
 confirmed = confirmed = 已证实
-consequence_lines = {n} lines are consequences, not causes = 有 {n} 行是后果，不是原因
-consequence_one = 1 other rank is a consequence ({ranks}) = 另有 1 个 rank 属于连带后果（{ranks}）
-consequence_ranks = {n} other ranks are consequences ({ranks}) = 另有 {n} 个 rank 属于连带后果（{ranks}）
+consequence_lines = {n} lines only show what followed = {n} 行只是后续现象
+consequence_ranks = {n} other ranks failed as a result ({ranks}) = 另有 {n} 个 rank 因此失败（{ranks}）
 consequences = consequences = 连带后果
 contents = Contents = 目录
 contributions = What every observation added to the score = 每条观察对得分的贡献
@@ -72,12 +85,12 @@ foreign = other rules = 外来规则
 fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
 healthy = healthy = 正常
-healthy_text = no failure; inputs: {inputs}, lines: {lines} = 没有故障；输入 {inputs} 个，{lines} 行
+healthy_text = no failure in {inputs}, {lines} = {inputs}，{lines}，没有故障
 history = history = 历史
 host = Host = 主机
 hosts = Hosts = 主机
-if_no = if no = 若否
-if_yes = if yes = 若是
+if_no = if no = 如果否
+if_yes = if yes = 如果是
 inconclusive = inconclusive = 无法判定
 inputs = Inputs and notes = 输入与说明
 job_lane = rank not named = 未注明 rank
@@ -165,7 +178,8 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY)
+WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY) | _table(TERMINAL)
+WORDS |= {key: Pair(*texts) for key, texts in BETWEEN.items()}
 
 
 #: What a document may use as a word: nothing that a terminal, Markdown or a page would take for more than that.
@@ -335,29 +349,38 @@ def culprit_name(culprit: Mapping[str, Any], lang: Lang) -> str:
         details.append(str(culprit["address"]))
     if not name and not details:
         return word("culprit_unknown", lang)
-    told = ", ".join(details)
-    return f"{name} ({told})" if name and details else name or told
+    told = word("list_comma", lang).join(details)
+    return word("in_brackets", lang).format(what=name, more=told) if name and details else name or told
 
 
-def consequence_phrase(document: Document, lang: Lang) -> str:
+def consequence_phrase(document: Document, lang: Lang, lines: bool = True) -> str:
     """Return how many ranks (or lines, where none names a rank) merely show the consequences."""
-    blamed = {c.get("rank") for d in document.get("diagnoses", [])[:1] for c in d.get("culprits", [])}
+    culprits = [c for d in document.get("diagnoses", [])[:1] for c in d.get("culprits", [])]
+    blamed: set[int | None] = {c["rank"] for c in culprits if c.get("rank") is not None}
+    hosts = {c["host"] for c in culprits if c.get("rank") is None and c.get("host")}
     ranks: set[int | None] = set()
-    lines = 0
+    count = 0
     for symptom in document.get("symptoms", []):
         if symptom.get("role") == "cascade":
             ranks.update(symptom.get("ranks") or [])
-            lines += symptom.get("count") or 0
+            count += symptom.get("count") or 0
     for entry in (document.get("job") or {}).get("ranks") or []:
-        if entry.get("state") in ("root", "missing", "behind"):
+        if entry.get("state") in ("root", "missing", "behind") or entry.get("host") in hosts:
             blamed.add(entry.get("rank"))
         elif entry.get("state") in ("entered", "error", "dead"):
             ranks.add(entry.get("rank"))
-    others = {rank for rank in ranks - blamed if rank is not None}
+    own = {
+        rank
+        for symptom in document.get("symptoms", [])
+        if symptom.get("role") == "root"
+        for rank in symptom.get("ranks") or []
+    }
+    others = {rank for rank in ranks - blamed - own if rank is not None}
     if others:
-        key = "consequence_one" if len(others) == 1 else "consequence_ranks"
-        return word(key, lang).format(n=len(others), ranks=rank_ranges(others))
-    return word("consequence_lines", lang).format(n=lines) if lines and not ranks else ""
+        key = "consequence_ranks" if blamed | own else "consequence_all"
+        return word(f"{key}_one" if len(others) == 1 else key, lang).format(n=len(others), ranks=rank_ranges(others))
+    key = "consequence_lines_one" if count == 1 else "consequence_lines"
+    return word(key, lang).format(n=count) if count and lines and not ranks else ""
 
 
 def verification_text(diagnosis: Mapping[str, Any], lang: Lang) -> str:

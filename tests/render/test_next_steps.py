@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nccl_triage.render.text_page import chosen, is_open, steps
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh HOST nvidia-smi",
+        "ping PEER_ADDRESS",
+        "py-spy dump --pid <pid>",
+        "py-spy dump --pid <pid of the silent rank>",
+        "torchrun ... train.py",
+        "df -h PATH; df -i PATH",
+        "kubectl logs POD",
+        "sbatch --exclude=NODE job.sh",
+        "torchrun --nnodes=N train.py",
+        "python -c \"print(LLM('MODEL'))\"",
+    ],
+)
+def test_a_placeholder_is_seen(command: str) -> None:
+    assert is_open(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nvidia-smi -q -d PERFORMANCE,CLOCK",
+        "export NCCL_P2P_DISABLE=1",
+        "export TORCH_DISTRIBUTED_DEBUG=DETAIL",
+        "echo $PATH ${HOST} $MASTER_PORT",
+        "dmesg -T | grep -iE 'link is|NETDEV|Xid'",
+        "env | grep -E '^(RANK|MASTER_PORT)='",
+        "# Kubernetes: mount an emptyDir with medium: Memory",
+        "MASTER_PORT=29501 python train.py",
+    ],
+)
+def test_names_of_variables_are_no_placeholders(command: str) -> None:
+    assert not is_open(command)
+
+
+def diagnosis(*commands: list[str], **more: Any) -> dict[str, Any]:
+    fixes = [{"title": f"fix {n}", "commands": lines} for n, lines in enumerate(commands)]
+    return {"fixes": fixes, "next_check": {"what": "ask", "command": "check it"}, "status": "supported", **more}
+
+
+def commands(found: dict[str, Any], most: int = 3) -> list[str]:
+    return [command for step in chosen(steps(found, "en"), most) for command in step.commands]
+
+
+def test_what_can_be_run_comes_before_what_has_a_placeholder() -> None:
+    assert commands(diagnosis(["ssh HOST", "run a"], ["run b", "kill POD"])) == ["run b", "check it", "ssh HOST"]
+    assert commands(diagnosis(["ssh HOST"])) == ["check it", "ssh HOST"]
+
+
+def test_no_command_comes_twice_and_three_are_enough() -> None:
+    assert commands(diagnosis(["a", "b"], ["b", "c"], ["d"])) == ["a", "b", "c"]
+
+
+def test_the_check_comes_first_where_little_is_sure() -> None:
+    assert commands(diagnosis(["a"], status="possible")) == ["check it", "a"]
+
+
+def test_a_first_fix_without_a_command_is_told() -> None:
+    assert [step.what for step in chosen(steps(diagnosis([], ["a"]), "en"), 3)] == ["fix 0", "fix 1", "ask"]
+
+
+def test_variables_are_set_by_one_command() -> None:
+    fix = {"title": "t", "env": {"B": "x y", "A": 1}, "commands": []}
+    assert commands({"fixes": [fix]}) == ["export A=1 B='x y'"]
