@@ -37,8 +37,9 @@ def incident(document: Mapping[str, Any], now: float, marks: Mapping[str, Sequen
         family=_text(best.get("family")) if best else None,
         status=_text(best.get("status")) if best else None,
         confidence=float(best.get("confidence") or 0.0) if best else None,
-        headline=_text(document.get("headline")) or "",
-        headline_zh=_text(document.get("headline_zh")) or "",
+        # Of a cause its title: a headline quotes lines of the log, and none of them is kept.
+        headline=_text(best.get("title") if best else document.get("headline")) or "",
+        headline_zh=_text(best.get("title_zh") if best else document.get("headline_zh")) or "",
         world_size=_number(job.get("world_size")),
         launcher=_text(job.get("launcher")),
         hosts=tuple(hosts[:_HOSTS]),
