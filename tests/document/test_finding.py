@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.document.finding import VALUE, cut
+from nccl_triage.document.line_values import VALUE, cut
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -26,7 +26,7 @@ def headline(text: str, rules: RuleSet, language: str = "") -> str:
 @pytest.mark.parametrize("library", ["", INSIDE], ids=["raised in the user's code", "raised in a library"])
 def test_an_exception_is_told_with_its_rank_its_message_and_the_users_frame(library: str, rules: RuleSet) -> None:
     text = TRACE.format(rank=1, error="KeyError: 'fr'", library=library)
-    assert "rank 1 raised KeyError: 'fr' at calls.py:73, look_up." in headline(text, rules)
+    assert "Rank 1 raised KeyError: 'fr' at calls.py:73, look_up." in headline(text, rules)
     assert "rank 1 在 calls.py:73, look_up 抛出 KeyError: 'fr'。" in headline(text, rules, "_zh")
 
 
