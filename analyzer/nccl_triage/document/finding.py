@@ -18,7 +18,17 @@ from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.placeholders import fill
-from nccl_triage.document.line_values import OF_CULPRIT, OF_LINE, QUOTE, cut, exception, message, of_line, spaced
+from nccl_triage.document.line_values import (
+    OF_CULPRIT,
+    OF_LINE,
+    QUOTE,
+    cut,
+    exception,
+    listed,
+    message,
+    of_line,
+    spaced,
+)
 from nccl_triage.engine.schema import PLACEHOLDER, Headline
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -54,7 +64,7 @@ def finding(best: Candidate, case: Case) -> dict[str, str] | None:
 
 def strongest_line(best: Candidate, case: Case) -> str | None:
     """Return the strongest line of the evidence, shortened; an exception with its type and the user's frame."""
-    for event in _events(best, ()):
+    for event in _events(best):
         if event.text and event.kind != "step":
             told = exception(event)
             return message(event.text) if told is None else cut(told, QUOTE)
@@ -66,7 +76,9 @@ def _filled(headline: Headline, best: Candidate, case: Case) -> dict[str, str] |
         (match["kind"] or "", match["name"]) for text in headline.text.values() for match in PLACEHOLDER.finditer(text)
     }
     fields = {name for kind, name in names if kind == "f:" or (not kind and name in OF_LINE)}
-    events: Iterator[Event | None] = _events(best, headline.of, case) if fields or headline.of else iter((None,))
+    events: Iterator[Event | None] = (
+        _events(best, case, headline.of, anywhere=headline.anywhere) if fields or headline.of else iter((None,))
+    )
     if ("", "who") in names and any(not kind and name in OF_CULPRIT for kind, name in names):
         events = (event for event in events if event is not None and _is_of(event, best.culprits, case))
     for event in events:
@@ -84,15 +96,18 @@ def _is_of(event: Event, culprits: Sequence[Culprit], case: Case) -> bool:
     return (rank is None or not ranks or rank in ranks) and (host is None or not hosts or host in hosts)
 
 
-def _events(best: Candidate, of: Sequence[str], case: Case | None = None) -> Iterator[Event]:
-    """Yield the lines whose values a headline may tell: the evidence, the strongest first; with ``of``, lines of a kind."""
+def _events(
+    best: Candidate, case: Case | None = None, of: Sequence[str] = (), anywhere: bool = False
+) -> Iterator[Event]:
+    """Yield the lines whose values a headline may tell: the evidence, the strongest first; with ``of``, those of a kind."""
     evidence = [event for item in best.weighed.rule_items if item.explained_by is None for event in item.events]
     if not of or case is None:
         yield from evidence
         return
     wanted = case.of(*of)
     yield from (event for event in evidence if event in wanted)
-    yield from wanted
+    if anywhere:
+        yield from wanted
 
 
 def _fill(text: str, language: str, event: Event | None, best: Candidate, case: Case) -> str | None:
@@ -123,6 +138,8 @@ def _value(
 ) -> str | None:
     if kind == "fact:":
         told = case.value(name)
+        if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
+            return listed(told, language)
         return fill(whole, case, (), language) if told is not None and told not in ([], "", [-1]) else None
     if kind in ("version:", "env:"):
         known = software.versions(case) if kind == "version:" else software.environment(case)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.lazy_regex import lazily
@@ -130,6 +130,12 @@ def spaced(text: str, language: str) -> str:
     if language == "en":
         return text
     return _BETWEEN.sub(" ", _BESIDE.sub(r"\1", text)).strip()
+
+
+def listed(names: Sequence[str], language: str) -> str:
+    """Return names as a sentence lists them: ``a, b and c``."""
+    comma, last = (", ", " and ") if language == "en" else ("、", " 与 ")
+    return last.join(part for part in (comma.join(names[:-1]), names[-1]) if part)
 
 
 def capital(text: str) -> str:
