@@ -105,12 +105,12 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         ),
         (
             "[rank2]: RuntimeError: DataLoader worker (pid 5150) is killed by signal: Segmentation fault.\n",
-            "DataLoader worker (pid 5150) of rank 2 died of SIGSEGV (segmentation fault).",
+            "DataLoader worker (pid 5150) of rank 2 crashed with SIGSEGV (segmentation fault).",
             "rank 2 的 DataLoader worker（pid 5150）因 SIGSEGV（段错误）崩溃。",
         ),
         (
             "[rank1]: OSError: [Errno 24] Too many open files: '/data/part-7.bin'\n",
-            "Rank 1 reached the limit of open files (ulimit -n): [Errno 24] Too many open files: '/data/part-7.bin'.",
+            "Rank 1 reached the open files limit (ulimit -n): [Errno 24] Too many open files: '/data/part-7.bin'.",
             "rank 1 达到打开文件数上限（ulimit -n）：[Errno 24] Too many open files: '/data/part-7.bin'。",
         ),
         (
@@ -146,7 +146,7 @@ def test_a_rank_that_does_not_come_is_told_with_the_operation_and_the_timeout(ru
 
 def test_a_line_of_another_rank_does_not_tell_how_the_culprit_ended(rules: RuleSet) -> None:
     report = "[rank2]: Fatal Python error: Segmentation fault\n[rank0]: exitcode: 1 (pid: 9)\n"
-    assert "Rank 2 died of SIGSEGV (segmentation fault)." in headline(report, rules)
+    assert "Rank 2 crashed with SIGSEGV (segmentation fault)." in headline(report, rules)
 
 
 def test_a_text_is_cut_to_one_line() -> None:

@@ -221,7 +221,7 @@ def _signal(event: Event) -> str | None:
 
 
 def ended(event: Event, language: str) -> str | None:
-    """Return how a process ended, as the predicate of a sentence: ``died of SIGSEGV (segmentation fault)``."""
+    """Return how a process ended, as the predicate of a sentence: ``crashed with SIGSEGV (segmentation fault)``."""
     name = _signal(event)
     english = language == "en"
     if name is None:
@@ -231,7 +231,7 @@ def ended(event: Event, language: str) -> str | None:
         return f"exited with code {code}" if english else f"以退出码 {code} 退出"
     if name in _FAULTS:
         fault = _FAULTS[name]
-        return f"died of {name} ({fault[0]})" if english else f"因 {name}（{fault[1]}）崩溃"
+        return f"crashed with {name} ({fault[0]})" if english else f"因 {name}（{fault[1]}）崩溃"
     return f"was killed by {name}" if english else f"被 {name} 杀死"
 
 
