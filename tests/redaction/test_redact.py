@@ -36,7 +36,9 @@ def test_two_networks_are_still_two_networks(two_networks: dict[str, Any]) -> No
     text = render(made, "text", verbose=2).decode()
     for original in ("gpu-a", "gpu-b", "45.63.16", "144.202.8", "acme"):
         assert original not in text
-    assert "Two hosts announced addresses that share no network (host-1 public.net-1.1, host-2 public.net-2.2)" in text
+    assert (
+        "Two hosts announced addresses that share no network: host-1 (public.net-1.1), host-2 (public.net-2.2)" in text
+    )
     assert "host-1:18844:18844 [0] NCCL INFO Bootstrap : Using enp1s0:public.net-1.1<0>" in text
     assert [(c["host"], c["address"]) for c in made["diagnoses"][0]["culprits"]] == [
         ("host-1", "public.net-1.1"),

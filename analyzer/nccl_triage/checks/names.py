@@ -94,7 +94,25 @@ def _in_condition(rule: str, expression: Expression, known: DefinedNames) -> Ite
 
 
 #: Placeholders of headlines that stand for themselves.
-_OF_HEADLINES = ("who", "rank", "host", "gpu", "error", "frame", "line")
+_OF_HEADLINES = (
+    "who",
+    "rank",
+    "host",
+    "process",
+    "place",
+    "gpu",
+    "device",
+    "code",
+    "ended",
+    "signal",
+    "timeout",
+    "step",
+    "file",
+    "error",
+    "frame",
+    "message",
+    "line",
+)
 
 
 def _in_headlines(cause: Cause, known: DefinedNames) -> Iterator[RuleProblem]:

@@ -1,9 +1,10 @@
 """The finding in one sentence, told with the names and numbers of the log.
 
 A cause has templates (``headlines`` in its file). The first one whose condition holds and whose placeholders all have a
-value is used. ``{f:FIELD}`` are fields of one line of the evidence, ``{rank}``, ``{host}``, ``{gpu}``, ``{error}``,
-``{frame}`` and ``{line}`` are told by that same line; ``{who}`` is the culprit, and ``{fact:NAME}``, ``{version:NAME}`` and
-``{env:NAME}`` are those of the case. Without a template that fits, the title is followed by the strongest line.
+value is used. ``{f:FIELD}`` are fields of one line of the evidence, ``{rank}``, ``{device}``, ``{message}`` and the others
+of ``line_values`` are told by that same line; ``{who}`` is the culprit, and ``{fact:NAME}``, ``{version:NAME}`` and
+``{env:NAME}`` are those of the case. A part in square brackets is left out if a placeholder in it has no value. Without a
+template that fits, the title is followed by the strongest line.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from collections.abc import Iterator, Sequence
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit_base import Culprit
+from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.placeholders import fill
+from nccl_triage.document.line_values import (
+    OF_CULPRIT,
+    OF_LINE,
+    QUOTE,
+    cut,
+    exception,
+    listed,
+    message,
+    of_line,
+    spaced,
+)
 from nccl_triage.engine.schema import PLACEHOLDER, Headline
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 
-#: Characters of a value, and of a line that is quoted.
-VALUE, QUOTE = 120, 110
-#: Placeholders that a line of the evidence fills.
-OF_LINE = ("rank", "host", "gpu", "error", "frame", "line")
-#: Folders of code that is not the user's.
-_LIBRARY = lazily(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
-_FRAME = lazily(r"(?P<file>.+):(?P<line>\d+) (?P<function>\S+)$")
-
-
-def cut(text: str, most: int = VALUE) -> str:
-    """Return a text on one line, shortened to a number of characters."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
+#: A part of a template that may be left out.
+_OPTIONAL = lazily(r"\[(?P<part>[^\[\]{}]*\{[^\[\]]*)\]")
 
 
 def who(culprits: Sequence[Culprit], language: str) -> str:
@@ -62,10 +64,10 @@ def finding(best: Candidate, case: Case) -> dict[str, str] | None:
 
 def strongest_line(best: Candidate, case: Case) -> str | None:
     """Return the strongest line of the evidence, shortened; an exception with its type and the user's frame."""
-    for event in _events(best, ()):
+    for event in _events(best):
         if event.text and event.kind != "step":
-            told = _error(event)
-            return cut(event.text if told is None else told, QUOTE)
+            told = exception(event)
+            return message(event.text) if told is None else cut(told, QUOTE)
     return None
 
 
@@ -74,35 +76,61 @@ def _filled(headline: Headline, best: Candidate, case: Case) -> dict[str, str] |
         (match["kind"] or "", match["name"]) for text in headline.text.values() for match in PLACEHOLDER.finditer(text)
     }
     fields = {name for kind, name in names if kind == "f:" or (not kind and name in OF_LINE)}
-    events: Iterator[Event | None] = _events(best, headline.of, case) if fields else iter((None,))
+    events: Iterator[Event | None] = (
+        _events(best, case, headline.of, anywhere=headline.anywhere) if fields or headline.of else iter((None,))
+    )
+    if ("", "who") in names and any(not kind and name in OF_CULPRIT for kind, name in names):
+        events = (event for event in events if event is not None and _is_of(event, best.culprits, case))
     for event in events:
         found = {language: _fill(text, language, event, best, case) for language, text in headline.text.items()}
         if all(found.values()):
-            return {language: text for language, text in found.items() if text}
+            return {language: spaced(text, language) for language, text in found.items() if text}
     return None
 
 
-def _events(best: Candidate, of: Sequence[str], case: Case | None = None) -> Iterator[Event]:
-    """Yield the lines whose values a headline may tell: those of the evidence, the strongest first, or those of a kind."""
-    if of and case is not None:
-        yield from case.of(*of)
+def _is_of(event: Event, culprits: Sequence[Culprit], case: Case) -> bool:
+    """Return whether a line may tell of a culprit: it names no other rank or host."""
+    rank, host = case.rank(event), case.host(event)
+    ranks = {one.rank for one in culprits if one.rank is not None}
+    hosts = {one.host for one in culprits if one.host is not None}
+    return (rank is None or not ranks or rank in ranks) and (host is None or not hosts or host in hosts)
+
+
+def _events(
+    best: Candidate, case: Case | None = None, of: Sequence[str] = (), anywhere: bool = False
+) -> Iterator[Event]:
+    """Yield the lines whose values a headline may tell: the evidence, the strongest first; with ``of``, those of a kind."""
+    evidence = [event for item in best.weighed.rule_items if item.explained_by is None for event in item.events]
+    if not of or case is None:
+        yield from evidence
         return
-    for item in best.weighed.rule_items:
-        if item.explained_by is None:
-            yield from item.events
+    wanted = case.of(*of)
+    yield from (event for event in evidence if event in wanted)
+    if anywhere:
+        yield from wanted
 
 
 def _fill(text: str, language: str, event: Event | None, best: Candidate, case: Case) -> str | None:
-    missing = False
+    def filled(part: str) -> str | None:
+        missing = False
 
-    def value(match: re.Match[str]) -> str:
-        nonlocal missing
-        told = _value(match[0], match["kind"] or "", match["name"], language, event, best, case)
-        missing = missing or not told
-        return cut(told or "")
+        def value(match: re.Match[str]) -> str:
+            nonlocal missing
+            told = _value(match[0], match["kind"] or "", match["name"], language, event, best, case)
+            missing = missing or not told
+            return cut(told or "")
 
-    filled = PLACEHOLDER.sub(value, text)
-    return None if missing else filled
+        whole = PLACEHOLDER.sub(value, part)
+        return None if missing else whole
+
+    # Optional parts are filled apart, so that brackets in a value of the log mean nothing.
+    parts: list[str | None] = []
+    end = 0
+    for found in _OPTIONAL.finditer(text):
+        parts += [filled(text[end : found.start()]), filled(found["part"]) or ""]
+        end = found.end()
+    parts.append(filled(text[end:]))
+    return None if None in parts else "".join(part for part in parts if part)
 
 
 def _value(
@@ -110,50 +138,16 @@ def _value(
 ) -> str | None:
     if kind == "fact:":
         told = case.value(name)
+        if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
+            return listed(told, language)
         return fill(whole, case, (), language) if told is not None and told not in ([], "", [-1]) else None
     if kind in ("version:", "env:"):
-        told = fill(whole, case, (), language)
-        return None if told == fill("{f:-}", case, (), language) else told
+        known = software.versions(case) if kind == "version:" else software.environment(case)
+        return known[name][0][0] if known.get(name) else None
     if name == "who":
         return who(best.culprits, language)
     if event is None:
         return None
     if kind == "f:":
-        return event.fields.get(name)
-    return _of_line(name, event, case)
-
-
-def _of_line(name: str, event: Event, case: Case) -> str | None:
-    if name == "rank":
-        rank = case.rank(event)
-        return None if rank is None else str(rank)
-    if name == "host":
-        return case.host(event)
-    if name == "gpu":
-        return None if event.context.gpu is None else str(event.context.gpu)
-    if name == "error":
-        return _error(event)
-    if name == "frame":
-        return _frame(event)
-    return cut(event.text, QUOTE) if name == "line" else None
-
-
-def _error(event: Event) -> str | None:
-    """Return an exception as Python prints it: its type and its message."""
-    kind = event.fields.get("type") or event.fields.get("name")
-    if not kind or event.kind != "exception":
-        return None
-    message = (event.fields.get("message") or event.fields.get("why") or "").strip().partition("\n")[0].rstrip(". ")
-    kind = kind.rpartition(".")[2]
-    return cut(f"{kind}: {message}" if message else kind)
-
-
-def _frame(event: Event) -> str | None:
-    """Return the innermost frame of the user's own code: ``calls.py:73, look_up``."""
-    for line in reversed(event.fields.get("user_frames", "").splitlines()):
-        found = _FRAME.match(line)
-        if found is not None and _LIBRARY.search(found["file"]) is None:
-            name = found["file"].rpartition("/")[2]
-            function = "" if found["function"] == "<module>" else f", {found['function']}"
-            return f"{name}:{found['line']}{function}"
-    return None
+        return event.fields.get(name, "").strip().rstrip(".,;")
+    return of_line(name, event, case, language)

@@ -8,6 +8,8 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.document.finding import finding, strongest_line, who
+from nccl_triage.document.line_values import capital
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story.outcome import Outcome
@@ -17,6 +19,9 @@ from nccl_triage.story.story import Run
 LISTED, TEXT = 20, 160
 #: Characters of a headline to which what the others did is not added.
 LONG = 110
+
+#: What a finding says that tells of the wait already.
+_WAITS = lazily(r"\bwait|gave up|time(?:d )?out")
 
 _SAYS: dict[str, tuple[str, str]] = {
     "finished": ("The job came to its end in good order", "作业正常结束"),
@@ -159,15 +164,14 @@ def headline(diagnosis: Findings) -> dict[str, str]:
         found = _title(best, case)
     hedge = HEDGES[best.status]
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
-    if op and timeouts and len(found["en"]) < LONG:
+    if op and timeouts and len(found["en"]) < LONG and not _WAITS.search(found["en"]):
         others = f"{timeouts} process{'' if timeouts == 1 else 'es'}"
         found = {
             "en": f"{found['en']}; {others} then waited in {op} until the timeout",
             "zh": f"{found['zh']}；随后 {timeouts} 个进程在 {op} 中等待直至超时",
         }
-    english = f"{hedge[0]}{found['en']}"
     return {
-        "en": f"{english[:1].upper()}{english[1:]}{_end(english, '.')}",
+        "en": f"{hedge[0]}{capital(found['en'])}{_end(found['en'], '.')}",
         "zh": f"{hedge[1]}{found['zh']}{_end(found['zh'], '。')}",
     }
 

@@ -107,12 +107,13 @@ def _next_check(node: Node, user: bool) -> NextCheck:
 
 
 def _headline(node: Node, user: bool) -> Headline:
-    part = node.keys(("says",), ("when", "of"))
+    part = node.keys(("says",), ("when", "of", "anywhere"))
     return Headline(
         text=bilingual(part["says"], user),
         where=node.where,
         when=optional_condition(part, "when"),
         of=text_list(part, "of"),
+        anywhere=flag(part, "anywhere"),
     )
 
 

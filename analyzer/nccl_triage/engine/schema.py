@@ -209,13 +209,15 @@ class Step:
 class Headline:
     """A template that says what happened; it is used if its condition holds and every placeholder has a value.
 
-    The fields that it names are those of one line: of a line of the evidence, or of one of the kinds and ids in ``of``.
+    The fields that it names are those of one line of the evidence, with ``of`` one of these kinds and ids; with ``anywhere``
+    the line may stand outside the evidence.
     """
 
     text: Text
     where: str
     when: Expression | None = None
     of: tuple[str, ...] = ()
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

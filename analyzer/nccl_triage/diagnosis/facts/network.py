@@ -144,7 +144,7 @@ def _same_address(case: Case) -> Fact | None:
     return None
 
 
-@fact("network.disjoint_hosts", "two hosts announced addresses that share no network: the pairs of (host, address)")
+@fact("network.disjoint_hosts", "two hosts announced addresses that share no network: each with its address")
 def _disjoint(case: Case) -> Fact | None:
     by_host: dict[str, dict[str, Event]] = defaultdict(dict)
     for host, iface, ip, event in announced(case):
@@ -164,7 +164,7 @@ def _disjoint(case: Case) -> Fact | None:
     for (nets_one, one), (nets_two, two) in combinations(networks.items(), 2):
         if nets_one - nets_two and nets_two - nets_one:
             first, second = _outside(by_host[one], nets_two), _outside(by_host[two], nets_one)
-            return Fact(f"{one} {first}, {two} {second}", [by_host[one][first], by_host[two][second]])
+            return Fact([f"{one} ({first})", f"{two} ({second})"], [by_host[one][first], by_host[two][second]])
     return None
 
 
