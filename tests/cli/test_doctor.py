@@ -77,7 +77,7 @@ def test_facts_beside_a_log(tmp_path: Path) -> None:
     log.write_text(SHM)
     document = build([HostAnswer("gpu01", {"facts": facts(limits__shm={"size": 64 << 20, "free": 0})})])
     hosts.write_bytes(json.dumps(document, sort_keys=True).encode())
-    result = run(str(log), "--host-facts", str(hosts))
+    result = run(str(log), "--host-facts", str(hosts), "-v")
     assert result.exit_code == 0
     assert "shared-memory-exhausted" in result.output
     assert "Doctor saw on gpu01: /dev/shm has 64 MiB, 0 B free." in result.output

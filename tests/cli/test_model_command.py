@@ -57,11 +57,11 @@ def test_train_then_use_by_option_and_by_configuration(
         items = [c for d in json.loads(output)["diagnoses"] for c in d["contributions"] if c["id"] == "classifier-vote"]
         return items[0]["says"] if items else ""
 
-    assert "7 known incidents" in vote("--model", str(model))
+    assert "7 of the 14 learnt from" in vote("--model", str(model))
     assert vote("--model", "none") == ""
     (model.parent / "config.yaml").write_text("model: team.json\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    assert "7 known incidents" in vote()
+    assert "7 of the 14 learnt from" in vote()
     assert vote("--model", "none") == ""
 
 

@@ -50,7 +50,7 @@ def test_a_command_names_the_path_that_the_report_shows(two_networks: dict[str, 
     made = redact(two_networks)
     path = made["inputs"][0]["path"]
     assert path.endswith("/file-1.log")
-    assert f"nccl-triage verify {path}" in render(made, "text").decode()
+    assert f"nccl-triage verify {path}" in render(made, "text", verbose=True).decode()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _LIBRARY = lazily(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
 _FRAME = lazily(r"(?P<file>.+):(?P<line>\d+) (?P<function>\S+)$")
 #: What stands in front of a message: the prefixes of loggers, the place in the source, the type of an exception.
 _PREFIX = lazily(
-    r"\s*(?:"
+    r"(?:"
     r"[^\n]{0,320}?\bNCCL (?:WARN|INFO|ERROR) |"
     r"[^\n]{0,320}?=>> |"
     r"\[[\w.-]+: ?\d+ ?:\d+(?::\d+)?\] +\S+ +UCX +\w+ +|"

@@ -19,7 +19,7 @@ from typing import Any
 from nccl_triage._version import __version__
 
 #: Number of versions and sets of rules whose entries are kept, and how many entries each makes of a kind (else one).
-_KEEP, _EACH = 3, {"hyperscan": 3}
+_KEEP, _EACH = 6, {"hyperscan": 3}
 #: Seconds after which an entry that is read is marked as used: the least recently used entries are deleted first.
 _STALE = 3600.0
 #: Length of the digest before an entry's content, in bytes.
