@@ -10,7 +10,7 @@ from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.findings import Findings
-from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution, Weighed
+from nccl_triage.diagnosis.weigh import Contribution, Weighed
 from nccl_triage.document import incident
 from nccl_triage.engine.schema import WEIGHTS, MissingEvidence
 from nccl_triage.observations.event import Event
@@ -28,22 +28,15 @@ def pair(name: str, text: dict[str, str]) -> dict[str, str]:
 
 
 def ordered_evidence(weighed: Weighed) -> list[tuple[Contribution, Event]]:
-    """Return the lines that speak for a cause, the most telling first, each line once."""
+    """Return the lines that speak for a cause, the most telling first, each line once; the vote rests on no line."""
     items = sorted(
-        enumerate(weighed.for_items),
-        key=lambda pair: (
-            pair[1].evidence.id == VOTE_ID,
-            -abs(pair[1].applied),
-            -WEIGHTS[pair[1].evidence.weight],
-            pair[0],
-        ),
+        enumerate(weighed.rule_items),
+        key=lambda pair: (-abs(pair[1].applied), -WEIGHTS[pair[1].evidence.weight], pair[0]),
     )
     found: list[tuple[Contribution, Event]] = []
     seen: set[tuple[str, int]] = set()
     for depth in range(PER_ITEM):
         for _, item in items:
-            if depth and item.evidence.id == VOTE_ID:
-                continue  # one line is enough to show what the log as a whole resembles
             events = sorted(item.events, key=lambda e: e.role != "root") if depth == 0 else item.events
             fresh = [e for e in events if (e.source, e.line) not in seen]
             if fresh:
