@@ -190,3 +190,10 @@ def test_durations_and_lists_are_words() -> None:
     assert [duration(value, "en") for value in (8, 100, 600, 1800)] == ["8 s", "100 s", "10 min", "30 min"]
     assert listed(["a", "b", "c"], "en") == "a, b and c"
     assert listed(["a", "b"], "zh") == "a 与 b"
+
+
+@pytest.mark.parametrize("before", range(60, 125, 5))
+def test_no_secret_is_cut_in_two(before: int, rules: RuleSet) -> None:
+    token = "hf_" + "abcdEFGHijklMNOPqrstUVWXyzabcdEFGH"
+    error = f"ValueError: {'no access ' * 20}"[:before] + f" {token} again"
+    assert "hf_ab" not in headline(TRACE.format(rank=1, error=error, library=""), rules)

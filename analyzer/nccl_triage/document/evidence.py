@@ -16,6 +16,7 @@ from nccl_triage.engine.schema import WEIGHTS, MissingEvidence
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.producers import produced_signatures
+from nccl_triage.redaction.secrets import mask_text
 
 #: Lines of evidence per item, per cause, and timeline entries kept.
 PER_ITEM, PER_CAUSE, TIMELINE = 3, 14, 200
@@ -55,7 +56,7 @@ def evidence_line(case: Case, item: Contribution, event: Event) -> dict[str, Any
         "rank": case.rank(event),
         "host": case.host(event),
         "signature": event.signature,
-        "text": event.text[:_TEXT],
+        "text": event.text if len(event.text) <= _TEXT else mask_text(event.text)[:_TEXT],
         **pair("says", says),
         "weight": item.evidence.weight,
     }

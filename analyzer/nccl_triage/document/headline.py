@@ -8,7 +8,7 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.document.finding import finding, strongest_line, who
-from nccl_triage.document.line_values import capital
+from nccl_triage.document.line_values import capital, cut
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
@@ -83,8 +83,8 @@ def _run(number: int, run: Run, told: bool) -> dict[str, Any]:
         "from": None if first is None else {"path": first.source, "line": first.line},
         "to": None if last is None else {"path": last.source, "line": last.line},
         "started": _earliest(run.printed),
-        "opened_by": None if run.opened_by is None else run.opened_by.text[:TEXT],
-        "fault": None if fault is None else fault.text[:TEXT],
+        "opened_by": None if run.opened_by is None else cut(run.opened_by.text, TEXT),
+        "fault": None if fault is None else cut(fault.text, TEXT),
     }
 
 

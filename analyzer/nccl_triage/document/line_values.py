@@ -86,10 +86,18 @@ _FAULTS = {
 }
 
 
+#: Characters of a text that are looked at for secrets.
+MASKED = 2000
+
+
 def cut(text: str, most: int = VALUE) -> str:
-    """Return a text on one line, shortened to a number of characters."""
+    """Return a text on one line, shortened to a number of characters; a secret is masked before it is cut in two."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
+    if len(flat) <= most:
+        return flat
+    from nccl_triage.redaction.secrets import mask_text
+
+    return mask_text(flat[:MASKED])[: most - 1].rstrip() + "…"
 
 
 def of_line(name: str, event: Event, case: Case, language: str) -> str | None:
