@@ -87,8 +87,18 @@ def timed(action: Callable[[], object], runs: int) -> float:
     return statistics.median(seconds)
 
 
-def run(*words: str | Path, stdin: Path | None = None) -> float:
-    """Run a command to its end and return the peak memory in MB of it, or of the largest process that it started."""
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds of processors, seconds that passed, and the peak memory of its largest process in MB."""
+
+    cpu: float
+    wall: float
+    peak: float
+
+
+def cost(*words: str | Path, stdin: Path | None = None) -> Cost:
+    """Run a command to its end."""
+    started = time.perf_counter()
     # A file, not /dev/null: for that one grep stops at the first line that it finds.
     with Path(stdin or os.devnull).open("rb") as source, tempfile.TemporaryFile() as out:
         process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=out)
@@ -96,7 +106,12 @@ def run(*words: str | Path, stdin: Path | None = None) -> float:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
         raise SystemExit(f"{words[0]} ended with {process.returncode}")
-    return usage.ru_maxrss / 1024
+    return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
+
+
+def run(*words: str | Path, stdin: Path | None = None) -> float:
+    """Run a command to its end and return the peak memory in MB of it, or of the largest process that it started."""
+    return cost(*words, stdin=stdin).peak
 
 
 def read_whole(path: Path) -> None:

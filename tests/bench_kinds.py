@@ -11,12 +11,9 @@ import argparse
 import gzip
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,33 +22,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analyzer")]
 
 from corpus.generate.line_kinds import KINDS, process  # noqa: E402
 from tests import bench  # noqa: E402
+from tests.bench import Cost, cost  # noqa: E402
 
 PAGE = ROOT / "docs" / "performance.md"
 #: Files of a folder that are drawn; the others are these again, under other names.
 _DRAWN = 64
 #: Megabytes that slow tools are given.
 _SLOW = 4
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a command took: seconds of processors, seconds that passed, and the peak memory of its largest process in MB."""
-
-    cpu: float
-    wall: float
-    peak: float
-
-
-def cost(*words: str | Path) -> Cost:
-    """Run a command to its end."""
-    started = time.perf_counter()
-    with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=out)
-        _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode not in (0, 1):
-        raise SystemExit(f"{words[0]} ended with {child.returncode}")
-    return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
 
 
 def triage(*words: str | Path, jobs: int = 1) -> Cost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from time import gmtime, strftime
 
@@ -132,9 +133,7 @@ def verl(seed: int) -> Process:
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
-        step = 0
-        while True:
-            step += 1
+        for step in count(1):
             yield f"step:{step} - " + " - ".join(f"{one.name}:{one.value(chance)}" for one in shown) + "\n"
 
     return lines
@@ -152,9 +151,7 @@ def huggingface(seed: int) -> Process:
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
-        step = 0
-        while True:
-            step += 1
+        for step in count(1):
             inner = ", ".join(f"'{one.name}': {one.value(chance)}" for one in shown)
             yield f"{{{inner}, 'epoch': {step / 1000:.2f}}}\n"
 
@@ -261,9 +258,7 @@ def ray(seed: int) -> Process:
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
-        step = 0
-        while True:
-            step += 1
+        for step in count(1):
             head = f"({actor} pid={4000 + rank}, ip=10.0.{rank // 8}.{rank % 8 + 1}) "
             yield f"{head}step {step}: " + ", ".join(f"{one.name}={one.value(chance)}" for one in shown) + "\n"
             if step % 3 == 0:
@@ -279,9 +274,7 @@ def lightning(seed: int) -> Process:
 
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
-        step = 0
-        while True:
-            step += 1
+        for step in count(1):
             done = step % total
             share = done * 100 // total
             metrics = ", ".join(f"{one.name}={one.value(chance)}" for one in shown)
@@ -347,12 +340,10 @@ def nccl_trace(seed: int) -> Process:
     def lines(rank: int, world: int) -> Iterator[str]:
         chance = _process(seed, rank)
         name, gpu = f"{host}{rank // 8:03d}", rank % 8
-        count = 0
-        while True:
-            count += 1
+        for number in count(1):
             op = chance.choice(("AllReduce", "AllGather", "ReduceScatter", "Broadcast"))
             yield (
-                f"{name}:{20_000 + rank}:{21_000 + rank} [{gpu}] NCCL INFO {op}: opCount {count:x} sendbuff 0x7f{chance.randrange(16**10):010x} "
+                f"{name}:{20_000 + rank}:{21_000 + rank} [{gpu}] NCCL INFO {op}: opCount {number:x} sendbuff 0x7f{chance.randrange(16**10):010x} "
                 f"recvbuff 0x7f{chance.randrange(16**10):010x} count {chance.randrange(10**8)} datatype {chance.randrange(10)} op 0 root 0 "
                 f"comm 0x{comm:x} [nranks={world}] stream 0x{chance.randrange(16**9):x}\n"
             )

@@ -27,6 +27,7 @@ from nccl_triage.document.line_values import (
     listed,
     message,
     of_line,
+    on_host,
     spaced,
 )
 from nccl_triage.engine.schema import PLACEHOLDER, Headline
@@ -44,8 +45,7 @@ def who(culprits: Sequence[Culprit], language: str) -> str:
     if ranks:
         word = ("rank" if len(ranks) == 1 else "ranks") if language == "en" else "rank"
         shown = ", ".join(map(str, ranks[:4])) + (", …" if len(ranks) > 4 else "")
-        where = (f" on {hosts[0]}" if language == "en" else f"（{hosts[0]}）") if len(hosts) == 1 else ""
-        return f"{word} {shown}{where}"
+        return f"{word} {shown}{on_host(hosts[0] if len(hosts) == 1 else None, language)}"
     pids = [f"pid {one.pid}" for one in culprits if one.pid is not None and not hosts]
     return ", ".join([*(str(host) for host in hosts[:3]), *pids[:3]])
 
@@ -64,7 +64,7 @@ def finding(best: Candidate, case: Case) -> dict[str, str] | None:
 
 def strongest_line(best: Candidate, case: Case) -> str | None:
     """Return the strongest line of the evidence, shortened; an exception with its type and the user's frame."""
-    for event in _events(best):
+    for event in _events(best, case):
         if event.text and event.kind != "step":
             told = exception(event)
             return message(event.text) if told is None else cut(told, QUOTE)
@@ -96,12 +96,10 @@ def _is_of(event: Event, culprits: Sequence[Culprit], case: Case) -> bool:
     return (rank is None or not ranks or rank in ranks) and (host is None or not hosts or host in hosts)
 
 
-def _events(
-    best: Candidate, case: Case | None = None, of: Sequence[str] = (), anywhere: bool = False
-) -> Iterator[Event]:
+def _events(best: Candidate, case: Case, of: Sequence[str] = (), anywhere: bool = False) -> Iterator[Event]:
     """Yield the lines whose values a headline may tell: the evidence, the strongest first; with ``of``, those of a kind."""
     evidence = [event for item in best.weighed.rule_items if item.explained_by is None for event in item.events]
-    if not of or case is None:
+    if not of:
         yield from evidence
         return
     wanted = case.of(*of)

@@ -13,7 +13,9 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
+from nccl_triage.redaction.secrets import mask_text
 from nccl_triage.story.error_codes import codes
+from nccl_triage.story.exits import SIGNAL_TEXTS, signal_of_code
 
 #: Characters of a value, and of a line that is quoted.
 VALUE, QUOTE = 120, 100
@@ -59,22 +61,13 @@ _BETWEEN = lazily(r"(?<=[一-鿿])(?=[A-Za-z0-9/])|(?<=[A-Za-z0-9%])(?=[一-鿿]
 _WORD = lazily(r"ranks? \d")
 _STEP = lazily(r"(?i)\b(?:step|iter|iteration|global_step)\b[\s:=#\[]{0,12}(?P<step>\d{1,9})\b")
 _SENTENCE = lazily(r"[.!?]\s+(?=[A-Z0-9(\[{'\"])")
+#: Signals by the words of strsignal(3), also those that no exit is told by.
 _SIGNAL_TEXTS = {
-    "killed": "SIGKILL",
-    "segmentation fault": "SIGSEGV",
-    "aborted": "SIGABRT",
-    "bus error": "SIGBUS",
-    "floating point exception": "SIGFPE",
-    "illegal instruction": "SIGILL",
-    "terminated": "SIGTERM",
-    "hangup": "SIGHUP",
-    "interrupt": "SIGINT",
-    "alarm clock": "SIGALRM",
-    "trace/breakpoint trap": "SIGTRAP",
-    "cpu time limit exceeded": "SIGXCPU",
-    "file size limit exceeded": "SIGXFSZ",
-    "user defined signal 1": "SIGUSR1",
-    "user defined signal 2": "SIGUSR2",
+    **SIGNAL_TEXTS,
+    "cpu time limit exceeded": signal.SIGXCPU,
+    "file size limit exceeded": signal.SIGXFSZ,
+    "user defined signal 1": signal.SIGUSR1,
+    "user defined signal 2": signal.SIGUSR2,
 }
 #: Signals that need words beside their name.
 _FAULTS = {
@@ -95,8 +88,6 @@ def cut(text: str, most: int = VALUE) -> str:
     flat = " ".join(text.split())
     if len(flat) <= most:
         return flat
-    from nccl_triage.redaction.secrets import mask_text
-
     return mask_text(flat[:MASKED])[: most - 1].rstrip() + "…"
 
 
@@ -107,10 +98,14 @@ def of_line(name: str, event: Event, case: Case, language: str) -> str | None:
 
 def process(rank: int | None, host: str | None, language: str) -> str | None:
     """Return a rank and its host in words, as far as known: ``rank 2 on gpu-a``."""
-    if rank is None:
-        return host
-    where = "" if host is None else f" on {host}" if language == "en" else f"（{host}）"
-    return f"rank {rank}{where}"
+    return host if rank is None else f"rank {rank}{on_host(host, language)}"
+
+
+def on_host(host: str | None, language: str) -> str:
+    """Return what follows a rank whose host is known."""
+    if host is None:
+        return ""
+    return f" on {host}" if language == "en" else f"（{host}）"
 
 
 def exception(event: Event) -> str | None:
@@ -216,16 +211,16 @@ def _signal(event: Event) -> str | None:
     code = whole(event.fields.get("exitcode"))
     number = whole(event.fields.get("signo"))
     if number is None and code is not None:
-        number = -code if code < 0 else code - 128 if 128 < code < 160 else None
+        number = signal_of_code(code)
     told = event.fields.get("signal") or event.fields.get("why") or ""
+    if number is None and told.startswith("SIG"):
+        return told
     if number is None:
-        number = whole(told)
-    if number is not None:
-        try:
-            return signal.Signals(number).name
-        except ValueError:
-            return None
-    return told if told.startswith("SIG") else _SIGNAL_TEXTS.get(told.lower())
+        number = whole(told) or _SIGNAL_TEXTS.get(told.lower())
+    try:
+        return None if number is None else signal.Signals(number).name
+    except ValueError:
+        return None
 
 
 def ended(event: Event, language: str) -> str | None:

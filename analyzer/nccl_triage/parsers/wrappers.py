@@ -299,12 +299,13 @@ def _is_known(line: str, profile: WrapperProfile) -> bool:
 #: Lines without their digits -> whether they begin with an unambiguous prefix: it is asked of each several times.
 _known: dict[str, bool] = {}
 _MAX_KNOWN = 1 << 12
-_NO_DIGITS = str.maketrans("123456789", "000000000")
+#: Folds the digits of a text.
+FOLDED = str.maketrans("123456789", "000000000")
 
 
 def _plainly_known(line: str) -> bool:
     """Tell whether a line, or one before it that differed in its digits, begins with an unambiguous prefix."""
-    folded = line.translate(_NO_DIGITS)
+    folded = line.translate(FOLDED)
     known = _known.get(folded)
     if known is None:
         if len(_known) >= _MAX_KNOWN:

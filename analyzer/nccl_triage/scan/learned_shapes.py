@@ -14,7 +14,7 @@ from operator import contains
 from typing import NamedTuple
 
 from nccl_triage.engine.schema import Signature
-from nccl_triage.parsers.wrappers import WrapperProfile, may_name_speaker
+from nccl_triage.parsers.wrappers import FOLDED, WrapperProfile, may_name_speaker
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.learned_fields import FieldPositions
@@ -28,7 +28,7 @@ MAX_SHAPES, MAX_PROFILES = 8000, 6
 FEW, ENOUGH = 24, 2
 #: Characters of a line that tell how it begins, and different beginnings of a source that are remembered.
 BEGINNING, MAX_BEGINNINGS = 64, 40
-_NO_DIGITS, _NO_NUMBERS = str.maketrans("", "", "0123456789"), str.maketrans("123456789", "000000000")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 
@@ -131,7 +131,7 @@ class LearnedShapesByProfile:
         return profile
 
     def _sniff(self, first: Sequence[str]) -> WrapperProfile:
-        beginnings = frozenset(line[:BEGINNING].translate(_NO_NUMBERS) for line in first)
+        beginnings = frozenset(line[:BEGINNING].translate(FOLDED) for line in first)
         known = self._by_beginnings.get(beginnings)
         if known is not None:
             if self._told_by_few < ENOUGH and len(first) > FEW:

@@ -121,18 +121,16 @@ class BlockScan:
             if not alike:
                 self._read()
                 return
-            if alike >= sampling.ALIKE:
-                head, rest = _cut(block, END_BYTES)
-            self._waiting[0] = head
+            many = alike >= sampling.ALIKE
+            self._waiting[0], block = _cut(block, END_BYTES) if many else (head, rest)
             self._read()
-            block, tail = rest, None
-            if alike >= sampling.ALIKE:
+            if many:
                 coverage = Coverage.NEWS
-                block, tail = (rest, None) if self._waiting else _cut_tail(rest)
-            if tail is not None:
-                self._waiting.appendleft(tail)
-            self._waiting.appendleft(block)
-        self._waiting.popleft()
+                if not self._waiting:
+                    block, tail = _cut_tail(block)
+                    self._waiting.append(tail)
+        else:
+            self._waiting.popleft()
         self.run.read(self._reader.rest())
         self.run.sample(block, self._reader, coverage)
         self._sampled = True
@@ -154,7 +152,7 @@ def _cut(block: LineBlock, most: int) -> tuple[LineBlock, LineBlock]:
     return head, LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
 
 
-def _cut_tail(block: LineBlock) -> tuple[LineBlock, LineBlock | None]:
+def _cut_tail(block: LineBlock) -> tuple[LineBlock, LineBlock]:
     """Return a block without its last lines, and these; of a short one nothing, and all."""
     at = block.data.rfind(b"\n", 0, max(0, len(block.data) - END_BYTES)) + 1
     lines = block.data.count(b"\n", 0, at)

@@ -13,9 +13,9 @@ _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: 
           9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}  # fmt: skip
 _BY_NAME = {name: number for number, name in _NAMES.items()}
 #: Signals by the words of strsignal(3), which shells and Slurm print.
-_BY_TEXT = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
-            "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
-            "terminated": 15, "bad system call": 31}  # fmt: skip
+SIGNAL_TEXTS = {"hangup": 1, "interrupt": 2, "illegal instruction": 4, "trace/breakpoint trap": 5, "aborted": 6, "bus error": 7,
+                "floating point exception": 8, "killed": 9, "segmentation fault": 11, "broken pipe": 13, "alarm clock": 14,
+                "terminated": 15, "bad system call": 31}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -30,9 +30,7 @@ class Exit:
     @property
     def signal(self) -> int | None:
         """The number of the signal that ended the process, or None for an ordinary exit code."""
-        if self.code < 0:
-            return -self.code
-        return self.code - 128 if 128 < self.code <= 160 else None
+        return signal_of_code(self.code)
 
 
 def stops_job(event: Event) -> bool:
@@ -45,13 +43,20 @@ def ends_job(event: Event) -> bool:
     return event.is_failure and (event.kind == "job.failed" or stops_job(event))
 
 
+def signal_of_code(code: int) -> int | None:
+    """Return the number of the signal that an exit code tells of, or None for an ordinary one."""
+    if code < 0:
+        return -code
+    return code - 128 if 128 < code <= 160 else None
+
+
 def signal_number(text: str | None) -> int | None:
     """Return the number of a signal given by name or number."""
     if not text:
         return None
     if (stated := whole(text)) is not None:
         return stated
-    for words, number in _BY_TEXT.items():
+    for words, number in SIGNAL_TEXTS.items():
         if text.lower().startswith(words):
             return number
     upper = text.upper()
