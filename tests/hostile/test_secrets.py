@@ -12,20 +12,17 @@ from nccl_triage.redaction import redact
 from nccl_triage.redaction.secret_kinds import SecretKind, secrets
 from nccl_triage.render import FORMATS, render
 
-#: Samples in one traceback: as many lines of a message are kept; and in one log.
-BLOCK, GROUP = 10, 20
+#: Samples in one log: as many lines of a message are kept.
+GROUP = 10
 ROWS = [row for row in secrets() if row.match_samples]
 GROUPS = [ROWS[start : start + GROUP] for start in range(0, len(ROWS), GROUP)]
 
 
 def log(lines: list[str]) -> bytes:
-    """Return a log whose evidence quotes the lines, as the messages of exceptions."""
-    made = ""
-    for rank, start in enumerate(range(0, len(lines), BLOCK)):
-        body = 'Traceback (most recent call last):\n  File "/srv/lab/train.py", line 3, in main\nRuntimeError: \n'
-        body += "".join(f"  {line}\n" for line in lines[start : start + BLOCK])
-        made += "".join(f"[rank{rank}]: {line}\n" for line in body.splitlines())
-    return made.encode()
+    """Return a log whose evidence quotes the lines, as the message of an exception."""
+    body = 'Traceback (most recent call last):\n  File "/srv/lab/train.py", line 3, in main\nRuntimeError: \n'
+    body += "".join(f"  {line}\n" for line in lines)
+    return "".join(f"[rank0]: {line}\n" for line in body.splitlines()).encode()
 
 
 def document(lines: list[str]) -> dict[str, Any]:
