@@ -43,7 +43,7 @@ def test_there_are_many_kinds_of_secrets() -> None:
 def test_no_format_shows_a_secret_of_the_log(rows: list[SecretKind]) -> None:
     samples = [(row, row.match_samples[0]) for row in rows if "\n" not in row.match_samples[0]]
     made = document([sample for _, sample in samples])
-    assert len(made["redaction"]["secrets"]) >= len(samples) // 2  # they were there to be found
+    assert len(made["redaction"]["secrets"]) >= len(samples) * 3 // 4  # they were there to be found
     for shown in (made, redact(made)):
         for form in FORMATS:
             text = render(shown, form, verbose=2).decode()

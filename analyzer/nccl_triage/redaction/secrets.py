@@ -352,12 +352,17 @@ def mask_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
     ``redaction.secrets`` of the result names the kinds that were masked, so that their owner can revoke them.
     """
-    masker = Masker(strings.every_text(document))
-    if not masker.needed:
-        return document
-    made: dict[str, Any] = strings.changed(document, masker.change)
-    if not masker.found:
-        return document
+    texts = strings.every_text(document)
+    masker = Masker(texts)
+    made: dict[str, Any] = strings.changed(document, masker.change) if masker.needed else document
+    made = made if masker.found else document
     noted = made.get("redaction") or {}
-    kinds = sorted({*noted.get("secrets", ()), *masker.found})
-    return {**made, "redaction": {**noted, "secrets": kinds}}
+    known = set(noted.get("secrets", ()))
+    kinds = known | masker.found | _marked(texts)
+    return {**made, "redaction": {**noted, "secrets": sorted(kinds)}} if kinds != known else made
+
+
+def _marked(texts: Iterable[str]) -> set[str]:
+    """Return the kinds that were masked before: in long texts, which are masked before they are cut."""
+    marks = {mark for text in texts if "[secret:" in text for mark in _MARK.findall(text)}
+    return {mark[len("[secret:") : -1] for mark in marks} & {row.id for row in secrets()} if marks else set()
