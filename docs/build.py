@@ -86,10 +86,10 @@ def causes() -> str:
         lines += ["", "What to do:", ""]
         for fix in cause.fixes:
             env = "".join(f" `{name}={value}`" for name, value in fix.env.items())
-            commands = "".join(f" `{command}`" for command in fix.commands)
+            commands = "".join(f" `{text}`" for command in fix.commands for text in command.listed())
             lines.append(f"- {with_named_placeholders(fix.title['en'])}{env}{commands}")
-        if cause.next_check:
-            lines += ["", f"Cheapest check: {with_named_placeholders(cause.next_check.what['en'])}"]
+        if cause.general_check:
+            lines += ["", f"Cheapest check: {with_named_placeholders(cause.general_check.what['en'])}"]
         families.setdefault(cause.family, []).append("\n".join(lines))
     parts = ["# Causes", "", "Written by `make docs` from rules/causes; do not edit.", ""]
     for family, entries in families.items():

@@ -20,9 +20,13 @@ PLACEHOLDER = re.compile(r"<[A-Za-z_ -]+>")
 def _commands(rules: RuleSet) -> list[tuple[str, str]]:
     found = []
     for cause in rules.causes.values():
-        found += [(cause.id, command) for fix in cause.fixes for command in fix.commands]
-        if cause.next_check is not None and cause.next_check.command:
-            found.append((cause.id, cause.next_check.command))
+        steps = [step.command for stage in cause.stages.values() for step in stage]
+        offered = [
+            *(command for fix in cause.fixes for command in fix.commands),
+            *(c.command for c in cause.checks),
+            *steps,
+        ]
+        found += [(cause.id, text) for command in offered if command is not None for _, text in command.choices]
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nccl_triage.engine import load, nodes
 from nccl_triage.engine.read_causes import read_stages
-from nccl_triage.engine.schema import RuleSet, Step
+from nccl_triage.engine.schema import PlatformCommand, RuleSet, Step
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import catalogue, report_advice
 from nccl_triage.knowledge.report_advice import MAX_REMARKS, collective_advice, environment_remarks
@@ -161,6 +161,13 @@ DESTRUCTIVE = re.compile(
 )
 
 
+LOOK = PlatformCommand((("otherwise", "ls"),))
+
+
+def written(command: PlatformCommand | None) -> str:
+    return "\n".join(command.listed()) if command is not None else ""
+
+
 @pytest.mark.parametrize("name", CAUSES)
 def test_every_cause_has_its_stages_in_order(rules: RuleSet, name: str) -> None:
     rows = report_advice.staged_steps(rules.causes[name])
@@ -177,7 +184,7 @@ def test_every_cause_has_its_stages_in_order(rules: RuleSet, name: str) -> None:
 def test_nothing_of_the_first_five_minutes_destroys_anything(rules: RuleSet, name: str) -> None:
     for row in report_advice.staged_steps(rules.causes[name]):
         if row["when"] == "5min":
-            assert not DESTRUCTIVE.search(row["command"] or ""), row["command"]
+            assert not DESTRUCTIVE.search(written(row["command"])), row["command"]
 
 
 @pytest.mark.parametrize("name", CAUSES)
@@ -191,7 +198,7 @@ def test_evidence_is_saved_before_anything_is_restarted(rules: RuleSet, name: st
 def test_hangs_are_looked_into_while_they_last(rules: RuleSet) -> None:
     for name in ("rank-divergence", "straggler", "collective-mismatch", "sharded-generate"):
         commands = [
-            row["command"] or "" for row in report_advice.staged_steps(rules.causes[name]) if row["when"] == "5min"
+            written(row["command"]) for row in report_advice.staged_steps(rules.causes[name]) if row["when"] == "5min"
         ]
         assert any("py-spy dump" in command for command in commands)
 
@@ -206,14 +213,14 @@ def test_what_counts_as_destructive(command: str) -> None:
 
 
 def test_no_shared_step_destroys_anything() -> None:
-    assert [step.id for step in catalogue.steps().values() if DESTRUCTIVE.search(step.command or "")] == []
+    assert [step.id for step in catalogue.steps().values() if DESTRUCTIVE.search(written(step.command))] == []
 
 
 def test_a_step_of_its_own_and_a_shared_one(rules: RuleSet) -> None:
-    own = Step(what={"en": "Look.", "zh": "看。"}, command="ls", urgency="low")
+    own = Step(what={"en": "Look.", "zh": "看。"}, command=LOOK, urgency="low")
     cause = replace(rules.causes["straggler"], stages={"now": (own, Step(use="save-logs")), "soon": (), "lasting": ()})
     first, second = report_advice.staged_steps(cause)
-    assert first == {"when": "5min", "urgency": "low", "what": "Look.", "what_zh": "看。", "command": "ls"}
+    assert first == {"when": "5min", "urgency": "low", "what": "Look.", "what_zh": "看。", "command": LOOK}
     assert second["command"] == catalogue.steps()["save-logs"].command
     assert second["urgency"] == "high"
 

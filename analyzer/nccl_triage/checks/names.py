@@ -153,7 +153,7 @@ def check_causes(
             if name not in methods:
                 findings.append(_unknown(cause.place("culprit"), cause.id, "culprit method", name, methods))
         findings += _in_headlines(cause, known)
-        for name in cause.next_check.rivals if cause.next_check else ():
+        for name in (name for check in cause.checks for name in check.rivals):
             if name not in rules.causes:
                 findings.append(_unknown(cause.place("next_check"), cause.id, "rival", name, rules.causes))
     return findings

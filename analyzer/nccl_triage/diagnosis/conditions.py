@@ -165,6 +165,9 @@ class Conditions:
             self._note(found.events)
         return found.value
 
+    def _on(self, *words: str) -> bool:
+        return not software.platform(self._case).isdisjoint(words)
+
     # -- values -------------------------------------------------------------------------------------------------
 
     @staticmethod

@@ -7,9 +7,10 @@ only plain names replace these words. A word remains if several names fit.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
@@ -18,6 +19,7 @@ from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.story import addresses
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 
@@ -71,30 +73,73 @@ def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) ->
     return {language: fill(value, case, events, language) for language, value in text.items()}
 
 
-_COMMAND_WORD = lazily(r"(?<![\w${])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOG)(?![\w=])")
+#: Words in capitals that stand for names of this job: those that ``command_words`` looks for come first.
+_COMMAND_WORD = lazily(
+    r"(?<![\w${/.-])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOGS?|PID|JOBID|INTERFACE|MASTER_ADDR|MASTER_PORT|DEVICE|POD)"
+    r"(?![\w=])"
+)
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
 def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
     """Return the capital words whose values the log tells, with these values."""
-    hosts = {culprit.host for culprit in culprits if culprit.host}
-    gpus = {culprit.gpu for culprit in culprits if culprit.gpu is not None}
-    found = {"PEER_ADDRESS": case.value("network.target") or _only_peer(case)}
-    if len(hosts) == 1:
-        found["HOST"] = found["NODE"] = hosts.pop()
-    if len(gpus) == 1 and len(culprits) == 1:
-        found["GPU_INDEX"] = gpus.pop()
+    host = _only(culprit.host for culprit in culprits)
+    found: dict[str, Any] = {
+        "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer"),
+        "HOST": host,
+        # Schedulers know their hosts by name.
+        "NODE": host if host is not None and addresses.parse(host) is None else None,
+        "PID": _only(culprit.pid for culprit in culprits),
+        "GPU_INDEX": culprits[0].gpu if len(culprits) == 1 else None,
+        "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),
+        "DEVICE": _of_roots(case, "device", "hca"),
+    }
+    variables = software.environment(case)
+    for word, names in _OF_VARIABLES.items():
+        values = {value for name in names for value, _ in variables.get(name, ())}
+        found[word] = values.pop() if len(values) == 1 else None
     known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
-    sources = list(case.observations.sources)
-    if len(sources) == 1 and not sources[0].startswith(("-", "<")):  # neither standard input nor an option
-        known["LOG"] = shlex.quote(sources[0])
-    return known
+    return known | _inputs(case)
 
 
-def _only_peer(case: Case) -> str | None:
-    """Return the peer of the root events, if all of them name the same one."""
-    peers = {event.fields["peer"] for event in case.events if event.role == "root" and event.fields.get("peer")}
-    return peers.pop() if len(peers) == 1 else None
+#: Word -> the variables that hold its value.
+_OF_VARIABLES = {
+    "JOBID": ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID"),
+    "MASTER_ADDR": ("MASTER_ADDR",),
+    "MASTER_PORT": ("MASTER_PORT",),
+    "POD": ("POD_NAME",),
+}
+#: So many files are named one by one.
+_FILES = 3
+
+
+def _inputs(case: Case) -> dict[str, str]:
+    """Return the paths of the input: the only file, and all files or the folder that holds them."""
+    paths = list(case.observations.sources)
+    if not paths or any(path.startswith(("-", "<")) for path in paths):
+        return {}  # standard input, or what may be taken for an option
+    one = {"LOG": shlex.quote(paths[0])} if len(paths) == 1 else {}
+    if len(paths) <= _FILES:
+        return {**one, "LOGS": " ".join(map(shlex.quote, paths))}
+    folder = os.path.commonpath(map(os.path.dirname, paths))
+    return {"LOGS": shlex.quote(folder)} if folder not in ("", "/") else {}
+
+
+def _only(values: Iterable[Any]) -> Any:
+    """Return the value, if there is exactly one."""
+    found = {value for value in values if value is not None and value != ""}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_roots(case: Case, *names: str) -> str | None:
+    """Return the field of the root events, if all of them that have it agree."""
+    found = _only(event.fields.get(name) for event in case.events if event.role == "root" for name in names)
+    return None if found is None else str(found)
+
+
+def open_words(command: str) -> list[str]:
+    """Return the words of a command that stand for names, which nothing has told yet."""
+    return list(dict.fromkeys(match["name"] for match in _COMMAND_WORD.finditer(command)))
 
 
 def fill_words(command: str, known: dict[str, str]) -> str:

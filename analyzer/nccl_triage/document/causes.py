@@ -1,4 +1,4 @@
-"""The causes of a verdict: culprits, evidence, fixes and checks, and which rules from elsewhere had a part in them."""
+"""The causes of a verdict: culprits, evidence and advice, and which rules from elsewhere had a part in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 
 from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution
+from nccl_triage.document.advice import CauseAdvice
 from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, ordered_evidence, pair
-from nccl_triage.engine.schema import Fix, NextCheck
-from nccl_triage.knowledge import report_advice
 
 
 def _culprit(found: Culprit) -> dict[str, Any]:
@@ -28,42 +26,12 @@ def _culprit(found: Culprit) -> dict[str, Any]:
     }
 
 
-def _filled(command: str | None, known: dict[str, str]) -> str | None:
-    return placeholders.fill_words(command, known) if command else None
-
-
-def _fix(case: Case, fix: Fix, known: dict[str, str]) -> dict[str, Any]:
-    caution = placeholders.fill_both(fix.caution, case) if fix.caution else None
-    return {
-        **pair("title", placeholders.fill_both(fix.title, case)),
-        "commands": [
-            placeholders.fill_words(placeholders.fill_command(command, case), known) for command in fix.commands
-        ],
-        "env": dict(fix.env),
-        "caution": caution["en"] if caution else None,
-        "caution_zh": caution["zh"] if caution else None,
-        "applies_to": fix.applies_to,
-        "references": list(fix.references),
-    }
-
-
-def _check(case: Case, check: NextCheck, known: dict[str, str]) -> dict[str, Any]:
-    return {
-        **pair("what", placeholders.fill_both(check.what, case)),
-        "command": _filled(check.command, known),
-        **pair("if_yes", placeholders.fill_both(check.if_yes, case)),
-        **pair("if_no", placeholders.fill_both(check.if_no, case)),
-    }
-
-
 def describe(case: Case, candidate: Candidate) -> dict[str, Any]:
     """Return a cause with its culprits, evidence, fixes, next check and experiment."""
     weighed, cause = candidate.weighed, candidate.weighed.cause
-    conditions = Conditions(case)
     events = [event for item in weighed.for_items for event in item.events]
-    fixes = [fix for fix in cause.fixes if fix.when is None or conditions.holds(fix.when)[0]]
     experiment = cause.experiment
-    known = placeholders.command_words(case, candidate.culprits)
+    advice = CauseAdvice(case, candidate)
     return {
         "cause": cause.id,
         "family": cause.family,
@@ -79,9 +47,9 @@ def describe(case: Case, candidate: Candidate) -> dict[str, Any]:
             if item.against
             for event in item.events[:1]
         ],
-        "fixes": [_fix(case, fix, known) for fix in fixes],
-        "next_check": _check(case, cause.next_check, known) if cause.next_check else None,
-        "stages": [{**row, "command": _filled(row["command"], known)} for row in report_advice.staged_steps(cause)],
+        "fixes": advice.fixes(),
+        "next_check": advice.next_check(),
+        "stages": advice.stages(),
         "experiment": {
             "kind": experiment.kind,
             "control": experiment.control,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_triage.engine.expression import Expression, parse
 from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.schema import LANGUAGES, STATUSES, Text
+from nccl_triage.engine.schema import LANGUAGES, OTHERWISE, PLATFORMS, STATUSES, PlatformCommand, Text
 from nccl_triage.lazy_regex import lazily
 
 _ID = lazily(r"^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$")
@@ -30,6 +30,21 @@ def optional_text(part: Part, key: str) -> str | None:
 def text_list(part: Part, key: str) -> tuple[str, ...]:
     """Return a list of texts, empty if the field is missing."""
     return tuple(part[key].texts()) if key in part else ()
+
+
+def command(node: Node) -> PlatformCommand:
+    """Return a command: a text for every platform, or a mapping of platforms to texts."""
+    if not isinstance(node.value, dict):
+        return PlatformCommand(((OTHERWISE, node.text()),))
+    choices = tuple((word, text.text()) for word, text in node.keys((), (*PLATFORMS, OTHERWISE)).items())
+    if OTHERWISE in [word for word, _ in choices[:-1]]:
+        raise node.fail("'otherwise' comes last, after the platforms that need another command")
+    return PlatformCommand(choices)
+
+
+def commands(part: Part, key: str) -> tuple[PlatformCommand, ...]:
+    """Return a list of commands, empty if the field is missing."""
+    return tuple(command(item) for item in part[key].items()) if key in part else ()
 
 
 def text_mapping(part: Part, key: str) -> dict[str, str]:

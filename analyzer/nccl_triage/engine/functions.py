@@ -31,6 +31,7 @@ DESCRIPTIONS: dict[str, str] = {
     "version": "version(PROGRAM): the version that the log shows (nccl, torch, cuda, driver, vllm, ..), or none",
     "older": "older(A, B): version A is older than version B",
     "fact": "fact(NAME): a derived fact (rules/README.md), or none when it cannot be derived",
+    "on": "on(PLATFORM, ..): the job runs on one of these: its scheduler, its accelerators, one-host, several-hosts, alive",
     "num": "num(TEXT): the text as a number",
     "length": "length(X): the number of elements of a list or characters of a text",
     "product": "product(A, B, ..): the product of numbers",

@@ -8,6 +8,8 @@ from dataclasses import replace
 from nccl_triage.engine.fields import (
     Part,
     bilingual,
+    command,
+    commands,
     condition,
     flag,
     identifier,
@@ -86,7 +88,7 @@ def read_fix(node: Node, user: bool) -> Fix:
     part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
     return Fix(
         title=bilingual(part["title"], user),
-        commands=text_list(part, "commands"),
+        commands=commands(part, "commands"),
         env=text_mapping(part, "env"),
         caution=bilingual(part["caution"], user) if "caution" in part else None,
         applies_to=optional_text(part, "applies_to"),
@@ -96,13 +98,14 @@ def read_fix(node: Node, user: bool) -> Fix:
 
 
 def _next_check(node: Node, user: bool) -> NextCheck:
-    part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals"))
+    part = node.keys(("what", "if_yes", "if_no"), ("command", "rivals", "when"))
     return NextCheck(
         what=bilingual(part["what"], user),
-        command=optional_text(part, "command"),
+        command=command(part["command"]) if "command" in part else None,
         if_yes=bilingual(part["if_yes"], user),
         if_no=bilingual(part["if_no"], user),
         rivals=text_list(part, "rivals"),
+        when=optional_condition(part, "when"),
     )
 
 
@@ -158,15 +161,16 @@ def _experiment(node: Node, user: bool) -> Experiment:
 
 
 def _step(node: Node) -> Step:
-    part = node.keys((), ("what", "command", "urgency", "use"))
+    part = node.keys((), ("what", "command", "urgency", "use", "when"))
     if ("what" in part) == ("use" in part):
         raise RuleError("a step needs 'what' or 'use', and not both", where=node.where)
     texts = part["what"].keys(LANGUAGES) if "what" in part else None
     return Step(
         what={language: texts[language].text() for language in LANGUAGES} if texts is not None else None,
-        command=part["command"].text() if "command" in part else None,
+        command=command(part["command"]) if "command" in part else None,
         urgency=part["urgency"].choice(URGENCIES) if "urgency" in part else None,
         use=part["use"].text() if "use" in part else None,
+        when=optional_condition(part, "when"),
     )
 
 
@@ -209,8 +213,11 @@ def read_cause(root: Node, user: bool) -> Cause:
     with errors.collecting():
         _unique(evidence + against)
     headlines = errors.each(_items(part, "headlines"), lambda node: _headline(node, user))
-    next_checks = errors.each(_one(part, "next_check"), lambda node: _next_check(node, user))
+    checks = errors.each(_items(part, "next_check"), lambda node: _next_check(node, user))
     experiments = errors.each(_one(part, "experiment"), lambda node: _experiment(node, user))
+    with errors.collecting():
+        if checks and checks[-1].when is not None:
+            raise part["next_check"].fail("the last check is for every log and has no 'when'")
     errors.raise_collected()
     return Cause(
         id=identifier(part["id"]),
@@ -223,7 +230,7 @@ def read_cause(root: Node, user: bool) -> Cause:
         explains=text_list(part, "explains"),
         culprit=text_list(part, "culprit"),
         fixes=fixes,
-        next_check=next_checks[0],
+        checks=tuple(checks),
         experiment=experiments[0],
         aliases=text_list(part, "aliases"),
         stages=read_stages(part["stages"]) if "stages" in part else {},
@@ -243,8 +250,10 @@ def _one(part: Part, key: str) -> list[Node]:
 
 
 def _items(part: Part, key: str) -> list[Node]:
-    """Return the nodes of a list, which is empty if the key is missing."""
-    return list(part[key].items()) if key in part else []
+    """Return the nodes of a list, which is empty if the key is missing; a mapping is a list of one."""
+    if key not in part:
+        return []
+    return [part[key]] if isinstance(part[key].value, dict) else list(part[key].items())
 
 
 def _unique(items: tuple[Evidence, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from nccl_triage.engine.expression import Expression
@@ -22,6 +22,13 @@ NAMED = ("rank", "host", "gpu")
 STANDS = ("waiting", "elsewhere", "helper")
 LANGUAGES = ("en", "zh")
 FAMILIES = ("network", "hardware", "host", "collective", "configuration", "application")
+
+#: Where a job runs, as far as its log shows: its scheduler, its accelerators, its hosts; "alive": its processes still run.
+SCHEDULERS = ("slurm", "pbs", "lsf", "kubernetes", "ray")
+ACCELERATORS = ("nvidia", "amd", "ascend", "intel", "habana", "tpu")
+PLATFORMS = (*SCHEDULERS, *ACCELERATORS, "one-host", "several-hosts", "alive")
+#: Stands for every platform in a command that differs by platform.
+OTHERWISE = "otherwise"
 
 #: What a log shows, named in a text: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``.
 PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
@@ -109,11 +116,28 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformCommand:
+    """A command, or one for each platform that needs its own: (platform, command), the first that fits is taken."""
+
+    choices: tuple[tuple[str, str], ...]
+
+    def on(self, platform: Collection[str]) -> str | None:
+        """Return the command for a job on a platform, None if there is none."""
+        return next((text for word, text in self.choices if word == OTHERWISE or word in platform), None)
+
+    def listed(self) -> list[str]:
+        """Return the commands for all platforms, for catalogues that have no log."""
+        if len(self.choices) == 1:
+            return [self.choices[0][1]]
+        return [text if word == OTHERWISE else f"{text}  # {word}" for word, text in self.choices]
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """What to do about a cause, with its risk."""
 
     title: Text
-    commands: tuple[str, ...] = ()
+    commands: tuple[PlatformCommand, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     caution: Text | None = None
     applies_to: str | None = None
@@ -146,13 +170,14 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class NextCheck:
-    """The cheapest check that distinguishes this cause from its rivals."""
+    """The cheapest check that distinguishes this cause from its rivals; one without ``when`` is for every log."""
 
     what: Text
-    command: str | None
+    command: PlatformCommand | None
     if_yes: Text
     if_no: Text
     rivals: tuple[str, ...] = ()
+    when: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +221,14 @@ class Experiment:
 class Step:
     """One thing to do at a stage: ``what``, or ``use``, the name of a step that several causes share.
 
-    ``urgency`` is high, medium or low; by default the stage determines it.
+    ``urgency`` is high, medium or low; by default the stage determines it. With ``when`` it is for some logs only.
     """
 
     what: Text | None = None
-    command: str | None = None
+    command: PlatformCommand | None = None
     urgency: str | None = None
     use: str | None = None
+    when: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +266,7 @@ class Cause:
     explains: tuple[str, ...]
     culprit: tuple[str, ...]
     fixes: tuple[Fix, ...]
-    next_check: NextCheck | None
+    checks: tuple[NextCheck, ...]
     experiment: Experiment
     aliases: tuple[str, ...] = ()
     stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
@@ -252,16 +278,26 @@ class Cause:
     places: dict[str, str] = field(default_factory=dict)
     headlines: tuple[Headline, ...] = ()
 
+    @property
+    def general_check(self) -> NextCheck | None:
+        """The check for every log, which comes last."""
+        return self.checks[-1] if self.checks else None
+
     def place(self, key: str) -> str:
         """Return file and line of a key in the cause's file."""
         return self.places.get(key, self.where)
 
     def conditions(self) -> Iterator[Expression]:
-        """Yield the conditions of its evidence and of its fixes."""
+        """Yield the conditions of its evidence, its advice and its headlines."""
         for item in (*self.evidence, *self.against):
             yield from (condition for condition in (item.when, item.where) if condition is not None)
-        yield from (fix.when for fix in self.fixes if fix.when is not None)
-        yield from (headline.when for headline in self.headlines if headline.when is not None)
+        advice = [
+            *(fix.when for fix in self.fixes),
+            *(check.when for check in self.checks),
+            *(step.when for stage in self.stages.values() for step in stage),
+            *(headline.when for headline in self.headlines),
+        ]
+        yield from (condition for condition in advice if condition is not None)
 
 
 @dataclass(frozen=True, slots=True)

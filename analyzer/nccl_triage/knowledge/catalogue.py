@@ -7,8 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple, TypeVar
 
+from nccl_triage.engine.fields import command
 from nccl_triage.engine.nodes import Node
-from nccl_triage.engine.schema import ROLES
+from nccl_triage.engine.schema import ROLES, PlatformCommand
 from nccl_triage.errors import RuleError
 from nccl_triage.knowledge import reading
 from nccl_triage.knowledge.entries import (
@@ -166,7 +167,7 @@ def _step(node: Node) -> SharedStep:
         id=_id(part["id"]),
         what=reading.bilingual(part["what"]),
         where=node.where,
-        command=reading.text(part, "command"),
+        command=command(part["command"]) if "command" in part else None,
         urgency=part["urgency"].choice(URGENCIES) if "urgency" in part else None,
     )
 
@@ -224,6 +225,17 @@ def steps() -> dict[str, SharedStep]:
     """Return the steps that many causes share, by id."""
     found = _unique(_read("steps", "steps", _step), lambda item: item.id, lambda item: item.where)
     return {item.id: item for item in found}
+
+
+@cache
+def finders() -> dict[str, PlatformCommand]:
+    """Return the words in capitals that stand for names in commands, each with the command that finds the name."""
+    return {
+        word: command(node)
+        for root in reading.roots("steps")
+        if "finders" in root.mapping()
+        for word, node in root.mapping()["finders"].mapping().items()
+    }
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nccl_triage.engine.match import stands_for
-from nccl_triage.engine.schema import Cause, Evidence, Fix, RuleSet, Signature, with_named_placeholders
+from nccl_triage.engine.schema import Cause, Evidence, Fix, PlatformCommand, RuleSet, Signature, with_named_placeholders
 from nccl_triage.knowledge import catalogue
 from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
@@ -149,7 +149,7 @@ def _fix(fix: Fix) -> Data:
     )
     return {
         **_plain("title", fix.title),
-        "commands": [with_named_placeholders(command) for command in fix.commands],
+        "commands": [with_named_placeholders(text) for command in fix.commands for text in command.listed()],
         "env": dict(fix.env),
         **pair("caution", caution),
         "applies_to": fix.applies_to,
@@ -157,13 +157,17 @@ def _fix(fix: Fix) -> Data:
     }
 
 
+def _listed(command: PlatformCommand | None) -> str | None:
+    return "\n".join(command.listed()) if command is not None else None
+
+
 def _check(cause: Cause, rules: RuleSet) -> Data | None:
-    check = cause.next_check
+    check = cause.general_check
     if check is None:
         return None
     return {
         **_plain("what", check.what),
-        "command": check.command,
+        "command": _listed(check.command),
         **_plain("if_yes", check.if_yes),
         **_plain("if_no", check.if_no),
         "rivals": titles(check.rivals, rules),
@@ -183,7 +187,7 @@ def cause(item: Cause, rules: RuleSet) -> Data:
         "symptoms": symptoms,
         "evidence": [_evidence(one) for one in item.evidence],
         "against": [_evidence(one) for one in item.against],
-        "stages": staged_steps(item),
+        "stages": [{**row, "command": _listed(row["command"])} for row in staged_steps(item)],
         "fixes": [_fix(fix) for fix in item.fixes],
         "next_check": _check(item, rules),
         "experiment": {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from nccl_triage.engine.schema import PlatformCommand
 from nccl_triage.observations.event import Role
 
 Text = dict[str, str]
@@ -223,7 +224,7 @@ class SharedStep(NamedTuple):
     id: str
     what: Text
     where: str
-    command: str | None = None
+    command: PlatformCommand | None = None
     urgency: str | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.engine.schema import Cause, Step
@@ -28,9 +28,10 @@ def _staged_step(stage: str, step: Step) -> dict[str, Any] | None:
     }
 
 
-def staged_steps(cause: Cause) -> list[dict[str, Any]]:
-    """Return the steps of a cause in the order in which they are taken, as documents hold them."""
-    found = [_staged_step(stage, step) for stage in STAGES for step in cause.stages.get(stage, ())]
+def staged_steps(cause: Cause, fits: Callable[[Step], bool] = lambda _: True) -> list[dict[str, Any]]:
+    """Return the steps of a cause that fit, in the order in which they are taken; their commands are of any platform."""
+    steps = [(stage, step) for stage in STAGES for step in cause.stages.get(stage, ()) if fits(step)]
+    found = [_staged_step(stage, step) for stage, step in steps]
     return [row for row in found if row is not None]
 
 

@@ -28,14 +28,6 @@ def _clockless(case: Case) -> Fact | None:
     return Fact(True, bare[:1]) if len(bare) * 2 > len(bad) else None
 
 
-@fact("job.amd", "the GPUs are AMD's: ROCm, RCCL or HIP speaks in the log")
-def _amd(case: Case) -> Fact | None:
-    found = case.telling(vendor="amd") or [
-        e for e in case.events if e.is_failure and ("HIP " in e.text or "hipError" in e.text)
-    ]
-    return Fact(True, found[:1]) if found else None
-
-
 def _launched(case: Case) -> int | None:
     """Return the number of processes that the launch command or the launcher's report asks for."""
     asked = [

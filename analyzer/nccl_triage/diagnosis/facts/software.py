@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.engine.schema import SCHEDULERS
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 
@@ -93,6 +94,11 @@ def version_key(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d{1,9}", text.split("+")[0])[:4])
 
 
+#: The name that Slurm gives to the output of a job.
+_SLURM_OUTPUT = lazily(r"(?:^|/)slurm-\d+(?:_\d+)?\.(?:out|err)\b")
+#: So many ranks have room on one host.
+_OF_ONE_HOST = 8
+
 #: Launcher -> signatures by which it is recognised: any line of its program, or of DeepSpeed those of its launcher.
 _LAUNCHERS = (
     ("torchrun", ("torchelastic.*",)),
@@ -125,6 +131,73 @@ def programs(case: Case) -> list[str]:
 def frameworks(case: Case) -> list[str]:
     """Return the frameworks with lines in the log."""
     return [name for name in _FRAMEWORKS if case.signatures(f"{name}.*")]
+
+
+#: Scheduler -> prefix of its variables.
+_SCHEDULER_VARIABLES = {"slurm": "SLURM_", "pbs": "PBS_", "lsf": "LSB_", "kubernetes": "KUBERNETES_"}
+#: Accelerator -> signatures of what only its driver, libraries and plug-ins print, and words in failures of others.
+_ACCELERATOR_LINES = {
+    "amd": ("amd.*",),
+    "ascend": ("ascend.*",),
+    "habana": ("habana.*",),
+    "intel": ("oneccl.*", "level-zero.*"),
+    "nvidia": ("nccl.*", "cuda.*", "nvidia-driver.*", "nvshmem.*"),
+}
+_ACCELERATOR_WORDS = {
+    "amd": ("HIP ", "hipError", "HIP out of memory", "amdgpu"),
+    "ascend": ("NPU out of memory", "torch_npu", "HCCL"),
+    "intel": ("XPU out of memory", "xpu"),
+    "tpu": ("TPU ", "libtpu"),
+    "nvidia": ("CUDA", "cuda:"),
+}
+#: Ends of processes: who printed one of these is gone.
+_ENDS = ("process.exit", "process.stopped", "job.failed", "collective.timeout", "exception")
+
+
+def platform(case: Case) -> frozenset[str]:
+    """Return where the job runs, in the words of ``schema.PLATFORMS``; what the log does not show is left out."""
+    return frozenset(case.value("job.platform", ()))
+
+
+@fact("job.platform", "scheduler, accelerator, one-host or several-hosts, and alive: where the job runs")
+def _platform(case: Case) -> Fact | None:
+    found = [word for word in (scheduler(case), _accelerator(case), _spread(case)) if word is not None]
+    if case.story.outcome.state == "hung" and not case.of(*_ENDS):
+        found.append("alive")
+    return Fact(found, []) if found else None
+
+
+def scheduler(case: Case) -> str | None:
+    """Return what started the job's processes on its hosts; Ray only where nothing shows what Ray itself runs under."""
+    variables = environment(case)
+    for name in SCHEDULERS:
+        prefix = _SCHEDULER_VARIABLES.get(name)
+        if case.of(f"{name}.*") or (prefix and any(variable.startswith(prefix) for variable in variables)):
+            return name
+        if name == "slurm" and any(_SLURM_OUTPUT.search(source) for source in case.observations.sources):
+            return name
+    return None
+
+
+def _accelerator(case: Case) -> str | None:
+    """Return the accelerator of the job. RCCL prints what NCCL prints: the others are looked for first."""
+    bad = [event for event in case.events if event.is_failure]
+    if case.telling(vendor="amd"):
+        return "amd"
+    for name in (*_ACCELERATOR_LINES, "tpu"):
+        words = _ACCELERATOR_WORDS.get(name, ())
+        if case.of(*_ACCELERATOR_LINES.get(name, ())) or any(word in event.text for event in bad for word in words):
+            return name
+    return None
+
+
+def _spread(case: Case) -> str | None:
+    """Return whether the job ran on one host or several, as far as names, addresses and its launch command tell."""
+    nodes = max((int(n) for event in case.of("job.launched") if (n := event.number("nnodes"))), default=0)
+    if nodes > 1 or len(case.identity.hosts) > 1 or case.value("network.multi_host"):
+        return "several-hosts"
+    world = case.identity.world_size
+    return "one-host" if nodes == 1 or (case.identity.hosts and world is not None and world <= _OF_ONE_HOST) else None
 
 
 @fact("job.versions", "program -> versions that the log shows")

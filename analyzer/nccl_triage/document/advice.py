@@ -1,0 +1,142 @@
+"""What to do about a cause in this job: fixes, the next check and steps, for its platform and with its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_triage.diagnosis import placeholders
+from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
+from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.findings import Candidate
+from nccl_triage.document.evidence import pair
+from nccl_triage.engine.expression import Expression
+from nccl_triage.engine.schema import Fix, PlatformCommand, Text
+from nccl_triage.knowledge import catalogue, report_advice
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.event import Event
+from nccl_triage.redaction.secrets import mask_text
+
+#: Characters of a remedy that a message states; weights of the evidence whose messages are searched for one.
+_LONGEST, _PROVING = 200, ("decisive", "strong")
+_VERB = (
+    r"(?:try|consider|please|set|use|increase|decrease|reduce|lower|raise|remove|delete|upgrade|downgrade|update|install|"
+    r"reinstall|make sure|ensure|enable|disable|add|pass|specify|rebuild|switch|change|provide|"
+    r"you (?:can|may|should|must|could|might|need to|have to)|to (?:fix|resolve|avoid|solve|work around|use|enable))"
+)
+#: A sentence, or the part behind a comma, that tells the reader to do something; it ends with its line.
+_REMEDY = lazily(
+    rf"(?i)(?:\A|[.;!:]\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}\b(?!\()[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
+)
+#: What looks for the fault or reports it instead of mending it, and what hides it.
+_NO_REMEDY = lazily(
+    r"(?i)\b(?:report\w*|debug\w*|details?|logs?|logging|log\w*_\w+|verbose|track|later|find the|detection|monitor\w*|reasons?|"
+    r"support|contact|alternatively|check your|have set|url)\b|https?:|[A-Z_]+(?:DEBUG|LOGERR|VERBOSE|LOGS|BLOCKING)\b|"
+    r"disable this error|heartbeat|entire process down|^\w+ ?[(\[{]"
+)
+_SAYS = {"en": "Do what the program itself advises: “{says}”", "zh": "按程序自身的提示操作：“{says}”"}
+
+
+class CauseAdvice:
+    """The advice on one cause of a verdict, as documents hold it."""
+
+    def __init__(self, case: Case, candidate: Candidate) -> None:
+        self._case = case
+        self._weighed = candidate.weighed
+        self._cause = candidate.weighed.cause
+        self._conditions = Conditions(case)
+        self._platform = software.platform(case)
+        self._known = placeholders.command_words(case, candidate.culprits)
+
+    def fixes(self) -> list[dict[str, Any]]:
+        """Return what mends the cause: first what a message of the job itself advises."""
+        stated = self._stated()
+        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when)]
+        return [*([self._quoted(stated)] if stated else []), *found]
+
+    def next_check(self) -> dict[str, Any] | None:
+        """Return the cheapest check that tells the cause from its rivals: the first one that fits."""
+        check = next((check for check in self._cause.checks if self._fits(check.when)), None)
+        if check is None:
+            return None
+        return {
+            **pair("what", self._text(check.what)),
+            "command": self._command(check.command),
+            **pair("if_yes", self._text(check.if_yes)),
+            **pair("if_no", self._text(check.if_no)),
+        }
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return the steps in the order in which they are taken."""
+        rows = report_advice.staged_steps(self._cause, lambda step: self._fits(step.when))
+        return [{**row, "command": self._command(row["command"])} for row in rows]
+
+    def _fits(self, when: Expression | None) -> bool:
+        return when is None or self._conditions.holds(when)[0]
+
+    def _text(self, text: Text) -> Text:
+        return placeholders.fill_both(text, self._case)
+
+    def _command(self, command: PlatformCommand | None) -> str | None:
+        text = command.on(self._platform) if command is not None else None
+        if text is None:
+            return None
+        return placeholders.fill_words(placeholders.fill_command(text, self._case), self._known)
+
+    def _commands(self, commands: tuple[PlatformCommand, ...]) -> Iterator[str]:
+        """Yield the commands of the platform; one that needs a name which no line tells comes after one that finds it."""
+        looked_for: set[str] = set()
+        for command in commands:
+            text = self._command(command)
+            if text is None:
+                continue
+            for word in placeholders.open_words(text):
+                finder = catalogue.finders().get(word)
+                find = self._command(finder) if finder is not None and word not in looked_for else None
+                looked_for.add(word)
+                if find is not None:
+                    yield find
+            yield text
+
+    def _fix(self, fix: Fix) -> dict[str, Any]:
+        caution = self._text(fix.caution) if fix.caution else None
+        return {
+            **pair("title", self._text(fix.title)),
+            "commands": list(dict.fromkeys(self._commands(fix.commands))),
+            "env": dict(fix.env),
+            "caution": caution["en"] if caution else None,
+            "caution_zh": caution["zh"] if caution else None,
+            "applies_to": fix.applies_to,
+            "references": list(fix.references),
+        }
+
+    @staticmethod
+    def _quoted(says: str) -> dict[str, Any]:
+        return {
+            **pair("title", {language: text.format(says=says) for language, text in _SAYS.items()}),
+            "commands": [],
+            "env": {},
+            "caution": None,
+            "caution_zh": None,
+            "applies_to": None,
+            "references": [],
+        }
+
+    def _stated(self) -> str | None:
+        """Return the remedy that a message which proves the cause states itself, in its own words."""
+        for item in self._weighed.for_items:
+            if item.evidence.weight in _PROVING:
+                for event in item.events[:2]:
+                    if found := remedy(event):
+                        return found
+        return None
+
+
+def remedy(event: Event) -> str | None:
+    """Return the first sentence of a message that tells the reader what to do about the failure, masked."""
+    for match in _REMEDY.finditer(event.text[:4_000]):
+        says = " ".join(match["says"].split())
+        if len(says) <= _LONGEST and not _NO_REMEDY.search(says):
+            return mask_text(says[:1].upper() + says[1:])
+    return None
