@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.diagnosis.case import Case
@@ -121,6 +122,8 @@ def _inputs(case: Case) -> dict[str, str]:
     one = {"LOG": shlex.quote(paths[0])} if len(paths) == 1 else {}
     if len(paths) <= _FILES:
         return {**one, "LOGS": " ".join(map(shlex.quote, paths))}
+    if len({Path(path).is_absolute() for path in paths}) > 1:
+        return {}
     folder = os.path.commonpath(map(os.path.dirname, paths))
     return {"LOGS": shlex.quote(folder)} if folder not in ("", "/") else {}
 
