@@ -89,8 +89,8 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         (
             "gpu-c:77:90 [1] misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Qp3 "
             "(size 5767520)\n",
-            "gpu-c could not create /dev/shm/nccl-Qp3 in shared memory (5767520 bytes).",
-            "gpu-c 无法在共享内存中创建 /dev/shm/nccl-Qp3（5767520 字节）。",
+            "A process on gpu-c could not create /dev/shm/nccl-Qp3 in shared memory (5767520 bytes).",
+            "gpu-c 上的进程无法在共享内存中创建 /dev/shm/nccl-Qp3（5767520 字节）。",
         ),
         (
             "slurmstepd: error: *** JOB 4711 ON gpu-c CANCELLED AT 2026-03-02T08:00:09 DUE TO TIME LIMIT ***\n",
@@ -197,3 +197,15 @@ def test_no_secret_is_cut_in_two(before: int, rules: RuleSet) -> None:
     token = "hf_" + "abcdEFGHijklMNOPqrstUVWXyzabcdEFGH"
     error = f"ValueError: {'no access ' * 20}"[:before] + f" {token} again"
     assert "hf_ab" not in headline(TRACE.format(rank=1, error=error, library=""), rules)
+
+
+HOST_RAISED = "(Trainer pid=77, ip=10.20.8.71) Traceback (most recent call last):\n(Trainer pid=77, ip=10.20.8.71)   File \"/srv/train.py\", line 3, in main\n(Trainer pid=77, ip=10.20.8.71) KeyError: 'x'\n"  # fmt: skip
+
+
+def test_a_process_raises_and_a_host_is_not_reached(rules: RuleSet) -> None:
+    """A host of which no rank is known stands for its process where a process acts."""
+    raised = diagnose_text(HOST_RAISED, rules).to_dict()
+    assert "A process on 10.20.8.71 raised KeyError: 'x' at train.py:3, main" in raised["headline"]
+    assert "10.20.8.71 上的进程在 train.py:3, main 抛出 KeyError: 'x'" in raised["headline_zh"]
+    fault = "gpu-n37 kernel: [1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
+    assert "process" not in diagnose_text(fault, rules).to_dict()["headline"]

@@ -10,7 +10,7 @@ template that fits, the title is followed by the strongest line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
@@ -28,6 +28,7 @@ from nccl_triage.document.line_values import (
     message,
     of_line,
     on_host,
+    process_on,
     spaced,
 )
 from nccl_triage.engine.schema import PLACEHOLDER, Headline
@@ -143,9 +144,22 @@ def _value(
         known = software.versions(case) if kind == "version:" else software.environment(case)
         return known[name][0][0] if known.get(name) else None
     if name == "who":
-        return who(best.culprits, language)
+        hosts = {one.host or one.address for one in best.culprits}
+        return _acting(who(best.culprits, language), hosts, best, language)
     if event is None:
         return None
     if kind == "f:":
         return event.fields.get(name, "").strip().rstrip(".,;")
-    return of_line(name, event, case, language)
+    found = of_line(name, event, case, language)
+    return _acting(found, {case.host(event)}, best, language) if name == "process" else found
+
+
+#: Families of causes where a process acts: it raises, crashes, or calls. Elsewhere a host fails or is not reached.
+_OF_PROCESSES = ("application", "collective", "host")
+
+
+def _acting(told: str | None, hosts: Collection[str | None], best: Candidate, language: str) -> str | None:
+    """Return who acted: a process, also where only its host is known."""
+    cause = best.weighed.cause
+    acts = cause.family in _OF_PROCESSES and not cause.of_host
+    return process_on(told, language) if told and told in hosts and acts else told

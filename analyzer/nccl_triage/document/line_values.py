@@ -58,7 +58,8 @@ _PREFIX = lazily(
 _SPACES = lazily(r" {2,}")
 _BESIDE = lazily(r" *([（）：，。；、“”]) *")
 _BETWEEN = lazily(r"(?<=[一-鿿])(?=[A-Za-z0-9/])|(?<=[A-Za-z0-9%])(?=[一-鿿])")
-_WORD = lazily(r"ranks? \d")
+_WITHIN = lazily(r"(?<=[一-鿿]) +(?=[一-鿿])")
+_WORD = lazily(r"ranks? \d|a process on ")
 _STEP = lazily(r"(?i)\b(?:step|iter|iteration|global_step)\b[\s:=#\[]{0,12}(?P<step>\d{1,9})\b")
 _SENTENCE = lazily(r"[.!?]\s+(?=[A-Z0-9(\[{'\"])")
 #: Signals by the words of strsignal(3), also those that no exit is told by.
@@ -101,6 +102,11 @@ def process(rank: int | None, host: str | None, language: str) -> str | None:
     return host if rank is None else f"rank {rank}{on_host(host, language)}"
 
 
+def process_on(host: str, language: str) -> str:
+    """Return a process of which only the host is known in words."""
+    return f"a process on {host}" if language == "en" else f"{host} 上的进程"
+
+
 def on_host(host: str | None, language: str) -> str:
     """Return what follows a rank whose host is known."""
     if host is None:
@@ -137,7 +143,7 @@ def spaced(text: str, language: str) -> str:
     text = _SPACES.sub(" ", text)
     if language == "en":
         return text
-    return _BETWEEN.sub(" ", _BESIDE.sub(r"\1", text)).strip()
+    return _WITHIN.sub("", _BETWEEN.sub(" ", _BESIDE.sub(r"\1", text))).strip()
 
 
 def listed(names: Sequence[str], language: str) -> str:
