@@ -1,4 +1,4 @@
-"""Whole numbers in logs: there may be absurdly many digits, and some characters only look like digits."""
+"""Numbers: whole ones in logs, with absurdly many digits or characters that only look like digits; and confidence in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 #: Digits at most: longer numbers are no process, rank, size or time.
 MOST_DIGITS = 18
+#: From this confidence on, a cause that is not established is called very likely.
+VERY_LIKELY = 0.95
 _BETWEEN = re.compile(r"[\s,\[\]]+")
 
 

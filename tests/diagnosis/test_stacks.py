@@ -49,7 +49,7 @@ def test_the_process_that_waits_for_data_is_named(rules: RuleSet) -> None:
     assert diagnosis.candidates[0].id == "data-pipeline-failure"
     assert diagnosis.candidates[0].culprits[0].pid == 13
     assert diagnosis.candidates[0].status != "established"
-    assert diagnosis.to_dict()["headline"].startswith("Probably: pid 13 waits for its DataLoader: ")
+    assert diagnosis.to_dict()["headline"].startswith("Likely: pid 13 waits for its DataLoader: ")
 
 
 @pytest.mark.parametrize(

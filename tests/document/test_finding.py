@@ -131,8 +131,8 @@ def test_the_finding_of_a_cause_has_the_values_of_the_log(
     text: str, english: str, chinese: str, rules: RuleSet
 ) -> None:
     for found, wanted, hedges in (
-        (headline(text, rules), english, ("", "Probably: ", "Possibly: ")),
-        (headline(text, rules, "_zh"), chinese, ("", "很可能：", "可能：")),
+        (headline(text, rules), english, ("", "Very likely: ", "Likely: ", "Possibly: ")),
+        (headline(text, rules, "_zh"), chinese, ("", "极可能：", "很可能：", "可能：")),
     ):
         assert found in [f"{hedge}{wanted}" for hedge in hedges]
 

@@ -40,7 +40,7 @@ def entry(cause: str, score: float, status: str = "supported", **more: Any) -> d
 
 
 def document(
-    *entries: dict[str, Any], verdict: str = "diagnosed", headline: str = "Probably: a bad thing."
+    *entries: dict[str, Any], verdict: str = "diagnosed", headline: str = "Likely: a bad thing."
 ) -> dict[str, Any]:
     return {"verdict": verdict, "headline": headline, "headline_zh": "很可能：坏事。", "diagnoses": list(entries)}
 
@@ -135,7 +135,7 @@ def test_a_later_verification_replaces_an_earlier_one(rules: RuleSet) -> None:
     after = feedback.apply(refuted, report(rules, straggler=UNDECIDED))
     assert [item["cause"] for item in after["diagnoses"]] == ["straggler", "rank-divergence"]
     assert of(after, "straggler")["score"] == 3.0
-    assert after["headline"] == "Probably: a bad thing.", "hedged as before"
+    assert after["headline"] == "Likely: a bad thing.", "hedged as before"
     assert not feedback.contradicted(after, "straggler")
 
 

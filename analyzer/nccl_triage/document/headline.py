@@ -10,6 +10,7 @@ from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.document.finding import finding, strongest_line, who
 from nccl_triage.document.line_values import capital, cut
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.numbers import VERY_LIKELY
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story.outcome import Outcome
@@ -97,7 +98,17 @@ def _earliest(events: Sequence[Event]) -> str | None:
 
 
 #: How a headline says the status of its cause, in English and Chinese.
-HEDGES = {"established": ("", ""), "supported": ("Probably: ", "很可能："), "possible": ("Possibly: ", "可能：")}
+HEDGES = {
+    "established": ("", ""),
+    "very-likely": ("Very likely: ", "极可能："),
+    "supported": ("Likely: ", "很可能："),
+    "possible": ("Possibly: ", "可能："),
+}
+
+
+def hedges(status: str, confidence: float) -> tuple[str, str]:
+    """Return what a headline begins with in English and Chinese: the words that stand beside the number."""
+    return HEDGES["very-likely" if status == "supported" and confidence >= VERY_LIKELY else status]
 
 
 def _well(case: Case) -> dict[str, str]:
@@ -162,7 +173,7 @@ def headline(diagnosis: Findings) -> dict[str, str]:
     found = finding(best, case)
     if found is None:
         found = _title(best, case)
-    hedge = HEDGES[best.status]
+    hedge = hedges(best.status, round(best.confidence, 3))
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
     if op and timeouts and len(found["en"]) < LONG and not _WAITS.search(found["en"]):
         others = f"{timeouts} process{'' if timeouts == 1 else 'es'}"

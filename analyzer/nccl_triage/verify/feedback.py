@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_triage.diagnosis.verdict import status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
-from nccl_triage.document.headline import HEDGES
+from nccl_triage.document.headline import hedges
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.verify.judge import ExperimentOutcome, Report
@@ -71,12 +71,17 @@ def _forget(document: dict[str, Any]) -> dict[str, Any]:
         marked = marked or bool(added)
     if marked:
         _reweigh(earlier["diagnoses"])
-    hedges = HEDGES[earlier["diagnoses"][0]["status"]] if earlier["diagnoses"] else ("", "")
-    for name, words, hedge in zip(("headline", "headline_zh"), (_VERDICT_EN, _VERDICT_ZH), hedges, strict=True):
+    hedged = _hedges(earlier) if earlier["diagnoses"] else ("", "")
+    for name, words, hedge in zip(("headline", "headline_zh"), (_VERDICT_EN, _VERDICT_ZH), hedged, strict=True):
         for word in words.values():
             if earlier[name].startswith(word):
                 earlier[name] = hedge + earlier[name].removeprefix(word)
     return earlier
+
+
+def _hedges(document: dict[str, Any]) -> tuple[str, str]:
+    first = document["diagnoses"][0]
+    return hedges(first["status"], first["confidence"])
 
 
 def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
@@ -133,7 +138,7 @@ def _headline(changed: dict[str, Any], document: dict[str, Any], first: str | No
     outcome = _outcome(next(item for item in changed["diagnoses"] if item["cause"] == first))
     if outcome not in _VERDICT_EN or changed["verdict"] != "diagnosed":
         return
-    english, chinese = HEDGES[document["diagnoses"][0]["status"]]
+    english, chinese = _hedges(document)
     changed["headline"] = _VERDICT_EN[outcome] + document["headline"].removeprefix(english)
     changed["headline_zh"] = _VERDICT_ZH[outcome] + document["headline_zh"].removeprefix(chinese)
 
