@@ -189,7 +189,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     of_rank(
         "short-timeout",
-        "rank 2 comes 2 s late, and the time-out of the log is 1 s",
+        "rank 2 comes 2 s late, and the timeout of the log is 1 s",
         "timeout-too-short",
         "confirmed",
         "",
