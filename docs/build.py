@@ -301,16 +301,16 @@ def pictures() -> dict[str, str]:
 
 #: Columns of the README's short table: heading in both languages, and the heading of the long table.
 _SHORT = (
-    ("first cause right", "首选原因正确", "top-1"),
+    ("right", "原因正确", "top-1"),
     ("culprit right", "故障源正确", "culprit"),
-    ("healthy run accused", "正常运行被误判", "healthy accused"),
+    ("healthy accused", "正常运行被误判", "healthy accused"),
     ("failure called healthy", "失败被判为正常", "failure called healthy"),
-    ("wrong at confidence 0.8 or more", "置信度 0.8 以上的误判", "wrong at 0.8"),
+    ("wrong at 0.8+", "0.8 以上误判", "wrong at 0.8"),
 )
 _SETS = {
     "whole": ("whole public logs", "公开的完整日志"),
-    "recorded, frozen third": ("recorded failures, frozen third", "录制的故障，冻结的三分之一"),
-    "written, frozen third": ("re-enacted threads, frozen third", "重演的公开讨论，冻结的三分之一"),
+    "recorded, frozen third": ("recorded, frozen third", "录制的故障，冻结的三分之一"),
+    "written, frozen third": ("re-enacted, frozen third", "重演的公开讨论，冻结的三分之一"),
 }
 
 
@@ -322,7 +322,7 @@ def readmes(page: str) -> dict[str, str]:
     found = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in rows}
     made_pages = {}
     for number, name in enumerate(("README.md", "README.zh.md")):
-        first = ("logs", "the same by the first error line") if not number else ("日志", "同上，只看第一条错误行")
+        first = ("logs", "first error line right") if not number else ("日志", "只看首条错误行")
         heads = [f"{first[0]} (n)" if not number else f"{first[0]}（份数）", _SHORT[0][number], first[1]]
         heads += [column[number] for column in _SHORT[1:]]
         lines = []

@@ -54,7 +54,7 @@ def terminal(command: str, output: str, title: str) -> str:
                 if piece.strip():
                     mark = f' class="{classes}"' if classes else ""
                     shown.append(
-                        f'<text x="{x:.1f}" y="{y}"{mark} textLength="{wide:.1f}" lengthAdjust="spacingAndGlyphs" '
+                        f'<text x="{x:.1f}" y="{y}"{mark} textLength="{wide:.1f}" '
                         f'xml:space="preserve">{escape(piece, quote=False)}</text>'
                     )
                 x += wide
