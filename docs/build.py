@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from nccl_triage.engine.schema import Cause, Evidence, Experiment, Fix
+    from nccl_triage.engine.schema import Cause, Evidence, Experiment, Fix, Text
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT.parent / "shared" / "cases"
@@ -55,13 +55,12 @@ def rules_readme() -> str:
 
 def _said(row: Evidence) -> str:
     """Return the words of a row; one that says what its message means has as many words as messages."""
-    from nccl_triage.engine.schema import with_named_placeholders
     from nccl_triage.engine.supports import MESSAGES
 
     number = len(row.signatures)
     if row.id in MESSAGES:
         return f"one of {number} messages that state it" if number > 1 else "a message that states it"
-    return with_named_placeholders(row.says["en"])
+    return _words(row.says)
 
 
 def made(by: str) -> str:
@@ -69,11 +68,19 @@ def made(by: str) -> str:
     return f"<!-- Made by `make docs` from {by}; do not edit. -->"
 
 
+def _words(text: Text) -> str:
+    """Return an English text as Markdown, its placeholders as names."""
+    from nccl_triage.engine.schema import with_named_placeholders
+    from nccl_triage.render.markdown_text import plain
+
+    return plain(with_named_placeholders(text["en"]))
+
+
 def _fix(fix: Fix) -> list[str]:
     from nccl_triage.engine.schema import with_named_placeholders
 
-    caution = f" Caution: {with_named_placeholders(fix.caution['en'])}" if fix.caution else ""
-    lines = [f"1. {with_named_placeholders(fix.title['en'])}.{caution}"]
+    caution = f" Caution: {_words(fix.caution)}" if fix.caution else ""
+    lines = [f"1. {_words(fix.title)}.{caution}"]
     variables = " ".join(f"{name}={value}" for name, value in fix.env.items())
     commands = [f"export {with_named_placeholders(variables)}"] if variables else []
     commands += [with_named_placeholders(command) for command in fix.commands]
@@ -91,7 +98,7 @@ def _experiment(experiment: Experiment) -> list[str]:
 
     lines = ["", "## Confirm on the hardware", ""]
     if experiment.kind == "none":
-        return [*lines, experiment.why_not["en"] if experiment.why_not else "No experiment can show it."]
+        return [*lines, _words(experiment.why_not) if experiment.why_not else "No experiment can show it."]
     needs = _SCOPES.get(experiment.scope, "all ranks") + (", NCCL" if experiment.backend == "nccl" else "")
     lines += [f"`nccl-triage verify LOG` runs ([verifier](../verifier.md)), on {needs}:", ""]
     lines += [f"- Control: {experiment.control}."]
@@ -105,16 +112,16 @@ def _cause(cause: Cause) -> str:
     """Return the page of a cause."""
     from nccl_triage.engine.schema import with_named_placeholders
 
-    lines = [made(cause.where.split(":")[0]), f"# {cause.title['en']}", "", f"`{cause.id}` · {cause.title['zh']}", ""]
-    lines += [with_named_placeholders(cause.explanation["en"]), "", "## What to do", ""]
+    lines = [made(cause.where.split(":")[0]), f"# {_words(cause.title)}", "", f"`{cause.id}` · {cause.title['zh']}", ""]
+    lines += [_words(cause.explanation), "", "## What to do", ""]
     lines += [line for fix in cause.fixes for line in _fix(fix)]
     if cause.next_check:
         check = cause.next_check
-        lines += ["", "## Check first", "", with_named_placeholders(check.what["en"])]
+        lines += ["", "## Check first", "", _words(check.what)]
         if check.command:
             lines += ["", "```", with_named_placeholders(check.command), "```"]
-        lines += ["", f"- Yes: {with_named_placeholders(check.if_yes['en'])}"]
-        lines += [f"- No: {with_named_placeholders(check.if_no['en'])}"]
+        lines += ["", f"- Yes: {_words(check.if_yes)}"]
+        lines += [f"- No: {_words(check.if_no)}"]
         rivals = ", ".join(f"[{name}]({name}.md)" for name in check.rivals)
         lines += ["", f"Often confused with {rivals}."] if rivals else []
     lines += [*_experiment(cause.experiment), "", "## Evidence", ""]
@@ -138,7 +145,7 @@ def causes() -> dict[str, str]:
     lines = [made("rules/causes"), "# Causes", "", f"The {len(every)} causes that a verdict can name, by family.", ""]
     for family, members in groupby(every, key=lambda cause: cause.family):
         rows = [[f"[{cause.id}]({cause.id}.md)", cause.title["en"], cause.title["zh"]] for cause in members]
-        lines += [f"## {family.capitalize()}", "", _table(["cause", "in a word", "中文"], rows), ""]
+        lines += [f"## {family.capitalize()}", "", _table(["cause", "title", "标题"], rows), ""]
     pages["docs/causes/README.md"] = "\n".join(lines)
     return pages
 

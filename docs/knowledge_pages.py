@@ -9,6 +9,12 @@ from nccl_triage.knowledge.entries import CodeTable, Variable
 from nccl_triage.render.markdown_text import code, plain, table
 
 _MADE = "<!-- Made by `make docs` from {where}; do not edit. -->"
+_TELLS = {
+    "cause": "The rank that prints it started the failure.",
+    "victim": "The rank that prints it failed as a result of something else.",
+    "either": "The rank that prints it may have started the failure, or failed as a result.",
+    "nothing": "It does not show which rank started the failure.",
+}
 _STATUS = {
     "tuning": "setting",
     "diagnosis-only": "test, not a fix",
@@ -83,7 +89,7 @@ def symptoms_page() -> str:
             lines += [
                 f"{code(item.sees)}",
                 "",
-                f"- The rank that prints it: {item.tells}.",
+                f"- {_TELLS[item.tells]}",
                 f"- {plain(item.means['en'])}",
             ]
             lines += [f"- Look at: {plain(item.look['en'])}", *([f"- May come from: {causes}."] if causes else []), ""]

@@ -33,11 +33,13 @@ def test_every_command_and_option_is_documented(name: str, command: click.Comman
 
 
 def test_every_cause_is_documented(rules: RuleSet) -> None:
+    from nccl_triage.render.markdown_text import plain
+
     index = page("causes/README.md")
     for cause in rules.causes.values():
         assert f"]({cause.id}.md)" in index
         text = page(f"causes/{cause.id}.md")
-        assert f"# {cause.title['en']}\n" in text and cause.title["zh"] in text
+        assert f"# {plain(cause.title['en'])}\n" in text and cause.title["zh"] in text
         assert {"What to do", "Confirm on the hardware", "Evidence"} <= set(re.findall(r"^## (.*)", text, re.MULTILINE))
 
 
