@@ -199,3 +199,10 @@ def test_stacks_dumped_beside_a_log_whose_job_looks_at_work(tmp_path: Path) -> N
     found = diagnose(str(tmp_path)).to_dict()
     assert (found["outcome"]["state"], found["diagnoses"][0]["cause"]) == ("hung", "data-pipeline-failure")
     assert [culprit["pid"] for culprit in found["diagnoses"][0]["culprits"]] == [13]
+
+
+def test_a_job_that_dumps_its_own_stacks_at_intervals_is_at_work(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("".join(f"[rank0]: step {step} loss 2.1\n" for step in range(9)))
+    stack = 'Timeout (0:10:00)!\nThread 0x00007f1 (most recent call first):\n  File "train.py", line 88 in train\n'
+    (tmp_path / "rank1.stacks").write_text(stack)
+    assert diagnose(str(tmp_path)).verdict == "healthy"

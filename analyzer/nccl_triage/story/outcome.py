@@ -39,6 +39,8 @@ _ERROR = lazily(
     r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
 )
 
+#: Tools by which a person looks into a process from outside.
+_FROM_OUTSIDE = ("py-spy", "pystack", "gdb")
 #: How a run ended: "running" goes on to the end of the input, "stopped" was told to stop, "cut" is one that the input
 #: ends before, "none" is an input without a job.
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
@@ -149,9 +151,12 @@ def _bad_end(view: View) -> Outcome | None:
 
 
 def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
-    """Return a stack from a file of its own: somebody dumped it because the job hangs, whatever its log said before."""
+    """Return a stack from a file of its own: somebody dumped it because the job hangs, whatever its log said before.
+
+    A program's own ``faulthandler`` may write one every ten minutes of a job that runs well.
+    """
     logs = {event.source for event in worked}
-    stacks = (event for event in view.of("exception.frame") if "frames" in event.fields)
+    stacks = [event for event in view.of("exception.frame") if event.fields.get("tool") in _FROM_OUTSIDE]
     return next((event for event in stacks if event.source not in logs), None)
 
 
