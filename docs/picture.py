@@ -15,7 +15,7 @@ _CODES = {"1": "b", "31": "r", "32": "g", "33": "y"}
 _STYLE = (
     "text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace;fill:#1f2328;white-space:pre}"
     ".w{fill:#f6f8fa;stroke:#d1d9e0}.d{fill:#afb8c1}.c{fill:#59636e}.b{font-weight:700}.r{fill:#b3261e}.g{fill:#116329}"
-    ".y{fill:#7d4e00}"
+    ".y{fill:#7d4e00}.k{font-size:15px}"
     "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.w{fill:#151b23;stroke:#3d444d}.d{fill:#656c76}"
     ".c{fill:#9198a1}.r{fill:#ff8a80}.g{fill:#7ee787}.y{fill:#e3b341}}"
 )
@@ -52,7 +52,8 @@ def terminal(command: str, output: str, title: str) -> str:
             for piece in _pieces(text):
                 wide = columns(piece) * _COLUMN
                 if piece.strip():
-                    mark = f' class="{classes}"' if classes else ""
+                    names = f"{classes} k".strip() if wide > len(piece) * _COLUMN else classes
+                    mark = f' class="{names}"' if names else ""
                     shown.append(
                         f'<text x="{x:.1f}" y="{y}"{mark} textLength="{wide:.1f}" '
                         f'xml:space="preserve">{escape(piece, quote=False)}</text>'
