@@ -1,10 +1,10 @@
 """Write the generated parts of the documentation; ``--check`` only says whether they are up to date.
 
-Generated: the lists of functions, facts and culprit methods in rules/README.md, the catalogue of causes in
-docs/causes.md, the command reference in docs/cli.md, the tables of docs/verifier.md, docs/variables.md,
-docs/symptoms.md, docs/codes.md and docs/timeouts.md, the table of leaks in docs/privacy.md. ``--accuracy`` also
-measures the labelled cases and rewrites the tables in README.md, README.zh.md and docs/accuracy.md (it takes a minute
-and needs the case folders).
+Generated: a page for each cause below docs/causes, the command reference, the pages that are made of rules/
+(``knowledge_pages``), the lists in rules/README.md, the tables of docs/verifier.md, docs/configuration.md and
+docs/sharing.md, the outputs that pages show (``examples``), the pictures of a terminal and the short table of accuracy
+in the READMEs. ``--accuracy`` also measures the labelled cases and rewrites the tables of docs/accuracy.md (it takes a
+minute and needs the case folders).
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from nccl_triage.engine.schema import Evidence
+    from nccl_triage.engine.schema import Cause, Evidence, Experiment, Fix, Text
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT.parent / "shared" / "cases"
 
 
 def _between(text: str, name: str, body: str) -> str:
-    """Replace what stands between the two markers of ``name``."""
+    """Replace the text between the two markers of ``name``."""
     pattern = re.compile(rf"(<!-- {name}: begin[^\n]*-->\n).*?(<!-- {name}: end -->)", re.DOTALL)
     if not pattern.search(text):
         raise SystemExit(f"no markers for {name}")
@@ -54,47 +55,105 @@ def rules_readme() -> str:
 
 def _said(row: Evidence) -> str:
     """Return the words of a row; one that says what its message means has as many words as messages."""
-    from nccl_triage.engine.schema import with_named_placeholders
     from nccl_triage.engine.supports import MESSAGES
 
     number = len(row.signatures)
     if row.id in MESSAGES:
-        return (
-            f"one of {number} messages that say it by themselves" if number > 1 else "a message that says it by itself"
-        )
-    return with_named_placeholders(row.says["en"])
+        return f"one of {number} messages that state it" if number > 1 else "a message that states it"
+    return _words(row.says)
 
 
-def causes() -> str:
-    """Return the catalogue of causes."""
-    from nccl_triage.engine import load
+def made(by: str) -> str:
+    """Return the comment that says where a page comes from."""
+    return f"<!-- Made by `make docs` from {by}; do not edit. -->"
+
+
+def _words(text: Text) -> str:
+    """Return an English text as Markdown, its placeholders as names."""
+    from nccl_triage.engine.schema import with_named_placeholders
+    from nccl_triage.render.markdown_text import plain
+
+    return plain(with_named_placeholders(text["en"]))
+
+
+def _fix(fix: Fix) -> list[str]:
     from nccl_triage.engine.schema import with_named_placeholders
 
-    rules = load.load()
-    families: dict[str, list[str]] = {}
-    for cause in sorted(rules.causes.values(), key=lambda c: c.id):
-        lines = [
-            f"### {cause.id}",
-            "",
-            f"**{cause.title['en']}** ({cause.title['zh']})",
-            "",
-            with_named_placeholders(cause.explanation["en"]),
-            "",
-        ]
-        lines += ["Evidence:", ""]
-        lines += [f"- {item.weight}: {_said(item)}" for item in cause.evidence]
-        lines += ["", "What to do:", ""]
-        for fix in cause.fixes:
-            env = "".join(f" `{name}={value}`" for name, value in fix.env.items())
-            commands = "".join(f" `{text}`" for command in fix.commands for text in command.listed())
-            lines.append(f"- {with_named_placeholders(fix.title['en'])}{env}{commands}")
-        if cause.general_check:
-            lines += ["", f"Cheapest check: {with_named_placeholders(cause.general_check.what['en'])}"]
-        families.setdefault(cause.family, []).append("\n".join(lines))
-    parts = ["# Causes", "", "Written by `make docs` from rules/causes; do not edit.", ""]
-    for family, entries in families.items():
-        parts += [f"## {family.capitalize()}", "", "\n\n".join(entries), ""]
-    return "\n".join(parts)
+    caution = f" Caution: {_words(fix.caution)}" if fix.caution else ""
+    lines = [f"1. {_words(fix.title)}.{caution}"]
+    variables = " ".join(f"{name}={value}" for name, value in fix.env.items())
+    commands = [f"export {with_named_placeholders(variables)}"] if variables else []
+    commands += [with_named_placeholders(text) for command in fix.commands for text in command.listed()]
+    if commands:
+        lines += ["", *(f"   {line}" for line in ("```", *commands, "```")), ""]
+    return lines
+
+
+_SCOPES = {"host": "one host", "hosts": "two hosts or more", "rank": "each rank alone"}
+
+
+def _experiment(experiment: Experiment) -> list[str]:
+    """Return what the verifier runs for a cause."""
+    from nccl_triage.verify.treatments import words
+
+    lines = ["", "## Confirm on the hardware", ""]
+    if experiment.kind == "none":
+        return [*lines, _words(experiment.why_not) if experiment.why_not else "No experiment can show it."]
+    needs = _SCOPES.get(experiment.scope, "all ranks") + (", NCCL" if experiment.backend == "nccl" else "")
+    lines += [f"`nccl-triage verify LOG` runs ([verifier](../verifier.md)), on {needs}:", ""]
+    lines += [f"- Control: {experiment.control}."]
+    if experiment.vary:
+        lines.append(f"- If it fails, the same again {'; or '.join(words(item)['en'] for item in experiment.vary)}.")
+    passing = {"refutes": "refutes", "supports": "supports"}.get(experiment.passing, "says nothing about")
+    return [*lines, f"- A control that passes {passing} this cause."]
+
+
+def _cause(cause: Cause) -> str:
+    """Return the page of a cause."""
+    from nccl_triage.engine.schema import with_named_placeholders
+
+    lines = [made(cause.where.split(":")[0]), f"# {_words(cause.title)}", "", f"`{cause.id}` · {cause.title['zh']}", ""]
+    lines += [_words(cause.explanation), "", "## What to do", ""]
+    lines += [line for fix in cause.fixes for line in _fix(fix)]
+    if (check := cause.general_check) is not None:
+        lines += ["", "## Check first", "", _words(check.what)]
+        if check.command:
+            lines += ["", "```", *map(with_named_placeholders, check.command.listed()), "```"]
+        lines += ["", f"- Yes: {_words(check.if_yes)}"]
+        lines += [f"- No: {_words(check.if_no)}"]
+        rivals = ", ".join(f"[{name}]({name}.md)" for name in check.rivals)
+        lines += ["", f"Often confused with {rivals}."] if rivals else []
+    lines += [*_experiment(cause.experiment), "", "## Evidence", ""]
+    lines += [
+        "A `decisive` line proves the cause alone; the others add up ([reading a verdict](../reading-a-verdict.md)).",
+        "",
+    ]
+    lines += [f"- {item.weight}: {_said(item)}" for item in cause.evidence]
+    if cause.against:
+        lines += ["", "Against it:", "", *(f"- {item.weight}: {_said(item)}" for item in cause.against)]
+    lines += ["", f"`nccl-triage explain {cause.id}` says the same offline; `--lang zh` in Chinese."]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+
+
+def causes() -> dict[str, str]:
+    """Return the pages of the causes and their index."""
+    from nccl_triage.engine import load
+
+    every = sorted(load.load().causes.values(), key=lambda cause: (cause.family, cause.id))
+    pages = {f"docs/causes/{cause.id}.md": _cause(cause) for cause in every}
+    lines = [
+        made("rules/causes"),
+        "# Causes",
+        "",
+        f"The {len(every)} causes that a verdict can name, by family;",
+        "[incidents](incidents.md) shows a log of each.",
+        "",
+    ]
+    for family, members in groupby(every, key=lambda cause: cause.family):
+        rows = [[f"[{cause.id}]({cause.id}.md)", cause.title["en"], cause.title["zh"]] for cause in members]
+        lines += [f"## {family.capitalize()}", "", _table(["cause", "title", "标题"], rows), ""]
+    pages["docs/causes/README.md"] = "\n".join(lines)
+    return pages
 
 
 def cli() -> str:
@@ -106,7 +165,7 @@ def cli() -> str:
     from nccl_triage.cli import cli as group
 
     runner = CliRunner(env={"COLUMNS": "100"})
-    parts = ["# Commands", "", "Written by `make docs` from the commands' own help; do not edit.", ""]
+    parts = [made("the commands' own help"), "# Commands", ""]
 
     def add(words: list[str]) -> None:
         result = runner.invoke(group, [*words, "--help"], prog_name="nccl-triage", terminal_width=100)
@@ -123,9 +182,8 @@ def cli() -> str:
     return "\n".join(parts)
 
 
-def accuracy() -> dict[str, str]:
-    """Return the pages with freshly measured tables: first what no rule may be fitted to, then all sets."""
-    sys.path.insert(0, str(ROOT))
+def accuracy() -> str:
+    """Return docs/accuracy.md with freshly measured tables: first what no rule may be fitted to, then all sets."""
     from corpus.gate import scores
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, score
@@ -141,13 +199,9 @@ def accuracy() -> dict[str, str]:
         outcomes, baselines = measured[source]
         kept = {name: [one for one in found if one.case.id in ids] for name, found in baselines.items()}
         first.append((f"{source}, frozen third", [one for one in outcomes if one.case.id in ids], kept))
-    pages = {
-        name: _between((ROOT / name).read_text(encoding="utf-8"), "accuracy", score.markdown(first))
-        for name in ("README.md", "README.zh.md", "docs/accuracy.md")
-    }
+    page = _between((ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8"), "accuracy", score.markdown(first))
     rest = [(name, *found) for name, found in measured.items() if name != "whole"]
-    pages["docs/accuracy.md"] = _between(pages["docs/accuracy.md"], "sets", score.markdown(rest))
-    return pages
+    return _between(page, "sets", score.markdown(rest))
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -179,25 +233,10 @@ def configuration_page() -> str:
 
 
 def verifier_page() -> str:
-    """Return docs/verifier.md with the tables of experiments, verdicts and operations."""
-    from nccl_triage.engine import load
+    """Return docs/verifier.md with the tables of verdicts and operations."""
     from nccl_triage.verify.decide import table
-    from nccl_triage.verify.treatments import words
     from nccl_triage.verify.worker.ops import OPERATIONS
 
-    experiments = []
-    for cause in sorted(load.load().causes.values(), key=lambda c: c.id):
-        found = cause.experiment
-        if found.kind == "none":
-            why = found.why_not["en"] if found.why_not else ""
-            experiments.append([cause.id, "none", why, "", ""])
-            continue
-        needs = {"host": "one host", "hosts": "two hosts or more", "rank": "each rank alone"}.get(
-            found.scope, "all ranks"
-        )
-        needs += ", NCCL" if found.backend == "nccl" else ""
-        vary = "; ".join(words(item)["en"] for item in found.vary)
-        experiments.append([cause.id, found.kind, f"{found.control} ({needs})", vary, found.passing])
     decisions = []
     for row in table():
         when = ", ".join(
@@ -213,11 +252,6 @@ def verifier_page() -> str:
         out = "n/w" if operation.divides and operation.reduces else out
         operations.append([f"`{name}`", f"`{operation.calls}`", out, size, factor if operation.size != "none" else "-"])
     text = (ROOT / "docs" / "verifier.md").read_text(encoding="utf-8")
-    text = _between(
-        text,
-        "experiments",
-        _table(["cause", "kind", "control", "treatments, if it fails", "a control that passes"], experiments),
-    )
     text = _between(text, "decisions", _table(["row", "when", "verdict", "weight", "says"], decisions))
     return _between(
         text,
@@ -226,11 +260,11 @@ def verifier_page() -> str:
     )
 
 
-def privacy_page() -> str:
-    """Return docs/privacy.md with the freshly measured table of leaks."""
+def sharing_page() -> str:
+    """Return docs/sharing.md with the freshly measured table of leaks."""
     import leaks
 
-    page = ROOT / "docs" / "privacy.md"
+    page = ROOT / "docs" / "sharing.md"
     return _between(page.read_text(encoding="utf-8"), "leaks", leaks.table())
 
 
@@ -248,6 +282,72 @@ def ablation_page() -> str:
     return _between(page.read_text(encoding="utf-8"), "ablation", ablation.markdown(ablation.table(outcomes)))
 
 
+def examples_in_pages() -> dict[str, str]:
+    """Return the pages that show outputs, with these made anew."""
+    import examples
+
+    pages: dict[str, str] = {}
+    for page, name, make in examples.EXAMPLES:
+        text = pages.get(page) or (ROOT / page).read_text(encoding="utf-8")
+        pages[page] = _between(text, name, make())
+    return pages
+
+
+def pictures() -> dict[str, str]:
+    """Return what a terminal shows of the first log, as a picture in each language."""
+    import examples
+    import picture
+
+    titles: dict[Literal["en", "zh"], str] = {
+        "en": "What nccl-triage prints of a failed job: what happened, who did it, the line that proves it, what to do",
+        "zh": "nccl-triage 对一个失败作业的输出：发生了什么、谁引发的、哪一行是证据、该做什么",
+    }
+    return {
+        f"docs/_static/terminal-{lang}.svg": picture.terminal(
+            f"nccl-triage {examples.LOG}{' --lang zh' if lang == 'zh' else ''}",
+            examples.printed(lang, examples.COLUMNS, color=True),
+            title,
+        )
+        for lang, title in titles.items()
+    }
+
+
+#: Columns of the README's short table: heading in both languages, and the heading of the long table.
+_SHORT = (
+    ("right", "原因正确", "top-1"),
+    ("culprit right", "故障源正确", "culprit"),
+    ("healthy accused", "正常运行被误判", "healthy accused"),
+    ("failure called healthy", "失败被判为正常", "failure called healthy"),
+    ("wrong at 0.8+", "0.8 以上误判", "wrong at 0.8"),
+)
+_SETS = {
+    "whole": ("whole public logs", "公开的完整日志"),
+    "recorded, frozen third": ("recorded, frozen third", "录制的故障，冻结的三分之一"),
+    "written, frozen third": ("re-enacted, frozen third", "重演的公开讨论，冻结的三分之一"),
+}
+
+
+def readmes(page: str) -> dict[str, str]:
+    """Return the READMEs with the short form of the first table of docs/accuracy.md."""
+    table = re.search(r"<!-- accuracy: begin[^\n]*\n(.*?)<!-- accuracy: end", page, re.DOTALL)
+    assert table is not None
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+    found = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in rows}
+    made_pages = {}
+    for number, name in enumerate(("README.md", "README.zh.md")):
+        first = ("logs", "first error line right") if not number else ("日志", "只看首条错误行")
+        heads = [f"{first[0]} (n)" if not number else f"{first[0]}（份数）", _SHORT[0][number], first[1]]
+        heads += [column[number] for column in _SHORT[1:]]
+        lines = []
+        for key, words in _SETS.items():
+            ours, baseline = found[key, "nccl-triage"], found[key, "first error line"]
+            count = f"{words[0]} ({ours['n']})" if not number else f"{words[1]}（{ours['n']}）"
+            lines.append([count, ours["top-1"], baseline["top-1"], *(ours[column[2]] for column in _SHORT[1:])])
+        text = (ROOT / name).read_text(encoding="utf-8")
+        made_pages[name] = _between(text, "accuracy", _table(heads, lines))
+    return made_pages
+
+
 def main() -> int:
     """Write or check."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -255,11 +355,16 @@ def main() -> int:
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--ablation", action="store_true")
     arguments = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    import incident_pages
     import knowledge_pages
 
-    made = {
+    pages = {
+        **causes(),
+        **examples_in_pages(),
+        **pictures(),
+        "docs/causes/incidents.md": f"{made('corpus/')}\n{incident_pages.page()}",
         "rules/README.md": rules_readme(),
-        "docs/causes.md": causes(),
         "docs/cli.md": cli(),
         "docs/verifier.md": verifier_page(),
         "docs/configuration.md": configuration_page(),
@@ -267,20 +372,28 @@ def main() -> int:
         "docs/symptoms.md": knowledge_pages.symptoms_page(),
         "docs/timeouts.md": knowledge_pages.timeouts_page(),
         "docs/codes.md": knowledge_pages.codes_page(),
-        "docs/privacy.md": privacy_page(),
+        "docs/sharing.md": sharing_page(),
     }
     if arguments.accuracy:
-        made |= accuracy()
+        pages["docs/accuracy.md"] = accuracy()
     if arguments.ablation:
-        made["docs/accuracy.md"] = ablation_page()
+        pages["docs/accuracy.md"] = ablation_page()
+    measured = pages.get("docs/accuracy.md") or (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    pages |= readmes(measured)
     stale = []
-    for name, text in made.items():
+    for name, text in pages.items():
         path = ROOT / name
         text = text.rstrip("\n") + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
             if not arguments.check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+    for path in sorted((ROOT / "docs" / "causes").glob("*.md")):
+        if (name := path.relative_to(ROOT).as_posix()) not in pages:
+            stale.append(name)
+            if not arguments.check:
+                path.unlink()
     if arguments.check and stale:
         sys.stdout.write(f"out of date: {', '.join(stale)}; run make docs\n")
         return 1

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analyzer"))
 
@@ -28,3 +33,22 @@ html_title = "nccl-triage"
 html_static_path = ["_static"]
 html_show_sourcelink = False
 html_theme_options = {"sidebar_hide_name": False}
+
+
+def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
+    """Add the table of contents of an index page, from its own links, which GitHub shows as they are."""
+    here, _, last = name.rpartition("/")
+    if last not in ("index", "README"):
+        return
+    for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
+        caption, _, body = section.partition("\n")
+        links = dict.fromkeys(re.findall(r"\]\(([\w/-]+)\.md\)", body))
+        pages = [link for link in links if f"{here}/{link}".lstrip("/") in app.project.docnames]
+        if pages:
+            listed = "\n".join(pages)
+            source[0] += f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n:caption: {caption}\n\n{listed}\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Let Sphinx make the tables of contents."""
+    app.connect("source-read", add_contents)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from examples import inside
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Labelled cases, at least one of each cause: some recorded on real processes, some written by hand.
@@ -87,12 +88,8 @@ def documents() -> dict[str, dict[str, Any]]:
         for folder in ("recorded", "written")
         for case in cases.read(ROOT / "corpus" / folder)
     }
-    before = Path.cwd()
-    os.chdir(ROOT)
-    try:
+    with inside(ROOT):
         return {name: diagnose(logs[name]).to_dict() for name in INCIDENTS}
-    finally:
-        os.chdir(before)
 
 
 def _code(text: str) -> str:
@@ -120,7 +117,12 @@ def incident(name: str, document: dict[str, Any]) -> str:
     return "\n".join(found)
 
 
+_ABOUT = """# Incidents
+What the terminal says first of a log of every cause: the headline in English and Chinese, the line that proves it, and
+the first thing to do. In brackets: the case below `corpus/`, and the lines that a terminal of 100 columns shows."""
+
+
 def page() -> str:
     """Return the page with all incidents, in the order of their causes."""
-    made = [incident(name, document) for name, document in documents().items()]
-    return "\n\n".join(sorted(made))
+    told = [incident(name, document) for name, document in documents().items()]
+    return "\n\n".join([_ABOUT, *sorted(told)])

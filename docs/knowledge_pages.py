@@ -1,4 +1,4 @@
-"""The pages that are made of ``rules/``: variables, advice, symptoms, numbers and time-outs."""
+"""The pages that are made of ``rules/``: variables, advice, symptoms, numbers and timeouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from nccl_triage.knowledge import catalogue, timeouts, variables
 from nccl_triage.knowledge.entries import CodeTable, Variable
 from nccl_triage.render.markdown_text import code, plain, table
 
-_WRITTEN = "Written by `make docs` from {where}; do not edit."
+_MADE = "<!-- Made by `make docs` from {where}; do not edit. -->"
+_TELLS = {
+    "cause": "The rank that prints it started the failure.",
+    "victim": "The rank that prints it failed as a result of something else.",
+    "either": "The rank that prints it may have started the failure, or failed as a result.",
+    "nothing": "It does not show which rank started the failure.",
+}
 _STATUS = {
     "tuning": "setting",
     "diagnosis-only": "test, not a fix",
@@ -38,10 +44,10 @@ def _whole(cells: list[list[str]], heads: list[str]) -> list[str]:
 
 def variables_page() -> str:
     """Return docs/variables.md: every variable that is known, and the advice that people repeat."""
-    lines = ["# Variables", "", _WRITTEN.format(where="rules/variables and rules/advice"), ""]
+    lines = [_MADE.format(where="rules/variables and rules/advice"), "# Variables", ""]
     lines += [
-        "`nccl-triage explain NAME` says more: values, traps, how to see that it works, how to undo it. A variable "
-        "marked as a test tells which part is broken, at a price; it does not belong into a script for good.",
+        "`nccl-triage explain NAME` says more: values, traps, how to check that it works, how to undo it. A variable "
+        "marked as a test shows which part is broken, at a cost in speed; do not leave it in scripts.",
         "",
     ]
     shipped = variables.shipped()
@@ -53,7 +59,12 @@ def variables_page() -> str:
             for v in items
         ]  # fmt: skip
         lines += [*_whole(rows, ["name", "meaning", "default", "since", "kind", "when to touch it"]), ""]
-    lines += ["## Advice that people repeat", "", "Judged by sources and versions, not by how often it is said.", ""]
+    lines += [
+        "## Advice that people repeat",
+        "",
+        "Judged by sources and versions, not by how often it is repeated.",
+        "",
+    ]
     rows = [
         [plain(a.claim["en"]), plain(a.verdict), plain(a.why["en"]), plain(a.instead["en"])]
         for a in catalogue.advice().values()
@@ -64,21 +75,21 @@ def variables_page() -> str:
 def symptoms_page() -> str:
     """Return docs/symptoms.md: the loud message, what it really says, and where to look."""
     order = {"high": 0, "medium": 1, "low": 2}
-    lines = ["# Symptoms", "", _WRITTEN.format(where="rules/symptoms"), ""]
+    lines = [_MADE.format(where="rules/symptoms"), "# Symptoms", ""]
     lines += [
-        "The message that you see is seldom the cause. *Urgency*: high, act before a restart or it fails again; medium, "
-        "look before the restart; low, harmless by itself. `nccl-triage explain symptoms` prints the same.",
+        "The message you see is rarely the cause. *Urgency*: high, act before a restart or it fails again; medium, "
+        "look before the restart; low, harmless alone. `nccl-triage explain symptoms` prints the same.",
         "",
     ]
     found = sorted(catalogue.symptoms().values(), key=lambda s: order.get(s.urgency, 3))
     for urgency, items in groupby(found, key=lambda s: s.urgency):
         lines += [f"## Urgency: {urgency}", ""]
         for item in items:
-            causes = ", ".join(f"[{name}](causes.md#{name})" for name in item.causes)
+            causes = ", ".join(f"[{name}](causes/{name}.md)" for name in item.causes)
             lines += [
                 f"{code(item.sees)}",
                 "",
-                f"- The rank that prints it is: {item.tells}.",
+                f"- {_TELLS[item.tells]}",
                 f"- {plain(item.means['en'])}",
             ]
             lines += [f"- Look at: {plain(item.look['en'])}", *([f"- May come from: {causes}."] if causes else []), ""]
@@ -87,14 +98,14 @@ def symptoms_page() -> str:
 
 def timeouts_page() -> str:
     """Return docs/timeouts.md: who sets the number, and recommended ones by the size of the model."""
-    lines = ["# Time-outs", "", _WRITTEN.format(where="rules/timeouts"), ""]
+    lines = [_MADE.format(where="rules/timeouts"), "# Timeouts", ""]
     lines += [
-        "A collective that makes progress ends in seconds, whatever its size: 10 GB over a 10 Gbit/s network take some "
-        "16 seconds. A time-out is about phases in which one rank works alone while the others wait, so that is what "
-        "the recommendation is computed from: the longest such phase, times a reserve. `nccl-triage timeouts` does it for "
-        "your model, storage and network, with the arithmetic shown.",
+        "A collective that makes progress finishes in seconds, whatever its size: 10 GB over a 10 Gbit/s network take "
+        "about 16 seconds. A timeout must cover the phases in which one rank works alone while the others wait. So the "
+        "recommendation is the longest such phase, times a reserve. `nccl-triage timeouts` computes it for your model, "
+        "storage and network, and shows the arithmetic.",
         "",
-        "Raise a time-out only for a rank that is known to make progress. A dead process, a lost packet or a mismatch "
+        "Raise a timeout only for a rank that is known to make progress. A dead process, a lost packet or a mismatch "
         "waits 72 hours as well as 10 minutes, and all GPUs idle.",
         "",
         "## Recommended, by model size",
@@ -110,15 +121,15 @@ def timeouts_page() -> str:
     lines += table(["parameters", "1 GB/s storage, 10 Gbit/s", "5 GB/s, 100 Gbit/s", "20 GB/s, 400 Gbit/s"], rows)
     lines += [
         "",
-        "One rank gathers and writes a whole checkpoint here (14 bytes a parameter); with sharded checkpoints every rank writes its share at once, and the default is usually enough.",
+        "Computed for one rank that gathers and writes a whole checkpoint (14 bytes per parameter). With sharded checkpoints every rank writes its share, and the default is usually enough.",
         "",
     ]
-    lines += ["## How it is set", ""]
+    lines += ["## How to set it", ""]
     rows = [
         [plain(k.title), code(timeouts.written(k, 3600)), plain(k.default["en"]), plain(k.note["en"] if k.note else "")]
         for k in catalogue.knobs().values()
     ]
-    lines += [*table(["program", "one hour", "default", "note"], rows), "", "## Whose number is it?", ""]
+    lines += [*table(["program", "one hour", "default", "note"], rows), "", "## Who set this number?", ""]
     rows = [[str(o.milliseconds), plain(o.who["en"])] for o in catalogue.owners()]
     return "\n".join([*lines, *table(["Timeout(ms)=", "set by"], rows)])
 
@@ -139,7 +150,7 @@ def _registers(known: CodeTable) -> list[str]:
         rows.append(
             [str(one.code), units, str(one.register), what, plain(known.findings[one.finding]["en"]), plain(action)]
         )
-    return _whole(rows, ["number", "unit", "register", "holds", "tells", "at once"])
+    return _whole(rows, ["number", "unit", "register", "value", "meaning", "do at once"])
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
@@ -147,11 +158,11 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 
 def codes_page() -> str:
-    """Return docs/codes.md: what the numbers mean that the NVIDIA driver prints."""
-    lines = ["# Xid and SXid", "", _WRITTEN.format(where="rules/codes"), ""]
+    """Return docs/codes.md: what the numbers of the NVIDIA driver mean."""
+    lines = [_MADE.format(where="rules/codes"), "# Xid and SXid", ""]
     lines += [
-        "What a number counts for in a verdict stands under *role*: a root names a first fault, a cascade follows one, "
-        "context blames nobody. `nccl-triage explain xid:79` says the same, in both languages.",
+        "*Role* is what a number counts for in a verdict: a root names a first fault, a cascade follows one, context "
+        "blames nobody. `nccl-triage explain xid:79` says the same, in both languages.",
         "",
     ]
     for name in ("xid", "sxid"):
@@ -162,7 +173,7 @@ def codes_page() -> str:
             [str(c.number), plain(c.name), c.severity or "", c.role or "", plain(c.meaning["en"]), plain(known.actions[c.action]["en"] if c.action else "")]
             for c in known.codes
         ]  # fmt: skip
-        lines += [*_whole(rows, ["number", "name", "severity", "role", "meaning", "at once"]), ""]
+        lines += [*_whole(rows, ["number", "name", "severity", "role", "meaning", "do at once"]), ""]
         if known.details:
-            lines += ["### What the registers of a line tell", "", *_registers(known), ""]
+            lines += ["### What the registers of a line mean", "", *_registers(known), ""]
     return "\n".join(lines)

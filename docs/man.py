@@ -20,24 +20,24 @@ from nccl_triage.cli.usage import paragraphs
 
 PROGRAM = "nccl-triage"
 ENVIRONMENT = (
-    "Every option can also be set by a variable: NCCL_TRIAGE_ and the long name of the option in capital letters with "
-    "underscores, for all commands, or with the words of a command in between for that one. Several paths are "
-    "separated as in PATH, other values by commas. NO_COLOR and FORCE_COLOR are heeded. NCCL_TRIAGE_CACHE names the "
-    "folder of the cache, or is off."
+    "Every option can also be set by a variable: NCCL_TRIAGE_ and the long name of the option, in capital letters with "
+    "underscores, for all commands; with the words of a command in between for that command. Paths are separated as in "
+    "PATH, other values by commas. NO_COLOR and FORCE_COLOR work as usual. NCCL_TRIAGE_CACHE names the folder of the "
+    "cache, or is off."
 )
 FILES = (
     (NAME, "Options of a project: the nearest one from the current folder up to the root of the repository."),
     ("pyproject.toml, setup.cfg", "The same in [tool.nccl-triage] and [nccl-triage]."),
     (
         "~/.config/nccl-triage/config.yaml",
-        "The user's own options; only they may say what is run and where is written.",
+        "The user's own options; only they can choose what is run and where files are written.",
     ),
-    ("~/.cache/nccl-triage", "Compiled rules; it may be removed at any time."),
+    ("~/.cache/nccl-triage", "Compiled rules; you may delete it at any time."),
 )
 
 
 def escaped(text: str) -> str:
-    """Return a text in which troff finds nothing to obey."""
+    """Return a text in which troff finds no request."""
     return (
         text.replace("\\", "\\e")
         .replace("-", "\\-")

@@ -1,7 +1,7 @@
 """Compare the speed of a whole diagnosis with public tools, in one run (``make bench``).
 
 Machines are noisy: the ratios count, not the seconds. Logs come from the corpus' generator, seeded, and are thrown away.
-``--write`` puts the tables into docs/performance.md, README.md and README.zh.md.
+``--write`` puts the tables into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -229,15 +229,12 @@ COLUMNS = {
     "gz: `gzip -dc`": (".gz", "gzip"),
     "zst: `zstd -dc`": (".zst", "zstd"),
 }
-#: What the README shows.
-SHORT = ("`grep -c NCCL`", "Python loop, one regex", "2 processes: of 1", "gz: `gzip -dc`")
 
 
-def table(rows: Sequence[Row], names: Iterable[str]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Return the results as Markdown: our speed as a share of that of each tool."""
-    names = list(names)
-    lines = [["log", *names, "peak memory"]]
-    lines += [[row.name, *(row.share(*COLUMNS[name]) for name in names), f"{row.peak:.0f} MB"] for row in rows]
+    lines = [["log", *COLUMNS, "peak memory"]]
+    lines += [[row.name, *(row.share(*pair) for pair in COLUMNS.values()), f"{row.peak:.0f} MB"] for row in rows]
     return markdown(lines)
 
 
@@ -318,15 +315,13 @@ def main() -> None:
             for size in arguments.megabytes
             for name in arguments.profiles
         ]
-        sys.stdout.write(long := table(rows, COLUMNS))
+        sys.stdout.write(long := table(rows))
         sys.stdout.flush()
         growing = growth(folder, arguments.sizes, arguments.ranks, "verbose") if arguments.sizes else ""
     finally:
         shutil.rmtree(folder)
     sys.stdout.write(growing)
     if arguments.write and not arguments.tools:
-        for name in ("README.md", "README.zh.md"):
-            put(ROOT / name, "speed", table(rows, SHORT))
         page = ROOT / "docs" / "performance.md"
         put(page, "speed", long)
         put(page, "growth", growing)

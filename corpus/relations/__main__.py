@@ -67,7 +67,7 @@ def main() -> int:
     below = [one for one, _, share in rows if share < WANTED]
     reasons = "".join(f"- *{one.name}*: {one.reason}\n" for one in below if one.reason)
     if reasons:
-        reasons = f"\nWhat stays below {100 * WANTED:.0f} %, and why:\n{reasons}"
+        reasons = f"\nBelow {100 * WANTED:.0f} %, and why:\n{reasons}"
     carried = _transport(asked)
     misses += [
         f"{one.way}: {one.case}: {one.before} -> {one.after}"

@@ -162,7 +162,7 @@ KINDS: tuple[Kind, ...] = (
         world=2,
     ),
     between("docker-bridge", "the job's variables name docker0, which has the same address on both hosts", "network-wrong-interface", lambda: network.with_bridge(2), asks={"env": {"NCCL_SOCKET_IFNAME": "docker0"}}),
-    between("no-route", "eth1 of the two hosts lies in two networks without a route", "network-unreachable-subnet", lambda: network.two_subnets(), asks={"env": {"NCCL_SOCKET_IFNAME": "eth1"}}),
+    between("no-route", "eth1 of the two hosts is in two networks without a route", "network-unreachable-subnet", lambda: network.two_subnets(), asks={"env": {"NCCL_SOCKET_IFNAME": "eth1"}}),
     between("dead-gateway", "a router between the two networks swallows every packet", "network-unreachable-subnet", lambda: network.two_subnets(gateway="blackhole"), asks={"env": {"NCCL_SOCKET_IFNAME": "eth1"}}),
     between("firewall-drop", "both hosts drop new connections", "network-firewall-port", _both(f"{_SYN} -j DROP")),
     between("firewall-reset", "both hosts reset new connections", "network-firewall-port", _both(f"{_SYN} -j REJECT --reject-with tcp-reset")),
@@ -189,7 +189,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     of_rank(
         "short-timeout",
-        "rank 2 comes 2 s late, and the time-out of the log is 1 s",
+        "rank 2 comes 2 s late, and the timeout of the log is 1 s",
         "timeout-too-short",
         "confirmed",
         "",

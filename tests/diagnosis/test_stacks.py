@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage import diagnose
 from nccl_triage.checks import samples
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import stacks as dumped
@@ -187,3 +188,21 @@ def test_the_stack_of_a_blocked_process_tells_where_it_waits(frame: str, cause: 
         # The same frames far behind belong to something else (a kill for memory dumps its stack, too).
         far = "".join(f"step {n}/100\n" for n in range(10, 90)) + FRAMES.format(frame=frame)
         assert diagnose_text(STEPS + BLOCKED + far + LATE, rules).cause != "storage-fault"
+
+
+def test_stacks_dumped_beside_a_log_whose_job_looks_at_work(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"[rank{rank}]: step {step} loss 2.1\n" for step in range(9) for rank in range(3)))
+    assert diagnose(str(log)).verdict == "healthy"
+    for pid, text in ((11, waits(11)), (12, waits(12)), (13, dump(13, *LOADS))):
+        (tmp_path / f"stack.gpu07.{pid}").write_text(text)
+    found = diagnose(str(tmp_path)).to_dict()
+    assert (found["outcome"]["state"], found["diagnoses"][0]["cause"]) == ("hung", "data-pipeline-failure")
+    assert [culprit["pid"] for culprit in found["diagnoses"][0]["culprits"]] == [13]
+
+
+def test_a_job_that_dumps_its_own_stacks_at_intervals_is_at_work(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("".join(f"[rank0]: step {step} loss 2.1\n" for step in range(9)))
+    stack = 'Timeout (0:10:00)!\nThread 0x00007f1 (most recent call first):\n  File "train.py", line 88 in train\n'
+    (tmp_path / "rank1.stacks").write_text(stack)
+    assert diagnose(str(tmp_path)).verdict == "healthy"

@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "quickstart.md",
     "writing-a-rule.md",
-    "formats.md",
-    "privacy.md",
+    "sharing.md",
     "configuration.md",
     "following.md",
     "doctor.md",

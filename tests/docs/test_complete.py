@@ -33,8 +33,14 @@ def test_every_command_and_option_is_documented(name: str, command: click.Comman
 
 
 def test_every_cause_is_documented(rules: RuleSet) -> None:
-    text = page("causes.md")
-    assert [cause for cause in rules.causes if f"### {cause}\n" not in text] == []
+    from nccl_triage.render.markdown_text import plain
+
+    index = page("causes/README.md")
+    for cause in rules.causes.values():
+        assert f"]({cause.id}.md)" in index
+        text = page(f"causes/{cause.id}.md")
+        assert f"# {plain(cause.title['en'])}\n" in text and cause.title["zh"] in text
+        assert {"What to do", "Confirm on the hardware", "Evidence"} <= set(re.findall(r"^## (.*)", text, re.MULTILINE))
 
 
 def test_every_variable_and_piece_of_advice_is_documented() -> None:
@@ -49,7 +55,7 @@ def test_every_variable_and_piece_of_advice_is_documented() -> None:
 def test_every_format_is_documented() -> None:
     from nccl_triage.render import FORMATS
 
-    text = page("formats.md")
+    text = page("sharing.md")
     for name, entry in FORMATS.items():
         assert f"| `{name}` |" in text, name
         for suffix in entry.suffixes:

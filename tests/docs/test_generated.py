@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 def test_generated_parts_are_up_to_date(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "build.py"), "--check"], capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(ROOT / "analyzer"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, timeout=120,
+        env={"PYTHONPATH": str(ROOT / "analyzer"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, timeout=300,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
 

@@ -1,4 +1,4 @@
-"""The incidents of docs/incidents.md: what a terminal shows of every cause, in both languages and at every width."""
+"""The incidents of docs/causes/incidents.md: what a terminal shows of every cause, in both languages and at every width."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("incident_pages", ROOT / "docs" / "incident_pages.py")
 assert SPEC is not None
 assert SPEC.loader is not None
+sys.path.insert(0, str(ROOT / "docs"))
 incident_pages = sys.modules.setdefault("incident_pages", importlib.util.module_from_spec(SPEC))
 SPEC.loader.exec_module(incident_pages)
 INCIDENTS = incident_pages.INCIDENTS

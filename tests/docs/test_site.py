@@ -22,7 +22,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "Quick start" in index and "network-two-subnets.png" in index
+    assert "Quick start" in index and "terminal-en.svg" in index
+    # The tables of contents that docs/conf.py makes of the links of index pages.
+    sidebar = index.partition("sidebar-tree")[2].partition("</aside>")[0]
+    assert 'href="hang.html"' in sidebar and 'href="causes/port-in-use.html"' in sidebar
 
 
 def test_pages_ask_for_nothing_from_elsewhere(tmp_path: Path) -> None:

@@ -324,6 +324,8 @@ class TestSbatchTriage:
         site.record(output, state="PENDING")
         code, said, (first, second) = self.submit(site, "--nodes=2", "my job.sh", "--lr 3")
         assert (code, said.splitlines()[0]) == (0, "Submitted batch job 4711")
+        # The stand-in for sbatch gives both jobs one number.
+        assert said in (EXAMPLES / "slurm.md").read_text(encoding="utf-8").replace("4712", "4711")
         assert first == ["--parsable", "--nodes=2", "my job.sh", "--lr 3"]
         assert "--dependency=afternotok:4711" in second and "--partition=cpu" in second
         script = second.index(str(site.scripts / "triage-job.sh"))

@@ -39,6 +39,8 @@ _ERROR = lazily(
     r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
 )
 
+#: Tools by which a person looks into a process from outside.
+_FROM_OUTSIDE = ("py-spy", "pystack", "gdb")
 #: How a run ended: "running" goes on to the end of the input, "stopped" was told to stop, "cut" is one that the input
 #: ends before, "none" is an input without a job.
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
@@ -128,9 +130,11 @@ def _bad_end(view: View) -> Outcome | None:
         return Outcome("hung", view.events[-1] if view.events else None)
     if said := _unknown_trouble(view):
         return Outcome("failed", said[-1])
+    worked = _works(view)
+    if (dumped := _dumped_apart(view, worked)) is not None:
+        return Outcome("hung", dumped)
     if not view.order_known:
         return None
-    worked = _works(view)
     dumps = view.observations.recorder.sources()
     behind = view.events[view.position(worked[-1]) + 1 if worked else 0 :]
     behind = [event for event in behind if event.source not in dumps]
@@ -144,6 +148,16 @@ def _bad_end(view: View) -> Outcome | None:
     if len(waits) >= WAITED or any("awaits" in event.fields for event in behind):
         return Outcome("hung", behind[-1])
     return None
+
+
+def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
+    """Return a stack from a file of its own: somebody dumped it because the job hangs, whatever its log said before.
+
+    A program's own ``faulthandler`` may write one every ten minutes of a job that runs well.
+    """
+    logs = {event.source for event in worked}
+    stacks = [event for event in view.of("exception.frame") if event.fields.get("tool") in _FROM_OUTSIDE]
+    return next((event for event in stacks if event.source not in logs), None)
 
 
 def finished(view: View) -> Event | None:
