@@ -145,13 +145,13 @@ def causes() -> dict[str, str]:
         made("rules/causes"),
         "# Causes",
         "",
-        f"The {len(every)} causes that a verdict can name, by family;",
-        "[incidents](incidents.md) shows a log of each.",
+        f"The {len(every)} causes that a verdict can name, by family.",
         "",
     ]
     for family, members in groupby(every, key=lambda cause: cause.family):
         rows = [[f"[{cause.id}]({cause.id}.md)", cause.title["en"], cause.title["zh"]] for cause in members]
         lines += [f"## {family.capitalize()}", "", _table(["cause", "title", "标题"], rows), ""]
+    lines += ["## Examples", "", "- [Incidents](incidents.md): what the terminal says first of a log of every cause"]
     pages["docs/causes/README.md"] = "\n".join(lines)
     return pages
 
