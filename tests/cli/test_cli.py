@@ -121,10 +121,18 @@ def test_one_bad_input_among_good_ones_is_reported_and_the_rest_analysed(oom: Pa
 def test_empty_and_binary_input(tmp_path: Path) -> None:
     empty = tmp_path / "empty.log"
     empty.touch()
-    for path in (empty,):
-        result = run(str(path))
-        assert result.returncode in (0, 2)
-        assert "Traceback" not in result.stderr.decode()
+    for words, data, said in (
+        ([str(empty)], b"", f"{empty} is empty"),
+        (["-"], b"", "standard input is empty"),
+        ([], b"", "standard input is empty"),
+        (["-"], gzip.compress(b""), "standard input is empty"),
+        ([str(empty), "-"], b"", f"{empty} is empty; standard input is empty"),
+    ):
+        result = run(*words, stdin=data)
+        assert (result.returncode, result.stdout) == (2, b""), words
+        lines = result.stderr.decode().splitlines()
+        assert lines[0] == "error: no readable input"
+        assert set(lines[1].removeprefix("cause: ").split("; ")) == set(said.split("; "))
     noise = tmp_path / "noise.log"
     noise.write_bytes(os.urandom(200_000))
     result = run(str(noise))

@@ -168,8 +168,27 @@ def test_a_pipe_that_ends_is_the_end(folder: Path, following: Any) -> None:
     assert follower.process.poll() is None
     follower.process.stdin.close()
     assert follower.process.wait(PATIENCE) == 0
+    last = follower.until("the end; the verdict is still: Rank 3 ran out of GPU memory")
+    assert not any("root cause:" in line for line in (*last, *follower.lines.queue)), "the verdict is printed once"
+
+
+def test_what_has_changed_meanwhile_is_printed_at_the_end(folder: Path, following: Any) -> None:
+    follower = following("-", stdin=subprocess.PIPE)
+    follower.process.stdin.write(STEPS + OOM)
+    follower.process.stdin.flush()
+    follower.until("root cause: gpu-out-of-memory")
+    follower.process.stdin.write(OOM.replace("rank 3", "rank 1"))
+    follower.process.stdin.close()
+    assert follower.process.wait(PATIENCE) == 0
     last = "".join(follower.until("root cause: gpu-out-of-memory"))
     assert "the end; the verdict on everything that was read:" in last
+    assert "ranks 1 and 3" in last or "ranks 1, 3" in last
+
+
+def test_following_an_empty_pipe_is_an_error(folder: Path) -> None:
+    result = run("--follow", "-")
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"cause: standard input is empty\n" in result.stderr
 
 
 def test_a_second_ctrl_c_ends_at_once(following: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from nccl_triage import interrupts
 from nccl_triage.cli import configuration, language, settings
 from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.settings import Setting, Words
@@ -184,6 +185,8 @@ class Command(TranslatedCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command in the chosen language, or show the configuration."""
+        if self.words != ("diagnose",):  # which still reads what a pipe holds
+            interrupts.take_over()
         choice = ctx.params.get("lang", ctx.meta.get(f"{_META}lang", "auto"))
         language.use(language.resolve(choice))
         if not ctx.params.get("quiet"):

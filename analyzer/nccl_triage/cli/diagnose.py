@@ -136,6 +136,11 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     return sys.stdin.buffer
 
 
+def _is_pipe(path: str) -> bool:
+    """Tell whether a path is standard input or a named pipe."""
+    return path == "-" or Path(path).is_fifo()
+
+
 def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
     """Raise UsageError for a good run on standard input, or together with ``--follow``."""
     if "-" in baseline:
@@ -155,7 +160,7 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
     No experiments are run after a signal, and a partial diagnosis is not added to the history.
     """
     ended = interrupts.Ended(number)
-    if not document.get("interrupted", {}).get("bytes_read", 1):
+    if not any(entry["bytes"] for entry in document["inputs"]):
         raise ended
     name = interrupts.name_of(ended)
     if name is None:
@@ -235,6 +240,8 @@ def command(
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
     paths = with_host_facts(paths, facts)
+    if not (following or any(map(_is_pipe, paths))):
+        interrupts.take_over()
     wish = output.wanted(given)
     launching.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)

@@ -146,6 +146,11 @@ def deliver(document: Document, wish: OutputOptions) -> None:
     if wish.output is not None:
         wish.say(phrases.headline(shown, wish.lang))
         wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
+    tell_of_report(document, wish)
+
+
+def tell_of_report(document: Document, wish: OutputOptions) -> None:
+    """Say where the HTML report lies, and whether its diagnosis was verified."""
     if wish.report is not None:
         told = _verification(document, wish.lang)
         wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)
