@@ -46,7 +46,7 @@ class Stop:
                 ours = number in self.SIGNALS
                 signal.signal(number, self if ours else interrupts.after_listening(handler))  # type: ignore[arg-type]
         early = interrupts.early()
-        if early in self.SIGNALS:
+        if early is not None and early in self.SIGNALS:
             self.ask(early)
         elif early is not None:
             raise interrupts.Ended(early)
