@@ -53,7 +53,7 @@ def test_json_fits_its_schema_and_tells_no_names_when_redacted(tmp_path: Path) -
     text = saved.read_text("utf-8")
     assert "trainer-7.corp" not in text
     assert token not in text
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         run(*words)
 
 

@@ -79,10 +79,10 @@ def test_lists() -> None:
     [
         ([], "nothing to explain"),
         (["causes", "--list", "causes"], "--list takes a kind"),
-        (["qqzzqq"], "nothing is known of qqzzqq"),
+        (["qqzzqq"], "nothing is known about qqzzqq"),
         (["gpu-out-of-memry"], "did you mean gpu-out-of-memory"),
         (["--list", "nothing"], "--list"),
-        (["cuda", "99999"], "cuda 99999 is no number of this table"),
+        (["cuda", "99999"], "cuda 99999 is not in this table"),
         (["x", "--format", "yaml"], "--format"),
     ],
 )

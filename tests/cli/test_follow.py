@@ -222,7 +222,7 @@ def test_what_follows_nothing_says_so(following: Any) -> None:
         (["--on-verdict", "true"], "--on-verdict needs --follow"),
         (["--hang-after", "5"], "--hang-after needs --follow"),
         (["--follow", "--on-verdict", "no-such-command"], "there is no command no-such-command"),
-        (["--follow", "--verify", "always", "--report", "r.html"], "--verify always does not go with --follow"),
+        (["--follow", "--verify", "always", "--report", "r.html"], "--verify always cannot be combined with --follow"),
         (["--follow", "--hang-after", "1"], "1.0 is not in the range"),
     ],
 )

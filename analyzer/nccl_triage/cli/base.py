@@ -43,7 +43,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
             type=click.Choice(language.CHOICES),
             default="auto",
             show_default=True,
-            help="Language of texts for people; ids, JSON keys and log lines stay as they are.",
+            help="Language of the text; ids, JSON keys and log lines are never translated.",
             **kept,
         ),
         click.Option(
@@ -51,30 +51,31 @@ def _common(command: click.Command) -> list[click.Parameter]:
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
             show_default=True,
-            help="Colours: auto asks NO_COLOR, FORCE_COLOR and the terminal.",
+            help="When to use colours; auto goes by NO_COLOR, FORCE_COLOR and the terminal.",
             **kept,
         ),
-        click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors.", **kept),
+        click.Option(["--debug"], is_flag=True, help="Show a traceback if an error occurs.", **kept),
         click.Option(
             ["--show-config"],
             metavar="[=json]",
             type=click.Choice(["text", "json"]),
             is_eager=True,
-            help="Show the value of every option and where it comes from, and end.",
+            help="Show the value of every option and where it comes from, then exit.",
             **kept,
         ),
         click.Option(
             ["--config"],
             metavar="FILE",
             is_eager=True,
-            help="Read this configuration file in place of those of the project, which count once they are allowed.",
+            help="Use this configuration file instead of those of the project, which take effect only once "
+            "they are allowed.",
             **kept,
         ),
         click.Option(
             ["--no-config"],
             is_flag=True,
             is_eager=True,
-            help="Read no configuration file.",
+            help="Do not read any configuration file.",
             **kept,
         ),
     ]
@@ -84,7 +85,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
             click.Option(
                 ["--progress/--no-progress"],
                 default=True,
-                help="Show progress on stderr when it takes long (the default), or never.",
+                help="Show progress on stderr if reading takes long (the default), or never.",
                 **kept,
             ),
         )

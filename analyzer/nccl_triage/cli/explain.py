@@ -46,16 +46,18 @@ Examples:
 @click.option(
     "--list", "listed", is_flag=False, flag_value="all", type=click.Choice(LISTS), help="List what can be explained."
 )
-@click.option("--format", "chosen", type=click.Choice(FORMATS), default="text", show_default=True, help="Format.")
+@click.option(
+    "--format", "chosen", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format."
+)
 @options.rules_options
 @options.language_option
 @options.debug_option
 def command(
     name: tuple[str, ...], listed: str | None, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool
 ) -> None:
-    """Explain what is known of NAME: a cause, a signature, a variable, a number, advice, a symptom, a log line.
+    """Explain NAME: a problem in your own words, a cause, message, variable, error number, advice, or line of a log.
 
-    Several words are one name. NAME=VALUE also judges the value. Words that are no name are searched for.
+    Several words count as one name. NAME=VALUE also judges the value. Words that name nothing are searched for.
     """
     from nccl_triage.engine import load
 
@@ -63,7 +65,7 @@ def command(
     if not query and listed is None:
         raise UsageError("nothing to explain", remedy="nccl-triage explain --list")
     if query and listed is not None:
-        raise UsageError("--list takes a kind, and no name", remedy="give one of the two")
+        raise UsageError("--list takes a kind, not a name", remedy="give one of the two")
     rules = load.load(rules_dirs)
     data = _listings(listed, rules) if listed is not None else _entries(query, rules)
     show(data, chosen, options.language(lang))
@@ -96,7 +98,7 @@ def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
     table = lookup.table_without(query)
     if table is not None:
         raise UsageError(
-            "{name} is no number of this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
+            "{name} is not in this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
         )
     found = lookup.numbered(query) or lookup.line(query, rules)
     if not found or (_says_little(found) and search.problems(query)):
@@ -133,4 +135,4 @@ def _nearest(query: str, rules: RuleSet) -> list[dict[str, Any]]:
 
     near = lookup.near(query, rules)
     remedy = "did you mean {near}?" if near else "nccl-triage explain --list shows what there is"
-    raise UsageError("nothing is known of {name}", name=query[:80], near=", ".join(near), remedy=remedy)
+    raise UsageError("nothing is known about {name}", name=query[:80], near=", ".join(near), remedy=remedy)

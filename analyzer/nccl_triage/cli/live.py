@@ -35,7 +35,7 @@ def command_words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError("--on-verdict cannot be understood", cause="{why}", why=error) from None
+        raise UsageError("the command of --on-verdict cannot be parsed", cause="{why}", why=error) from None
     if not words or shutil.which(words[0]) is None:
         raise UsageError(
             "--on-verdict: there is no command {name}",

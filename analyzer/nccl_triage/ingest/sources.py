@@ -334,5 +334,5 @@ def _nothing_readable(arguments: Sequence[str], notes: Sequence[str]) -> InputEr
         near=near,
         remedy="did you mean {near}?"
         if near
-        else "name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
+        else "give log files, folders or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
     )

@@ -54,7 +54,7 @@ def _unique(items: Iterable[Item], name: Callable[[Item], Hashable], where: Call
     found: list[Item] = []
     for item in items:
         if name(item) in seen:
-            raise RuleError("{id!r} exists already ({place})", where=where(item), id=name(item), place=seen[name(item)])
+            raise RuleError("{id!r} already exists ({place})", where=where(item), id=name(item), place=seen[name(item)])
         seen[name(item)] = where(item)
         found.append(item)
     return found
