@@ -146,7 +146,7 @@ def section(shown: str, title: str) -> str:
 
 
 def test_the_program_shows_paths_and_the_report_first() -> None:
-    shown = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
+    shown = CliRunner().invoke(cli, ["--help"], terminal_width=80, prog_name="nccl-triage").stdout
     assert shown.startswith("Usage: nccl-triage [OPTIONS] PATHS...\n")
     assert "PATHS are log files" in shown
     assert section(shown, "Options").startswith("  --report FILE")

@@ -242,7 +242,7 @@ def test_exclude(filled: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["show", "77"], "there is no incident 77"),
-        (["forget"], "forget what?"),
+        (["forget"], "nothing to forget"),
         (["forget", "77"], "there is no incident 77"),
         (["list", "--since", "yesterday"], "a time is 14d, 36h or a date"),
         (["exclude", "--format", "hostfile"], "need each other"),

@@ -18,6 +18,9 @@ from nccl_triage.render import FORMATS
 from nccl_triage.render.github import SUMMARY_BYTES
 from tests.render.documents import Doc, diagnosed, hostile, not_run, with_words
 
+#: What new files of this process may not have.
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of 79.15 GiB of which 141.25 MiB is free.\n"
 
 
@@ -84,7 +87,7 @@ def test_a_file_leaves_the_headline_on_stderr(report: Path, tmp_path: Path) -> N
         f"nccl-triage: junit written to {page}",
     ]
     assert ElementTree.parse(page).getroot().tag == "testsuites"
-    assert page.stat().st_mode & 0o077 == 0
+    assert page.stat().st_mode & 0o777 == 0o666 & ~UMASK
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "x.xml"]
 
 

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Examine this host, or every node of a Ray cluster."),
     "render": ("render", "Show a saved report.json in any format."),
     "explain": ("explain", "Explain a problem, cause, message, variable, number or advice."),
-    "history": ("history", "Show earlier diagnoses, what recurs, and which hosts to leave out."),
+    "history": ("history", "Show earlier diagnoses, what recurs, which hosts to leave out."),
     "timeouts": ("timeouts", "Compute a timeout, and say what sets it and where."),
     "rules": ("rules", "List, show and test rules."),
     "config": ("config", "Allow or deny configuration files of projects."),

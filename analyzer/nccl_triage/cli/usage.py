@@ -170,13 +170,23 @@ def shown_option(param: click.Parameter, ctx: click.Context) -> tuple[str, str] 
     english: Any = getattr(param, "help", None)
     if record is None or not english or not record[1].startswith(english):
         return record
-    names, text = record
+    names, text = record[0].replace("INTEGER RANGE", "N").replace("FLOAT RANGE", "X"), _RANGE.sub(_range, record[1])
     if "--help" in param.opts:  # click has it made once, in the language of that moment
         return names, language.text("Show this message and exit.")
     return names, language.text(" ".join(english.split())) + text[len(english) :]
 
 
-_VALUE = lazily(r"^(?:'([^']*)'|(\S+)) is not ")
+_RANGE = lazily(r"(?P<least>[\d.]+)<=x<=(?P<most>[\d.]+)\]$|x>=(?P<from>[\d.]+)\]$")
+
+
+def _range(found: re.Match[str]) -> str:
+    """Return the range of a number in words instead of as ``1<=x<=64``."""
+    if found["from"]:
+        return language.text("{least} or more", least=found["from"]) + "]"
+    return language.text("{least} to {most}", least=found["least"], most=found["most"]) + "]"
+
+
+_VALUE = lazily(r"^(?:'([^']*)'|(\S+)) (?:is not |不)")  # click speaks the language in use
 #: How much an option must resemble what was typed to be suggested.
 _ALIKE = 0.7
 
