@@ -245,7 +245,7 @@ def test_usage_errors_in_chinese(words: list[str], said: str) -> None:
 
 def test_help_in_chinese_and_in_english_again() -> None:
     _, shown, _ = chinese("verify", "--help")
-    for words in ("用法：", "示例：", "选项", "在手头的硬件上重跑", "[默认：auto]", "显示本帮助并退出。"):
+    for words in ("用法：", "示例：", "\n选项：\n", "在手头的硬件上重跑", "[默认：auto]", "显示本帮助并退出。"):
         assert words in shown
     assert "Show " not in shown
     runner = CliRunner()

@@ -64,6 +64,10 @@ class HelpFormatter(click.HelpFormatter):
             blocks.append("\n".join(f"{indent}{line}".rstrip() for line in lines))
         self.write("\n\n".join(blocks) + "\n")
 
+    def write_heading(self, heading: str) -> None:
+        """Write the title of a section with the colon of its language."""
+        self.write(f"{'':>{self.current_indent}}{heading}{':' if heading.isascii() else '：'}\n")
+
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms with their meaning beside them."""
         listed = list(rows)
