@@ -12,7 +12,6 @@ def run() -> None:
     from nccl_triage.cli import main
 
     gc_tuning.collect_rarely()
-    interrupts.take_over()
     try:
         main()
     finally:

@@ -30,7 +30,7 @@ class TriageError(Exception):
     exit_code = EXIT_USAGE
 
     def __init__(self, message: str, *, cause: str | None = None, remedy: str | None = None, **values: object) -> None:
-        """Take the texts as templates: ``UsageError("{path} exists already", path=path)``.
+        """Take the texts as templates: ``UsageError("{path} already exists", path=path)``.
 
         The template, not the finished text, is what ``messages`` translates. Without values a text stands as it is.
         """

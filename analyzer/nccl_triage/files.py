@@ -46,12 +46,17 @@ def _refuse_special(state: os.stat_result) -> None:
         raise NotRegular(errno.EINVAL, "it is no regular file")
 
 
-def replace(path: Path, data: bytes, mode: int) -> None:
-    """Replace a file atomically: an interruption leaves the old one, and nothing half written."""
+def replace(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace a file atomically: an interruption leaves the old one, and nothing half written.
+
+    Without a ``mode`` the new file has the permissions of the old one, or those that the umask leaves.
+    """
     temporary = path.with_name(f".nccl-triage-{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
+            if mode is None and path.exists():
+                os.fchmod(stream.fileno(), stat.S_IMODE(path.stat().st_mode))
             stream.write(data)
         temporary.replace(path)
     except BaseException:

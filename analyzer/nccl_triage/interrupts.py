@@ -1,8 +1,8 @@
 """Signals that end the program: a sentence on stderr, a shell's exit code, and no half-written files.
 
-``listen`` ends the process at once, while nothing is open yet. ``take_over`` makes signals raise, so that open files are
-closed and half-written ones are removed. A signal that the caller ignores stays ignored. This module is imported first,
-so it imports nothing expensive.
+``listen`` remembers the first signal: a command that reads a pipe still diagnoses what the pipe holds, ``take_over``
+lets every other command end there. From then on signals raise, so that open files are closed and half-written ones are
+removed. A signal that the caller ignores stays ignored. This module is imported first, so it imports nothing expensive.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: As shells do: the exit code of a process that signal N ended is 128 + N.
 _BASE = 128
+
+
+#: The signal that came while ``listen`` was in force.
+_early: int | None = None
 
 
 class Ended(KeyboardInterrupt):
@@ -49,14 +53,30 @@ def _set(handler: object) -> None:
 
 
 def listen() -> None:
-    """Let the signals end the process at once, with a sentence on stderr."""
-    _set(_leave)
+    """Remember the first signal; the second ends the process at once, with a sentence on stderr."""
+    global _early
+    _early = None
+    sys.unraisablehook = _unraisable
+    _set(_remember)
+
+
+def early() -> int | None:
+    """Return the signal that came while ``listen`` was in force."""
+    return _early
+
+
+def after_listening(handler: object) -> object:
+    """Return the handler that takes the place of another one: signals that were remembered raise from now on."""
+    return _raise if handler is _remember else handler
 
 
 def take_over() -> None:
-    """Let the signals raise ``Ended`` from here on."""
-    sys.unraisablehook = _unraisable
-    _set(_raise)
+    """Let the signals raise ``Ended`` from here on, and raise the one that came before; without ``listen`` do nothing."""
+    listening = [number for number in SIGNALS if signal.getsignal(number) is _remember]
+    for number in listening:
+        signal.signal(number, _raise)
+    if listening and _early is not None:
+        raise Ended(_early)
 
 
 def ignore() -> None:
@@ -88,6 +108,13 @@ def in_worker(ask: Callable[[int], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda number, frame: ask(number))
+
+
+def _remember(number: int, frame: object) -> None:
+    global _early
+    if _early is not None:
+        _leave(number, frame)
+    _early = number
 
 
 def _leave(number: int, frame: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,16 +39,22 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals that request a stop, except those that are ignored."""
-        before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        """Handle the signals that request a stop, except those that are ignored; one may have come before."""
+        before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
-                signal.signal(number, self)
+                ours = number in self.SIGNALS
+                signal.signal(number, self if ours else interrupts.after_listening(handler))  # type: ignore[arg-type]
+        early = interrupts.early()
+        if early is not None and early in self.SIGNALS:
+            self.ask(early)
+        elif early is not None:
+            raise interrupts.Ended(early)
         try:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, interrupts.after_listening(handler))  # type: ignore[arg-type]
 
 
 class _Enough(BaseException):
@@ -72,6 +79,16 @@ class ReadingStop(Stop):
             return self._waited(function, argument), False
         except _Enough:
             return None, True
+
+    def wait(self, descriptor: int) -> bool:
+        """Wait until a pipe has data or has ended. Once a stop was requested tell at once whether it has.
+
+        Only the waiting is given up: a call that reads, once begun, loses nothing of what it has read.
+        """
+        pipe = select.poll()
+        pipe.register(descriptor, select.POLLIN)
+        ready, ended = self.call(pipe.poll, None)
+        return bool(pipe.poll(0) if ended else ready)
 
     def _waited(self, function: Callable[[_A], _T], argument: _A) -> _T:
         try:

@@ -119,7 +119,7 @@ def test_a_model_of_odd_values_is_refused_or_gives_probabilities(odd: Any) -> No
         try:
             model = models.from_json(json.dumps(changed).encode(), "x.json")
         except InputError as error:
-            assert error.message == "x.json is no model" or "model format" in error.message
+            assert error.message == "x.json is not a model" or "model format" in error.message
             continue
         found = model.probabilities(["w:cuda", "w:memory"])
         assert sum(found.values()) == pytest.approx(1.0), place

@@ -72,7 +72,7 @@ def test_pseudonyms_reach_the_good_run_too() -> None:
     [
         (("--baseline", "/nowhere/good.log"), "/nowhere/good.log"),
         (("--baseline", "-"), "- cannot be the good run"),
-        (("--baseline", str(GOOD), "--follow"), "--baseline does not go with --follow"),
+        (("--baseline", str(GOOD), "--follow"), "--baseline cannot be combined with --follow"),
     ],
 )
 def test_what_is_refused(words: tuple[str, ...], says: str) -> None:

@@ -16,6 +16,9 @@ import pytest
 from tests import prepared
 
 ROOT = Path(__file__).parents[2]
+#: What new files of this process may not have.
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 OOM = """[rank2]: Traceback (most recent call last):
 [rank2]:   File "/app/train.py", line 7, in main
 [rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of 79.15 GiB of which 141.25 MiB is free.
@@ -121,10 +124,18 @@ def test_one_bad_input_among_good_ones_is_reported_and_the_rest_analysed(oom: Pa
 def test_empty_and_binary_input(tmp_path: Path) -> None:
     empty = tmp_path / "empty.log"
     empty.touch()
-    for path in (empty,):
-        result = run(str(path))
-        assert result.returncode in (0, 2)
-        assert "Traceback" not in result.stderr.decode()
+    for words, data, said in (
+        ([str(empty)], b"", f"{empty} is empty"),
+        (["-"], b"", "standard input is empty"),
+        ([], b"", "standard input is empty"),
+        (["-"], gzip.compress(b""), "standard input is empty"),
+        ([str(empty), "-"], b"", f"{empty} is empty; standard input is empty"),
+    ):
+        result = run(*words, stdin=data)
+        assert (result.returncode, result.stdout) == (2, b""), words
+        lines = result.stderr.decode().splitlines()
+        assert lines[0] == "error: no readable input"
+        assert set(lines[1].removeprefix("cause: ").split("; ")) == set(said.split("; "))
     noise = tmp_path / "noise.log"
     noise.write_bytes(os.urandom(200_000))
     result = run(str(noise))
@@ -147,7 +158,7 @@ def test_output_keeps_a_summary_and_does_not_overwrite(oom: Path, tmp_path: Path
     assert first.stdout == b""
     assert b"result.json" in first.stderr
     assert json.loads(out.read_bytes())["verdict"] == "diagnosed"
-    assert out.stat().st_mode & 0o077 == 0
+    assert out.stat().st_mode & 0o777 == 0o666 & ~UMASK
     second = run(str(oom), "-o", str(out))
     assert second.returncode == 2
     assert b"--force" in second.stderr

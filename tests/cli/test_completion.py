@@ -90,6 +90,7 @@ def test_topics_are_offered() -> None:
     assert sorted(lookup.TOPICS) == sorted(completion.TOPICS)
     assert "symptoms" in values("explain", "sym")
     assert "timeouts" in values("explain", "timeo")
+    assert "hang" in values("explain", "han")
 
 
 def test_ids_of_rules_of_the_user(tmp_path: Path) -> None:

@@ -184,9 +184,9 @@ def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("text", "where", "said"),
     [
-        ("jobs: many\n", ":1", "no value for jobs"),
-        ("jobs: 0\n", ":1", "no value for jobs"),
-        ("lang: english\n", ":1", "no value for lang"),
+        ("jobs: many\n", ":1", "invalid value for jobs"),
+        ("jobs: 0\n", ":1", "invalid value for jobs"),
+        ("lang: english\n", ":1", "invalid value for lang"),
         ("x: 1\njosb: 2\n", ":1", "unknown key x"),
         ("lang: en\njosb: 2\n", ":2", "did you mean jobs?"),
         ("verify:\n  bugdet: 3\n", ":2", "did you mean budget?"),
@@ -195,8 +195,8 @@ def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) 
         ("verify: {budget: 1}\njobs: 2\njobs: 3\n", ":3", "stands twice"),
         ("a: b: c\n", ":1", "not a valid configuration"),
         ("- jobs\n", ":1", "expected a mapping"),
-        ("verify:\n  suspects: 9\n", ":2", "no value for suspects"),
-        ("format: pdf\n", ":1", "no value for format"),
+        ("verify:\n  suspects: 9\n", ":2", "invalid value for suspects"),
+        ("format: pdf\n", ":1", "invalid value for format"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(project: Path, text: str, where: str, said: str) -> None:
@@ -282,7 +282,7 @@ def test_misspelt_variables_are_told(project: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_bad_variable_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_JOBS", "lots")
-    assert fails("diagnose", "trainer.log").message == "NCCL_TRIAGE_JOBS: no value for jobs"
+    assert fails("diagnose", "trainer.log").message == "NCCL_TRIAGE_JOBS: invalid value for jobs"
 
 
 def test_configured_values_are_used(project: Path) -> None:

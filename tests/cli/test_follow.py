@@ -168,8 +168,27 @@ def test_a_pipe_that_ends_is_the_end(folder: Path, following: Any) -> None:
     assert follower.process.poll() is None
     follower.process.stdin.close()
     assert follower.process.wait(PATIENCE) == 0
+    last = follower.until("the end; the verdict is still: Rank 3 ran out of GPU memory")
+    assert not any("root cause:" in line for line in (*last, *follower.lines.queue)), "the verdict is printed once"
+
+
+def test_what_has_changed_meanwhile_is_printed_at_the_end(folder: Path, following: Any) -> None:
+    follower = following("-", stdin=subprocess.PIPE)
+    follower.process.stdin.write(STEPS + OOM)
+    follower.process.stdin.flush()
+    follower.until("root cause: gpu-out-of-memory")
+    follower.process.stdin.write(OOM.replace("rank 3", "rank 1"))
+    follower.process.stdin.close()
+    assert follower.process.wait(PATIENCE) == 0
     last = "".join(follower.until("root cause: gpu-out-of-memory"))
     assert "the end; the verdict on everything that was read:" in last
+    assert "ranks 1 and 3" in last or "ranks 1, 3" in last
+
+
+def test_following_an_empty_pipe_is_an_error(folder: Path) -> None:
+    result = run("--follow", "-")
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"cause: standard input is empty\n" in result.stderr
 
 
 def test_a_second_ctrl_c_ends_at_once(following: Any) -> None:
@@ -203,7 +222,7 @@ def test_what_follows_nothing_says_so(following: Any) -> None:
         (["--on-verdict", "true"], "--on-verdict needs --follow"),
         (["--hang-after", "5"], "--hang-after needs --follow"),
         (["--follow", "--on-verdict", "no-such-command"], "there is no command no-such-command"),
-        (["--follow", "--verify", "always", "--report", "r.html"], "--verify always does not go with --follow"),
+        (["--follow", "--verify", "always", "--report", "r.html"], "--verify always cannot be combined with --follow"),
         (["--follow", "--hang-after", "1"], "1.0 is not in the range"),
     ],
 )

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from nccl_triage.cli import COMMANDS, cli, every_command
 from nccl_triage.cli.language import columns
-from nccl_triage.cli.usage import fold, keys, paragraphs
+from nccl_triage.cli.usage import GROUPS, fold, keys, paragraphs
 from tests import prepared
 
 ROOT = Path(__file__).parents[2]
@@ -81,15 +82,20 @@ def test_paragraphs_and_the_keys_of_their_translations() -> None:
     [
         (
             ["explian", "x"],
-            "there is no file explian, and no command of this name",
+            "there is no file or command called explian",
             "did you mean nccl-triage explain?",
         ),
         (["traner.log"], "no readable input", "did you mean trainer.log?"),
-        (["logs/traner.log"], "no readable input", "name logs, folders of logs"),
+        (["logs/traner.log"], "no readable input", "give log files, folders"),
         (["trainer.log", "--fromat", "json"], "there is no option --fromat", "did you mean --format?"),
+        (["trainer.log", "--wrong"], "there is no option --wrong", "nccl-triage diagnose --help lists the options"),
+        (["--wrong"], "there is no option --wrong", "nccl-triage diagnose --help lists the options"),
+        (["trainer.log", "--out", "x"], "there is no option --out", "did you mean --output?"),
+        (["trainer.log", "--html"], "there is no option --html", "did you mean --format html?"),
+        (["doctor", "--quite"], "there is no option --quite", "did you mean --quiet?"),
         (["trainer.log", "--zzzzzz"], "there is no option --zzzzzz", "nccl-triage diagnose --help lists the options"),
-        (["trainer.log", "--format", "jsno"], "no value for --format", "did you mean json?"),
-        (["trainer.log", "--jobs", "many"], "no value for --jobs", "nccl-triage diagnose --help"),
+        (["trainer.log", "--format", "jsno"], "invalid value for --format", "did you mean json?"),
+        (["trainer.log", "--jobs", "many"], "invalid value for --jobs", "nccl-triage diagnose --help"),
         (["trainer.log", "--format"], "option '--format' requires an argument", "nccl-triage diagnose --help"),
         (
             ["model", "trian", "x"],
@@ -99,7 +105,7 @@ def test_paragraphs_and_the_keys_of_their_translations() -> None:
         (["model", "zzz"], "there is no command nccl-triage model zzz", "the commands are train, evaluate"),
         (["rules", "show"], "RULE is missing", "nccl-triage rules show --help"),
         (["rules", "show", "a", "b"], "got unexpected extra argument (b)", "nccl-triage rules show --help"),
-        (["completion", "zhs"], "no value for SHELL", "did you mean zsh?"),
+        (["completion", "zhs"], "invalid value for SHELL", "did you mean zsh?"),
     ],
 )
 def test_what_is_mistyped_is_answered_with_the_nearest(
@@ -112,6 +118,61 @@ def test_what_is_mistyped_is_answered_with_the_nearest(
     lines = result.stderr.splitlines()
     assert lines[0] == f"error: {cause}"
     assert lines[-1].startswith(f"try: {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--format", "pdf"], "pdf is not one of auto, text, json, ndjson, markdown, html, sarif, junit, github"),
+        (["--lang", "de"], "de is not one of auto, en, zh"),
+        (["--jobs", "many"], "many is not a whole number from 1 to 64"),
+        (["--jobs", "0"], "0 is not a whole number from 1 to 64"),
+        (["--budget", "soon"], "soon is not a number from 1 to 86400"),
+        (["history", "list", "--limit", "0"], "0 is not a whole number from 1 up"),
+    ],
+)
+def test_an_invalid_value_is_told_with_the_valid_ones(tmp_path: Path, words: list[str], why: str) -> None:
+    (tmp_path / "trainer.log").write_text(OOM)
+    given = words if words[0] == "history" else ["trainer.log", *words]
+    result = run(*given, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    name = next(word for word in words if word.startswith("--"))
+    assert result.stderr.splitlines()[:2] == [f"error: invalid value for {name}", f"cause: {why}"]
+
+
+def section(shown: str, title: str) -> str:
+    """Return the lines of a help page below a title."""
+    return shown[shown.index(f"\n{title}:\n") :].removeprefix(f"\n{title}:\n").partition("\n\n")[0]
+
+
+def test_the_program_shows_paths_and_the_report_first() -> None:
+    shown = CliRunner().invoke(cli, ["--help"], terminal_width=80, prog_name="nccl-triage").stdout
+    assert shown.startswith("Usage: nccl-triage [OPTIONS] PATHS...\n")
+    assert "PATHS are log files" in shown
+    assert section(shown, "Options").startswith("  --report FILE")
+    assert shown.index("\nOptions:") < shown.index("\nCommands:")
+    assert len(shown.splitlines()) <= 60
+    for name in COMMANDS:
+        assert any(line.startswith(f"  {name} ") for line in section(shown, "Commands").splitlines())
+    assert len(section(shown, "Commands").splitlines()) == len(COMMANDS), "a command a line"
+
+
+@pytest.mark.parametrize("words", list(every_command()), ids=" ".join)
+def test_options_stand_in_groups_that_fit_on_a_screen(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).stdout
+    titles = [title for title, _ in GROUPS if f"\n{title}:\n" in shown]
+    assert titles[0] == "Options"
+    assert all(len(section(shown, title).splitlines()) <= 24 for title in titles)
+    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  -")]
+    command = every_command()[words]
+    assert len(listed) == sum(isinstance(param, click.Option) for param in command.params) + 1  # --help
+
+
+def test_preflight_has_no_help_for_what_it_does_not_do() -> None:
+    shown = " ".join(CliRunner().invoke(cli, ["preflight", "--help"]).stdout.split())
+    for word in ("slurm", "print", "the log"):
+        assert word not in shown
+        assert word in " ".join(CliRunner().invoke(cli, ["verify", "--help"]).stdout.split())
 
 
 def test_a_file_that_is_named_like_a_mistyped_command_is_read(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from nccl_triage import diagnose, errors, messages, resources
 from nccl_triage.cli import COMMANDS, cli, every_command, language
-from nccl_triage.cli.usage import keys
+from nccl_triage.cli.usage import GROUPS, keys
 from tests.cli.texts import SOURCE, all_texts, of_module
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +42,7 @@ def help_texts() -> dict[str, str]:
         for text in shown:
             found.update((key, str(command.name)) for key in keys(text or ""))
     found.update((text, name) for name, (_, text) in COMMANDS.items())
+    found.update((title, "groups of options") for title, _ in GROUPS)
     return found
 
 
@@ -134,8 +135,8 @@ def test_the_collector_sees_what_it_must(tmp_path: Path) -> None:
 
 
 def test_errors_speak_both_languages() -> None:
-    error = errors.UsageError("{path} exists already", path="x{y}", remedy="add --force to overwrite it")
-    assert error.lines("en") == ["error: x{y} exists already", "try: add --force to overwrite it"]
+    error = errors.UsageError("{path} already exists", path="x{y}", remedy="add --force to overwrite it")
+    assert error.lines("en") == ["error: x{y} already exists", "try: add --force to overwrite it"]
     assert error.lines("zh") == ["错误: x{y} 已经存在", "建议: 加上 --force 可以覆盖它"]
     assert errors.UsageError("brace {").lines("zh") == ["错误: brace {"]
     both = errors.InputError("no readable input", cause="{why}", why={"en": "e", "zh": "中"})
@@ -224,8 +225,8 @@ def chinese(*words: str) -> tuple[int, str, str]:
     [
         (["no-such.log"], "错误: 没有可读的输入"),
         (["x.log", "--fromat", "json"], "错误: 没有选项 --fromat\n建议: 您是否想输入 --format？"),
-        (["x.log", "--jobs", "0"], "错误: --jobs 的值无效\n原因: 0 不在范围"),
-        (["x.log", "--format", "pdf"], "原因: 'pdf' 不属于"),
+        (["x.log", "--jobs", "0"], "错误: --jobs 的值无效\n原因: 0 不是 1 到 64 之间的整数"),
+        (["x.log", "--format", "pdf"], "原因: pdf 不在可用的值之中：auto"),
         (["x.log", "--format"], "错误: 选项 '--format' 需要一个值"),
         (["rules", "show"], "错误: 缺少 RULE"),
         (["rules", "show", "a", "b"], "错误: 多余的参数"),
@@ -244,7 +245,7 @@ def test_usage_errors_in_chinese(words: list[str], said: str) -> None:
 
 def test_help_in_chinese_and_in_english_again() -> None:
     _, shown, _ = chinese("verify", "--help")
-    for words in ("用法：", "示例：", "选项", "在手头的硬件上重跑", "[默认：auto]", "显示本帮助并退出。"):
+    for words in ("用法：", "示例：", "\n选项：\n", "在手头的硬件上重跑", "[默认：auto]", "显示本帮助并退出。"):
         assert words in shown
     assert "Show " not in shown
     runner = CliRunner()

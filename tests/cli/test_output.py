@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,11 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nccl_triage import errors
-from nccl_triage.cli import cli, output
+from nccl_triage.cli import cli, options, output
 from nccl_triage.render import FORMATS
 from nccl_triage.render.github import SUMMARY_BYTES
 from tests.render.documents import Doc, diagnosed, hostile, not_run, with_words
 
+#: What new files of this process may not have.
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of 79.15 GiB of which 141.25 MiB is free.\n"
 
 
@@ -82,7 +87,7 @@ def test_a_file_leaves_the_headline_on_stderr(report: Path, tmp_path: Path) -> N
         f"nccl-triage: junit written to {page}",
     ]
     assert ElementTree.parse(page).getroot().tag == "testsuites"
-    assert page.stat().st_mode & 0o077 == 0
+    assert page.stat().st_mode & 0o777 == 0o666 & ~UMASK
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "x.xml"]
 
 
@@ -121,7 +126,7 @@ def test_files_are_refused_before_the_work(tmp_path: Path) -> None:
     for option in ("-o", "--report"):
         result = invoke("diagnose", tmp_path / "missing.log", option, tmp_path / "x.md")
         assert isinstance(result.exception, errors.UsageError)
-        assert "exists already" in result.exception.message
+        assert "already exists" in result.exception.message
 
 
 def test_the_headline_of_a_hostile_report_is_harmless_on_stderr(report: Path, tmp_path: Path) -> None:
@@ -244,3 +249,24 @@ def test_a_plan_for_a_redacted_report_says_that_its_hosts_are_pseudonyms(report:
     assert invoke("render", report, "--format", "json", "--redact", "--output", redacted).exit_code == 0
     for path, told in ((redacted, True), (report, False)):
         assert ("no host can be reached by its pseudonym" in invoke("verify", path, "--dry-run").stderr) is told
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_the_umask_decides_who_may_read_a_result(tmp_path: Path, umask: int, mode: int) -> None:
+    log = tmp_path / "x.log"
+    log.write_text(OOM)
+    written = [tmp_path / "x.json", tmp_path / "x.html"]
+    before = os.umask(umask)
+    try:
+        invoke(log, "--no-history", "--verify", "never", "--output", written[0], "--report", written[1])
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [mode, mode]
+
+
+def test_a_result_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.touch(mode=0o600)
+    path.chmod(0o640)
+    options.write_file(path, b"new", force=True)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage.cli import run as run_module
 from nccl_triage.wrap.keep import Keeper, TemporaryLog
 
 ROOT = Path(__file__).parents[2]
@@ -517,3 +518,46 @@ def test_torchrun_with_a_rank_that_raises(temporary: Path, tmp_path: Path) -> No
     assert "application-exception" in verdict
     assert "bad sample 17" in verdict
     assert "rank 1" in verdict
+
+
+def test_the_verdict_is_left_for_kubernetes(temporary: Path, tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    message.touch()
+    options = ("--termination-log", str(message))
+    assert run(temporary, *python(f"print({OOM!r}); raise SystemExit(3)"), options=options).returncode == 3
+    told = message.read_text()
+    assert told.startswith("nccl-triage: Rank 2 ")
+    assert "root cause: gpu-out-of-memory" in told
+    assert len(message.read_bytes()) <= 4096  # Kubernetes keeps so much
+    assert run(temporary, "sh", "-c", "exit 5", options=options).returncode == 5
+    assert message.read_text().startswith("the command failed with exit code 5\n")
+    message.write_text("")
+    assert run(temporary, "true", options=options).returncode == 0
+    assert message.read_text() == ""
+    # A pod whose terminationMessagePath is another one sets a variable.
+    run(temporary, "sh", "-c", "exit 6", NCCL_TRIAGE_TERMINATION_LOG=str(message))
+    assert message.read_text().startswith("the command failed with exit code 6\n")
+
+
+@pytest.mark.parametrize("name", ["absent", "pipe", ".", "none"])
+def test_a_termination_log_that_cannot_be_written_costs_nothing(temporary: Path, tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    place = name if name == "none" else str(tmp_path / name)
+    program = python(f"print({OOM!r}); raise SystemExit(3)")
+    ended = run(temporary, *program, options=("--termination-log", place))
+    assert ended.returncode == 3
+    assert b"gpu-out-of-memory" in ended.stderr
+    assert ended.stderr.count(b"error") == 0
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_long_message_is_cut_between_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    run_module._write_termination_message(str(path), b"headline\n" + b"a line\n" * 2000)
+    assert len(path.read_bytes()) <= 4096
+    assert path.read_bytes().startswith(b"headline\n")
+    assert path.read_bytes().endswith(b"a line\n")
+    run_module._write_termination_message(str(path), "失败".encode() * 3000)
+    assert len(path.read_bytes()) <= 4096
+    assert "失败" in path.read_text("utf-8")

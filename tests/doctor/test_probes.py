@@ -12,6 +12,7 @@ import pytest
 from nccl_triage.doctor.collect import run_probe
 from nccl_triage.doctor.probes import GROUPS
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
+from nccl_triage.doctor.text import WHY
 
 V2 = "0000:0000:0000:0000:0000:ffff:0a00:0001"
 NONE = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -303,7 +304,25 @@ def test_nonsense_in_every_file_breaks_no_probe(name: str, tmp_path: Path) -> No
     look(name, tree(tmp_path, files), environment={"HOME": "/"})
 
 
-def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run tests as root, who is told other things."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+
+
+@pytest.mark.parametrize(("user", "reasons"), [(1000, ["denied", "root"]), (0, ["refused", "hidden"])])
+def test_root_is_not_told_that_it_needs_root(monkeypatch: pytest.MonkeyPatch, user: int, reasons: list[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
     seen = ProbeResult({})
     seen.denied("kernel-log", "/dev/kmsg", PermissionError(1, os.strerror(1)))
-    assert seen.unseen[0]["why"] == "denied"
+    seen.miss("acs", "root")
+    assert [entry["why"] for entry in seen.unseen] == reasons
+    told = [WHY[entry["why"]]["en"].format(**entry) for entry in seen.unseen]
+    assert any("without root" in text or "needs root" in text for text in told) == (user != 0)
+
+
+@pytest.mark.parametrize(("user", "why"), [(1000, "root"), (0, "nft")])
+def test_rules_of_packet_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, why: str) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    seen = look("firewall", tree(tmp_path, {"proc/net/ip_tables_names": ""}))
+    assert [entry["why"] for entry in seen.unseen] == [why]

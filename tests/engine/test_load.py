@@ -55,7 +55,7 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ("site.down", "Site Down", 3, "is no id"),
         ("    match:", "    role: root\n    match:", 8, "stands twice"),
         ("program: site", "program: [site", None, "not valid YAML"),
-        ("site.down", "nccl.duplicate_gpu", 3, "exists already"),
+        ("site.down", "nccl.duplicate_gpu", 3, "already exists"),
     ],
 )
 def test_errors_point_at_the_line(tmp_path: Path, old: str, new: str, line: int | None, message: str) -> None:

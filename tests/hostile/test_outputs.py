@@ -77,9 +77,9 @@ def test_a_pipe_as_output_is_written_to_and_not_replaced(tmp_path: Path) -> None
 def test_an_existing_file_needs_force(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"mine")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         options.refuse_existing([path], force=False)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         options.write_file(path, b"new", force=False)
     assert path.read_bytes() == b"mine"
 

@@ -69,6 +69,73 @@ def test_a_signal_at_any_call(at: int, name: str, log: Path, tmp_path: Path) -> 
             json.loads(path.read_bytes())
 
 
+class Piped:
+    """A run whose standard input is a pipe that holds a log and stays open."""
+
+    def __init__(self, program: list[str], *words: str) -> None:
+        reader, self._writer = os.pipe()
+        for piece in failing(3):
+            os.write(self._writer, piece)
+        self.process = subprocess.Popen(
+            [sys.executable, *program, *words], stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment(),
+        )  # fmt: skip
+        os.close(reader)
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=60)
+        os.close(self._writer)
+        return self.process.returncode, out, err
+
+
+# Imports, the command line, the rules; later calls wait for more of the pipe.
+@pytest.mark.parametrize("at", [2, 500, 3_000, 10_000, 20_000, 25_000])
+def test_ctrl_c_before_a_pipe_is_read_diagnoses_what_it_holds(at: int) -> None:
+    code, out, err = Piped(["-c", PROGRAM, str(at), str(int(signal.SIGINT))], "--no-history").end()
+    assert (code, err) == (130, "nccl-triage: interrupted; the diagnosis of what was read until then:\n")
+    assert "root cause: " in out
+    assert "PARTIAL" in out
+
+
+@pytest.mark.parametrize("words", [["-"], ["/dev/fd/0"], ["-", "--format", "json"]])
+def test_ctrl_c_while_a_pipe_is_open_diagnoses_what_was_read(words: list[str]) -> None:
+    for delay in (0.3, 0.6, 0.9):
+        piped = Piped(["-m", "nccl_triage"], *words)
+        time.sleep(delay)
+        piped.process.send_signal(signal.SIGINT)
+        code, out, err = piped.end()
+        assert (code, err) == (130, "nccl-triage: interrupted; the diagnosis of what was read until then:\n")
+        assert "PARTIAL" in out
+
+
+def test_ctrl_c_ends_a_pipe_that_never_ends() -> None:
+    with subprocess.Popen(["yes", "step 1/20 loss 5.1"], stdout=subprocess.PIPE) as endless:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nccl_triage", "-"],
+            stdin=endless.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        )  # fmt: skip
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        endless.kill()
+    assert process.returncode == 130
+    assert "PARTIAL" in out
+
+
+def test_ctrl_c_on_a_pipe_that_holds_nothing() -> None:
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nccl_triage", "-"],
+        stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    for end in (reader, writer):
+        os.close(end)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
 def test_a_signal_that_the_caller_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -117,7 +117,7 @@ def test_errors_point_at_the_line(read: str, text: str, line: int, message: str)
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
-        ("[{code: 1, name: a, meaning: {en: a, zh: 啊}}, {code: 1, name: b, meaning: {en: a, zh: 啊}}]", "exists already"),
+        ("[{code: 1, name: a, meaning: {en: a, zh: 啊}}, {code: 1, name: b, meaning: {en: a, zh: 啊}}]", "already exists"),
         ("[{code: some, name: a, meaning: {en: a, zh: 啊}}]", "neither a number nor a range"),
         ("[{code: 1, name: a, tells: nobody, meaning: {en: a, zh: 啊}}]", "none of cause"),
         ("[{code: 1, name: a, severity: awful, meaning: {en: a, zh: 啊}}]", "none of fatal"),

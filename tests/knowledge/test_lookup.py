@@ -96,29 +96,6 @@ def test_a_line_of_a_log_finds_its_signatures(rules: RuleSet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "name"),
-    [
-        ("delete the cache folder", "delete-cache-folder"),
-        ("clock ntp", "clock-synchronisation"),
-        ("Connection reset by peer", "connection-reset"),
-        ("删除缓存", "delete-cache-folder"),
-        ("时钟同步", "clock-synchronisation"),
-        ("防火墙端口", "open-master-port-only"),
-    ],
-)
-def test_search(rules: RuleSet, query: str, name: str) -> None:
-    assert name in [found.item.id for found in lookup.search(query, rules)]
-
-
-def test_search_without_a_hit(rules: RuleSet) -> None:
-    assert lookup.search("zebra giraffe", rules) == []
-
-
-def test_part_of_a_message_finds_signatures(rules: RuleSet) -> None:
-    assert any(found.kind == "signature" for found in lookup.search("watchdog caught collective", rules))
-
-
-@pytest.mark.parametrize(
     ("query", "name"), [("gpu-out-of-memry", "gpu-out-of-memory"), ("cudaErorAssert", "cudaErrorAssert")]
 )
 def test_near_misses(rules: RuleSet, query: str, name: str) -> None:

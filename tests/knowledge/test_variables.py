@@ -151,7 +151,7 @@ def test_errors_point_at_the_line(old: str, new: str, line: int, message: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + GOOD[GOOD.index("  - id") :], "exists already (rules/variables/x.yaml:6)"),
+        (GOOD + GOOD[GOOD.index("  - id") :], "already exists (rules/variables/x.yaml:6)"),
         ("program: nccl\n", "'variables' is missing"),
         (GOOD.replace("program: nccl", "programme: nccl"), "programme"),
         (GOOD.replace("status", "aliases: NCCL_Y\n    status"), "must be a list"),

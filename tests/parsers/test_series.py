@@ -170,7 +170,7 @@ def test_a_users_format_comes_first_and_may_be_wrong_only_in_words(tmp_path: Pat
         ({"values": "loss: loss ms"}, "'ms' is no unit of 'loss'"),
         ({"pattern": "own("}, "not a valid regular expression"),
         ({"literal": "ow"}, "three characters"),
-        ({"gives": "loss: much"}, "'much' is no number"),
+        ({"gives": "loss: much"}, "'much' is not a number"),
     ],
 )
 def test_errors_tell_where(tmp_path: Path, changes: dict[str, str], message: str) -> None:
@@ -183,5 +183,5 @@ def test_errors_tell_where(tmp_path: Path, changes: dict[str, str], message: str
 def test_ids_stand_once(tmp_path: Path) -> None:
     (tmp_path / "series").mkdir()
     (tmp_path / "series" / "a.yaml").write_text("metrics:\n  - {id: loss, unit: s, title: {en: a, zh: b}}\n")
-    with pytest.raises(RuleError, match=r"a\.yaml:2: the metric 'loss' exists already \(rules/series/metrics\.yaml"):
+    with pytest.raises(RuleError, match=r"a\.yaml:2: the metric 'loss' already exists \(rules/series/metrics\.yaml"):
         load.load((tmp_path,))

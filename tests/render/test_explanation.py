@@ -16,7 +16,7 @@ from nccl_triage.render.explanation_pages import page
 from nccl_triage.render.words import Lang, columns
 
 CJK = re.compile("[\u4e00-\u9fff]")
-KINDS = ("causes", "symptoms", "advice", "variables", "codes", "families", "topics")
+KINDS = ("problems", "causes", "symptoms", "advice", "variables", "codes", "families", "topics")
 
 
 def entries_of(rules: RuleSet, kind: str) -> list[dict[str, object]]:
@@ -45,7 +45,7 @@ def test_pages_without_an_entry_can_be_shown(rules: RuleSet, name: str, lang: La
     assert ": None" not in explanation.text(page(describe.found(found, rules), lang))
 
 
-@pytest.mark.parametrize("kind", ["causes", "symptoms", "advice", "variables", "codes"])
+@pytest.mark.parametrize("kind", ["problems", "causes", "symptoms", "advice", "variables", "codes"])
 def test_english_pages_hold_no_chinese_and_chinese_pages_do(rules: RuleSet, kind: str) -> None:
     for entry in entries_of(rules, kind):
         assert not CJK.search(explanation.text(page(entry, "en"))), entry["id"]

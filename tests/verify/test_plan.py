@@ -132,7 +132,7 @@ def check_completeness(found: Planned, question: Question) -> None:
             assert question.world is None or run.world >= question.world
             assert len(run.places) >= len(question.hosts)
         assert run.message.op == "INIT" or question.numel is None or run.message.numel >= question.numel
-        assert question.hosts or question.world is not None, "nothing is known of the failure"
+        assert question.hosts or question.world is not None, "nothing is known about the failure"
     else:
         assert found.differs
 
@@ -264,7 +264,7 @@ def test_several_hosts_get_more_time_and_patience_multiplies_it(rules: RuleSet) 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_a_time_that_is_none_is_refused(option: str, field: str, value: float) -> None:
     """The range of the command line's option lets "nan" pass."""
-    with pytest.raises(UsageError, match=f"--{option} {value}: a number above 0 is needed"):
+    with pytest.raises(UsageError, match=f"--{option} {value}: expected a number above 0"):
         PlanOptions(**{field: value})
     assert PlanOptions(**{field: math.inf})
 

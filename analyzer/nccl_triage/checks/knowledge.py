@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.knowledge import catalogue, report_advice
+from nccl_triage.knowledge import catalogue, lookup, report_advice
 from nccl_triage.knowledge.entries import Symptom, Text, Variable
 from nccl_triage.knowledge.judge import judge_variable
 from nccl_triage.knowledge.variables import Variables, shipped
@@ -88,6 +88,10 @@ def check(rules: RuleSet, variables: Variables | None = None) -> list[RuleProble
             found += languages(code.where, name, (code.meaning,))
     for row in catalogue.symptoms().values():
         found += symptom(row, rules) + _unknown(row.where, row.id, "cause", row.causes, rules.causes)
+    for problem in catalogue.problems().values():
+        found += languages(problem.where, problem.id, (problem.title, problem.first))
+        leads = [name for name in problem.leads if lookup.exact(name, rules) is None]
+        found += _unknown(problem.where, problem.id, "entry", leads, ())
     for owner in catalogue.owners():
         names = [owner.knob] if owner.knob is not None else []
         found += _unknown(owner.where, owner.program, "knob", names, catalogue.knobs())

@@ -130,7 +130,7 @@ def from_json(data: bytes, name: str, *, trusted: bool = False) -> Model:
             metrics=dict(raw.get("metrics", {})),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError("{name} is no model", cause="{why}", remedy=remedy, name=name, why=error) from None
+        raise InputError("{name} is not a model", cause="{why}", remedy=remedy, name=name, why=error) from None
 
 
 def _check(weights: dict[str, Any], idf: dict[str, Any], labels: int) -> None:

@@ -19,6 +19,7 @@ import click
 from nccl_triage import errors, interrupts
 from nccl_triage._version import __version__
 from nccl_triage.cli import base, configuration, language, usage
+from nccl_triage.cli.language import columns
 from nccl_triage.cli.usage import TranslatedCommand
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 
 #: command -> (module, one line of help). Completion and --help read this table without importing the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "diagnose": ("diagnose", "Name the root cause of a failed or hanging job (the default command)."),
-    "verify": ("verify", "Rerun the failed collective and say whether it confirms the diagnosis."),
-    "run": ("run", "Run a command, and say why it failed if it does."),
+    "diagnose": ("diagnose", "Name the root cause of a failed or hanging job (the default)."),
+    "verify": ("verify", "Rerun the failed collective to confirm or refute the diagnosis."),
+    "run": ("run", "Run a command and, if it fails, say why."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
-    "doctor": ("doctor", "Look at this host, or every node of a Ray cluster, and say what is wrong."),
+    "doctor": ("doctor", "Examine this host, or every node of a Ray cluster."),
     "render": ("render", "Show a saved report.json in any format."),
-    "explain": ("explain", "Explain a cause, a message, a variable, an error number or a piece of advice."),
-    "history": ("history", "Show earlier diagnoses, what recurs, and which hosts to leave out."),
-    "timeouts": ("timeouts", "Compute a time-out, and tell who sets it and where."),
+    "explain": ("explain", "Explain a problem, cause, message, variable, number or advice."),
+    "history": ("history", "Show earlier diagnoses, what recurs, which hosts to leave out."),
+    "timeouts": ("timeouts", "Compute a timeout, and say what sets it and where."),
     "rules": ("rules", "List, show and test rules."),
     "config": ("config", "Allow or deny configuration files of projects."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
@@ -95,6 +96,23 @@ class DefaultGroup(TranslatedCommand, click.Group):
         items: list[CompletionItem[Any]] = [CompletionItem(name, help=language.text(text)) for name, text in commands]
         return [*items, CompletionItem(incomplete, type="file")]
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write how the program is used without a command, and with one."""
+        prefix = language.text("Usage:") + " "
+        formatter.write_usage(ctx.command_path, "[OPTIONS] PATHS...", prefix)
+        formatter.write_usage(ctx.command_path, "COMMAND [OPTIONS] ...", " " * columns(prefix))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the main options of ``diagnose``, the default command, then the commands."""
+        diagnose = self.get_command(ctx, "diagnose")
+        params = [*(diagnose.params if diagnose is not None else ()), *self.get_params(ctx)]
+        known = {usage.key_of(param): param for param in params}
+        listed = [known[name] for name in MAIN_OPTIONS]
+        with formatter.section(language.text("Options")):
+            rows = [record for param in listed if (record := usage.shown_option(param, ctx))]
+            formatter.write_dl([*rows, ("...", language.text("See all of them: nccl-triage diagnose --help"))])
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section(language.text("Commands")):
@@ -141,13 +159,17 @@ def _refuse_mistyped(word: str) -> None:
     near = difflib.get_close_matches(word, COMMANDS, 1, 0.7)
     if near:
         raise errors.UsageError(
-            "there is no file {name}, and no command of this name",
+            "there is no file or command called {name}",
             name=word,
             near=near[0],
             remedy="did you mean nccl-triage {near}?",
         )
 
 
+#: The options that the help of the program lists.
+MAIN_OPTIONS = (
+    "report", "output", "chosen", "following", "baseline", "redact", "verbose", "want_code", "lang", "version", "help",
+)  # fmt: skip
 #: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: Set by the completion scripts (``completion.VARIABLE``; the module is imported only when it is needed).
@@ -172,7 +194,10 @@ Exit codes: 0 analysed; with --exit-code 0 no failure seen, 1 cause found, 3 fai
 @click.version_option(__version__, prog_name="nccl-triage")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Name the root cause and the culprit rank of a failed distributed training job, with the lines that prove it."""
+    """Name the root cause and the culprit rank of a failed distributed training job, with the lines that prove it.
+
+    PATHS are log files, folders, globs, or - for standard input.
+    """
     if ctx.invoked_subcommand is not None:
         return
     shown = base.remembered("show_config")

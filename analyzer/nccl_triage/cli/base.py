@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from nccl_triage import interrupts
 from nccl_triage.cli import configuration, language, settings
 from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.settings import Setting, Words
@@ -42,7 +43,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
             type=click.Choice(language.CHOICES),
             default="auto",
             show_default=True,
-            help="Language of texts for people; ids, JSON keys and log lines stay as they are.",
+            help="Language of the text; ids, JSON keys and log lines are never translated.",
             **kept,
         ),
         click.Option(
@@ -50,30 +51,31 @@ def _common(command: click.Command) -> list[click.Parameter]:
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
             show_default=True,
-            help="Colours: auto asks NO_COLOR, FORCE_COLOR and the terminal.",
+            help="When to use colours; auto goes by NO_COLOR, FORCE_COLOR and the terminal.",
             **kept,
         ),
-        click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors.", **kept),
+        click.Option(["--debug"], is_flag=True, help="Show a traceback if an error occurs.", **kept),
         click.Option(
             ["--show-config"],
             metavar="[=json]",
             type=click.Choice(["text", "json"]),
             is_eager=True,
-            help="Show the value of every option and where it comes from, and end.",
+            help="Show the value of every option and where it comes from, then exit.",
             **kept,
         ),
         click.Option(
             ["--config"],
             metavar="FILE",
             is_eager=True,
-            help="Read this configuration file in place of those of the project, which count once they are allowed.",
+            help="Use this configuration file instead of those of the project, which take effect only once "
+            "they are allowed.",
             **kept,
         ),
         click.Option(
             ["--no-config"],
             is_flag=True,
             is_eager=True,
-            help="Read no configuration file.",
+            help="Do not read any configuration file.",
             **kept,
         ),
     ]
@@ -83,7 +85,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
             click.Option(
                 ["--progress/--no-progress"],
                 default=True,
-                help="Show progress on stderr when it takes long (the default), or never.",
+                help="Show progress on stderr if reading takes long (the default), or never.",
                 **kept,
             ),
         )
@@ -184,6 +186,8 @@ class Command(TranslatedCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command in the chosen language, or show the configuration."""
+        if self.words != ("diagnose",):  # which still reads what a pipe holds
+            interrupts.take_over()
         choice = ctx.params.get("lang", ctx.meta.get(f"{_META}lang", "auto"))
         language.use(language.resolve(choice))
         if not ctx.params.get("quiet"):

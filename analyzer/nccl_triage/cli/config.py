@@ -22,16 +22,16 @@ _PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path), shel
 def command() -> None:
     """Allow or deny configuration files of projects.
 
-    A file that was merely found in or above the current folder counts once you have allowed what it says.
+    A file that was merely found in or above the current folder takes effect only once you have allowed its content.
     """
 
 
 @command.command("allow", epilog="\b\nExamples:\n  nccl-triage config allow\n  nccl-triage config allow pyproject.toml")
 @_PATHS
 def allow(paths: tuple[Path, ...]) -> None:
-    """Let configuration files count, as they are now.
+    """Allow configuration files as they are now.
 
-    PATHS are such files, or folders from which on they are looked for; without one the current folder. When a file
+    PATHS are such files, or folders in and above which to look for them (default: the current folder). When a file
     changes, or the rules or the model that it names, it is ignored until it is allowed again.
     """
     layers = [configuration.named(one) for path in paths or (Path(),) for one in _files(path)]
@@ -47,9 +47,9 @@ def allow(paths: tuple[Path, ...]) -> None:
 @command.command("deny", epilog="\b\nExample:\n  nccl-triage config deny ~/downloads/job/.nccl-triage.yaml")
 @_PATHS
 def deny(paths: tuple[Path, ...]) -> None:
-    """Let configuration files never count, whatever they come to say, and say no more of them.
+    """Deny configuration files, whatever they say later, and do not mention them again.
 
-    PATHS are such files, or folders from which on they are looked for; without one the current folder.
+    PATHS are such files, or folders in and above which to look for them (default: the current folder).
     """
     for path in paths or (Path(),):
         for one in _files(path):
@@ -59,7 +59,7 @@ def deny(paths: tuple[Path, ...]) -> None:
 
 @command.command("list", epilog="\b\nExample:\n  nccl-triage config list")
 def list_() -> None:
-    """List the files that were allowed or denied."""
+    """List the allowed and the denied files."""
     for one in consent.every():
         (_say_denied if one.denied else _say_allowed)(one.path)
 

@@ -222,6 +222,6 @@ def _from(path: Path, reader: Reader, project: bool) -> Layer | None:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise config_files.broken(str(path), "it is no UTF-8 text") from None
+        raise config_files.broken(str(path), "it is not UTF-8 text") from None
     sections = reader(path, text)
     return Layer(path, project, others_cannot_write(state, project), sections) if sections else None

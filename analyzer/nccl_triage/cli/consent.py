@@ -61,10 +61,13 @@ def say(path: Path, digest: str = "", *, denied: bool = False) -> None:
     """Store an answer; raises OutputError when that is not possible."""
     kept = _answer(path)
     if kept is None:
-        raise OutputError("there is no home to remember that in", remedy="set XDG_STATE_HOME, or use --config FILE")
+        raise OutputError(
+            "there is no home folder to record this in", remedy="set XDG_STATE_HOME, or use --config FILE"
+        )
     data = {"path": os.path.realpath(path), "digest": digest, "denied": denied}
     try:
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Private: who could change it could have other files used.
         files.replace(kept, json.dumps(data).encode(), 0o600)
     except OSError as error:
         raise OutputError("cannot write {path}", path=kept, cause="{why}", why=error.strerror or error) from None

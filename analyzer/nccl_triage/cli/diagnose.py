@@ -26,22 +26,23 @@ def engine_options(function: Any) -> Any:
             type=click.Choice(["local", "ray"]),
             default="local",
             show_default=True,
-            help="Where logs are read: ray has the nodes of a Ray cluster read 'node:*/PATTERN', each its own files, and "
-            "share out other paths, which all of them must see.",
+            help="Where to read the logs. With ray, every node of a Ray cluster reads its own files that "
+            "match 'node:*/PATTERN'; other paths are shared out among the nodes, which must all see "
+            "them.",
         ),
         click.option(
             "--ray-session",
             is_flag=True,
-            help="Read the logs of the running Ray session on every node: --engine ray 'node:*'.",
+            help="Read the logs of the running Ray session on every node (same as --engine ray 'node:*').",
         ),
-        click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto)."),
+        click.option("--ray-address", metavar="ADDRESS", help="Address of the Ray cluster (default: auto)."),
         click.option(
             "--node-timeout",
             type=click.FloatRange(1, 86400),
             default=120.0,
             show_default=True,
             metavar="SECONDS",
-            help="Give a node of the cluster up when it makes no progress for so long.",
+            help="Give up on a node that makes no progress for this long.",
         ),
     ]
     for option in reversed(further):
@@ -78,7 +79,7 @@ def refuse_while_following(engine: Engine | None) -> None:
     """Raise UsageError for a cluster: growing logs are followed on the machine that has them."""
     if engine is not None:
         raise UsageError(
-            "--engine ray does not go with --follow",
+            "--engine ray cannot be combined with --follow",
             remedy="follow the driver's log, or files that all nodes share, on this machine",
         )
 
@@ -89,7 +90,7 @@ def _refuse_nodes(paths: tuple[str, ...]) -> None:
 
     for path in paths:
         if path.startswith("node:") and not os.path.lexists(path):
-            raise UsageError("{path} lies on nodes of a cluster", remedy="add --engine ray", path=path)
+            raise UsageError("{path} is on the nodes of a cluster", remedy="add --engine ray", path=path)
 
 
 def host_facts_option(function: Any) -> Any:
@@ -100,7 +101,7 @@ def host_facts_option(function: Any) -> Any:
         multiple=True,
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Weigh what doctor saw of the job's hosts, too: its JSON, one host or many (repeatable).",
+        help="Also weigh what doctor found on the job's hosts: its JSON output, of one host or many (repeatable).",
     )(function)
 
 
@@ -121,7 +122,7 @@ def with_host_facts(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, .
         form = recognise(strip_compression(path.name), sample)
         if form is None or form.name != "doctor":
             raise UsageError(
-                "{path} holds no facts of hosts",
+                "{path} holds no host facts",
                 remedy="make it with: nccl-triage doctor --format json -o {path}",
                 path=path,
             )
@@ -136,16 +137,22 @@ def _stdin(paths: tuple[str, ...]) -> BinaryIO | None:
     return sys.stdin.buffer
 
 
+def _is_pipe(path: str) -> bool:
+    """Tell whether a path is standard input or a named pipe."""
+    return path == "-" or Path(path).is_fifo()
+
+
 def _refuse_baseline(baseline: tuple[str, ...], following: bool) -> None:
     """Raise UsageError for a good run on standard input, or together with ``--follow``."""
     if "-" in baseline:
         raise errors.UsageError(
-            "- cannot be the good run: it is the log that is diagnosed",
+            "- cannot be the good run: it is the log to be diagnosed",
             remedy="give a file, a folder or a glob to --baseline",
         )
     if baseline and following:
         raise errors.UsageError(
-            "--baseline does not go with --follow", remedy="compare the logs once the job has ended, without --follow"
+            "--baseline cannot be combined with --follow",
+            remedy="compare the logs once the job has ended, without --follow",
         )
 
 
@@ -155,7 +162,7 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
     No experiments are run after a signal, and a partial diagnosis is not added to the history.
     """
     ended = interrupts.Ended(number)
-    if not document.get("interrupted", {}).get("bytes_read", 1):
+    if not any(entry["bytes"] for entry in document["inputs"]):
         raise ended
     name = interrupts.name_of(ended)
     if name is None:
@@ -176,13 +183,13 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
-    help="Processes that scan, each some files or a part of a long one; without it as many as pay, four at most.",
+    help="Number of processes that read the logs (default: as many as help, at most 4).",
 )
 @click.option(
     "--follow-links",
     "links",
     is_flag=True,
-    help="Follow links in folders wherever they lead, not only within the folder that is named.",
+    help="Follow symbolic links even where they lead out of the given folder.",
 )
 @host_facts_option
 @click.option(
@@ -190,7 +197,7 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
     multiple=True,
     metavar="GOOD_LOG",
     shell_complete=completion.files,
-    help="Logs of a good run of the same job (a file, folder or glob; repeatable): what differs from it is evidence.",
+    help="Logs of a good run of the same job: a file, folder or glob (repeatable). Differences count as evidence.",
 )
 @engine_options
 @history_options.history_options
@@ -221,9 +228,9 @@ def command(
 ) -> None:
     """Name the root cause of a failed or hanging job from its logs.
 
-    PATHS are files, folders, globs, or - for standard input; compressed logs (gz, xz, zst) are read as they are.
-    Exit code 4: experiments before a report contradict the diagnosis.
-    With --follow Ctrl-C and SIGTERM are the usual way to end: they change no exit code.
+    PATHS are files, folders, globs, or - for standard input. Compressed logs (gz, xz, zst) need not be unpacked. Exit
+    code 4 means that experiments before a report contradict the diagnosis. With --follow, Ctrl-C and SIGTERM are the
+    usual way to stop and do not change the exit code.
     """
     from nccl_triage.stopping import ReadingStop
 
@@ -235,6 +242,8 @@ def command(
             ctx.exit(errors.EXIT_USAGE)
         paths = ("-",)
     paths = with_host_facts(paths, facts)
+    if not (following or any(map(_is_pipe, paths))):
+        interrupts.take_over()
     wish = output.wanted(given)
     launching.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)

@@ -25,35 +25,37 @@ Examples:
   nccl-triage doctor --format json -o gpu07.json; nccl-triage trainer.log gpu07.json
   nccl-triage doctor --ray --format json -o hosts.json""",
 )
-@click.option("--ray", "on_ray", is_flag=True, help="Probe every node of the job's Ray cluster, and say what differs.")
-@click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto); implies --ray.")
 @click.option(
-    "--python", default="", metavar="PATH", help="The job's Python, whose torch is asked (default: this one)."
+    "--ray", "on_ray", is_flag=True, help="Examine every node of the job's Ray cluster, and say what differs."
+)
+@click.option("--ray-address", metavar="ADDRESS", help="Address of the Ray cluster (default: auto); implies --ray.")
+@click.option(
+    "--python", default="", metavar="PATH", help="The job's Python, whose torch is examined (default: this one)."
 )
 @click.option(
-    "--path", "paths", multiple=True, metavar="PATH", help="Look at the file system of this path, too (repeatable)."
+    "--path", "paths", multiple=True, metavar="PATH", help="Also examine the file system of this path (repeatable)."
 )
 @click.option(
     "--patience",
     type=click.FloatRange(0.05, 100),
     default=1.0,
     show_default=True,
-    help="Factor on every deadline.",
+    help="Multiply every deadline by this factor.",
 )
 @options.format_option
 @options.result_file_options
-@click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
-@click.option("--exit-code", "want_code", is_flag=True, help="Exit 1 when a check failed.")
-@click.option("--verbose", "-v", count=True, help="Say of notes, too, what to do.")
+@click.option("--redact", is_flag=True, help="Replace host names, addresses, users and paths with stable pseudonyms.")
+@click.option("--exit-code", "want_code", is_flag=True, help="Exit with 1 if a check failed.")
+@click.option("--verbose", "-v", count=True, help="Also say what to do about notes.")
 @options.language_option
-@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing on stderr.")
 @options.debug_option
 @click.pass_context
 def command(ctx: click.Context, /, chosen: str, output: Path | None, force: bool, lang: str, **given: Any) -> None:
-    """Look at this host without root: driver, NCCL, GPUs, network, limits, storage, variables; and say what is wrong.
+    """Examine this host (driver, NCCL, GPUs, network, limits, storage, variables) and say what is wrong, without root.
 
-    Nothing is changed and no GPU memory is taken. What cannot be seen is said. The JSON can be given to diagnose beside
-    the log: its rules then weigh both.
+    Nothing is changed and no GPU memory is used. What cannot be seen is listed. Give the JSON output to diagnose
+    together with the log, and its rules weigh both.
     """
     options.refuse_existing((output,), force)
     language = options.language(lang)

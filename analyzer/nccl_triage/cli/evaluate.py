@@ -18,9 +18,9 @@ from nccl_triage.cli import language, options
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     show_default=True,
-    help="Format of the result.",
+    help="Output format.",
 )
-@click.option("--misses/--no-misses", default=True, help="List the cases that were wrong.")
+@click.option("--misses/--no-misses", default=True, help="List the cases that were diagnosed wrongly.")
 @options.rules_options
 @options.model_option
 @options.debug_option
@@ -32,7 +32,7 @@ def command(
     model_name: str | None,
     debug: bool,
 ) -> None:
-    """Score the diagnoses of labelled cases (folders with cases.jsonl) beside two naive baselines."""
+    """Score the diagnoses of labelled cases (folders with cases.jsonl), next to two naive baselines."""
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, score
 

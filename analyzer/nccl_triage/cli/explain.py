@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "markdown")
 #: What ``--list`` takes; ``knowledge.lookup.KINDS`` with ``all`` in front.
-LISTS = ("all", "families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
+LISTS = ("all", "problems", "families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
 #: Longer words are a line of a log that holds more than a message.
 _MAX_QUERY = 4000
 #: Signatures that one line may match before the page becomes a list.
 _MAX_PAGES = 3
+#: Problems that are told when words speak of several.
+_MAX_PROBLEMS = 2
+#: Entries that are listed below a page.
+_MAX_OTHERS = 5
 
 
 @click.command(
@@ -29,6 +33,7 @@ _MAX_PAGES = 3
     context_settings={"ignore_unknown_options": True},
     epilog="""\b
 Examples:
+  nccl-triage explain "my job hangs"
   nccl-triage explain network-wrong-interface
   nccl-triage explain NCCL_IB_HCA=mlx5
   nccl-triage explain cuda 802
@@ -41,16 +46,18 @@ Examples:
 @click.option(
     "--list", "listed", is_flag=False, flag_value="all", type=click.Choice(LISTS), help="List what can be explained."
 )
-@click.option("--format", "chosen", type=click.Choice(FORMATS), default="text", show_default=True, help="Format.")
+@click.option(
+    "--format", "chosen", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format."
+)
 @options.rules_options
 @options.language_option
 @options.debug_option
 def command(
     name: tuple[str, ...], listed: str | None, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool
 ) -> None:
-    """Explain what is known of NAME: a cause, a signature, a variable, a number, advice, a symptom, a log line.
+    """Explain NAME: a problem in your own words, a cause, message, variable, error number, advice, or line of a log.
 
-    Several words are one name. NAME=VALUE also judges the value. Words that are no name are searched for.
+    Several words count as one name. NAME=VALUE also judges the value. Words that name nothing are searched for.
     """
     from nccl_triage.engine import load
 
@@ -58,7 +65,7 @@ def command(
     if not query and listed is None:
         raise UsageError("nothing to explain", remedy="nccl-triage explain --list")
     if query and listed is not None:
-        raise UsageError("--list takes a kind, and no name", remedy="give one of the two")
+        raise UsageError("--list takes a kind, not a name", remedy="give one of the two")
     rules = load.load(rules_dirs)
     data = _listings(listed, rules) if listed is not None else _entries(query, rules)
     show(data, chosen, options.language(lang))
@@ -83,7 +90,7 @@ def _listings(kind: str, rules: RuleSet) -> list[dict[str, Any]]:
 
 def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
     """Return what the query stands for; raises UsageError when nothing fits."""
-    from nccl_triage.knowledge import describe, lookup
+    from nccl_triage.knowledge import describe, lookup, search
 
     exact = lookup.exact(query, rules)
     if exact is not None:
@@ -91,17 +98,41 @@ def _entries(query: str, rules: RuleSet) -> list[dict[str, Any]]:
     table = lookup.table_without(query)
     if table is not None:
         raise UsageError(
-            "{name} is no number of this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
+            "{name} is not in this table", name=query[:80], table=table.id, remedy="nccl-triage explain {table}"
         )
-    found: list[KnowledgeItem] = lookup.numbered(query) or lookup.line(query, rules)
-    if not found:
-        found = lookup.search(query, rules)
-        if len(found) > 1:
-            return [lookup.hits(found)]
+    found = lookup.numbered(query) or lookup.line(query, rules)
+    if not found or (_says_little(found) and search.problems(query)):
+        return _searched(query, found, rules) or _nearest(query, rules)
     if len(found) > _MAX_PAGES:
         return [lookup.hits(found)]
-    if found:
-        return [describe.found(item, rules) for item in found]
+    return [describe.found(item, rules) for item in found]
+
+
+def _says_little(found: list[KnowledgeItem]) -> bool:
+    """Tell whether a line was recognised only by messages of a job that is well: it may be a question in words."""
+    return all(item.kind == "signature" and item.item.role in ("progress", "context") for item in found)
+
+
+def _searched(query: str, printed: list[KnowledgeItem], rules: RuleSet) -> list[dict[str, Any]]:
+    """Return the page of what words fit best, with a list of the rest; nothing when nothing fits."""
+    from nccl_triage.knowledge import describe, lookup, search
+
+    found = search.search(query, rules)
+    name = search.named(query, rules)
+    shown = [name] if name is not None else found[:1]
+    if shown and shown[0].kind == "problem":
+        shown = [item for item in found if item.kind == "problem"][:_MAX_PROBLEMS]
+    elif name is None and len(found) > 1 and not any(item.kind == "problem" for item in found):
+        shown = []  # words of several entries, none of which they name
+    others = [item for item in (*found, *printed) if item not in shown]
+    pages = [describe.found(item, rules) for item in shown]
+    return [*pages, lookup.hits(others[:_MAX_OTHERS] if pages else others)] if others else pages
+
+
+def _nearest(query: str, rules: RuleSet) -> list[dict[str, Any]]:
+    """Raise UsageError with the names that are spelled similarly."""
+    from nccl_triage.knowledge import lookup
+
     near = lookup.near(query, rules)
     remedy = "did you mean {near}?" if near else "nccl-triage explain --list shows what there is"
-    raise UsageError("nothing is known of {name}", name=query[:80], near=", ".join(near), remedy=remedy)
+    raise UsageError("nothing is known about {name}", name=query[:80], near=", ".join(near), remedy=remedy)

@@ -40,22 +40,22 @@ def follow_options(function: Any) -> Any:
         click.option(
             "--on-verdict",
             metavar="CMD",
-            help="With --follow: run this command, without a shell, on every verdict; its standard input is the JSON "
-            "document. See docs/following.md.",
+            help="With --follow: run this command, without a shell, for every verdict; it gets the JSON "
+            "document on standard input. See docs/following.md.",
         ),
         click.option(
             "--hang-after",
             type=click.FloatRange(2, 10_000),
             metavar="N",
-            help="With --follow: suspect a hang after N times the usual step without progress, and not before a "
-            "minute (default: 10).",
+            help="With --follow: suspect a hang after N times the usual step time without progress, but not "
+            "before a minute has passed (default: 10).",
         ),
         click.option(
             "--follow",
             "following",
             is_flag=True,
-            help="Read on while the job runs, say a verdict as soon as it stands and when it changes; Ctrl-C ends it "
-            "with the last verdict.",
+            help="Keep reading while the job runs; print a verdict as soon as there is one, and whenever it "
+            "changes. Ctrl-C stops it.",
         ),
     ):
         function = option(function)
@@ -66,7 +66,7 @@ def refuse_alone(ctx: click.Context) -> None:
     """Raise UsageError for options that need ``--follow``."""
     for key, name in (("hang_after", "--hang-after"), ("on_verdict", "--on-verdict")):
         if ctx.get_parameter_source(key) is click.core.ParameterSource.COMMANDLINE:
-            raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or leave it out")
+            raise errors.UsageError("{name} needs --follow", name=name, remedy="add --follow, or drop this option")
 
 
 class _Stop(Stop):

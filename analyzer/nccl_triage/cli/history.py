@@ -45,20 +45,20 @@ def _file_options(function: Any) -> Any:
     "--format",
     "chosen",
     type=click.Choice(["slurm", "hostfile", "plain", "json"]),
-    help="Format of the result: an option for sbatch and srun, the hostfile without these hosts, one name a line, or "
-    "JSON. Without it: slurm, and with --hostfile hostfile.",
+    help="Output format: an option for sbatch and srun, the hostfile without these hosts, one name per line, "
+    "or JSON (default: slurm; hostfile with --hostfile).",
 )
 @click.option(
     "--min-failures",
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Failures from which on a host is left out.",
+    help="Leave out hosts with at least this many failures.",
 )
 @since_option("14d")
 @cause_option
 @click.option(
-    "--hostfile", type=click.Path(path_type=Path, dir_okay=False), help="Write this hostfile without these hosts."
+    "--hostfile", type=click.Path(path_type=Path, dir_okay=False), help="Hostfile to print without these hosts."
 )
 @_file_options
 @history_options.file_option
@@ -72,14 +72,14 @@ def exclude(
     force: bool,
     history: str | None,
 ) -> None:
-    """Print the hosts that failed again and again, as a scheduler takes them; nothing when there are none.
+    """Print the hosts that keep failing, in the form that a scheduler takes; print nothing if there are none.
 
-    Only causes that a host can be to blame for count, unless --cause names others.
+    Only causes that can be a host's fault count, unless --cause names others.
     """
     chosen = chosen or ("slurm" if hostfile is None else "hostfile")
     if (chosen == "hostfile") != (hostfile is not None):
         raise UsageError(
-            "--format hostfile and --hostfile need each other", remedy="--hostfile FILE names the file to read"
+            "--format hostfile and --hostfile must be given together", remedy="--hostfile FILE names the file to read"
         )
     options.refuse_existing((output,), force)
     text = _read(hostfile) if hostfile is not None else ""
@@ -201,14 +201,18 @@ def report(since: float | None, output: Path | None, force: bool, lang: str, his
 @host_option
 @cause_option
 @click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Incidents shown at most, the latest first."
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Show at most this many incidents, the latest first.",
 )
 @options.format_option
 @history_options.file_option
 def list_(
     since: float | None, host: str | None, causes: tuple[str, ...], limit: int, chosen: str, history: str | None
 ) -> None:
-    """List the incidents, the latest first; a time with a star is that of the diagnosis: the log has none."""
+    """List the incidents, the latest first. A star marks the time of the diagnosis, where the log has no times."""
     path, found = told(history, since)
     shown = [one for one in found if not causes or one.cause in causes]
     if host is not None:
@@ -232,7 +236,7 @@ def list_(
 @options.format_option
 @history_options.file_option
 def show(number: int, chosen: str, history: str | None) -> None:
-    """Show all that is kept of one incident."""
+    """Show everything that was recorded about one incident."""
     from nccl_triage.history import export
     from nccl_triage.render import history_text
 
@@ -254,9 +258,9 @@ def show(number: int, chosen: str, history: str | None) -> None:
 @options.format_option
 @history_options.file_option
 def hosts(since: float | None, causes: tuple[str, ...], chosen: str, history: str | None) -> None:
-    """List the hosts by failures, with their causes, the first and the last time, and healthy jobs since.
+    """List the hosts by number of failures, with their causes, the first and the last time, and healthy jobs since.
 
-    What a host is named for is counted; a diagnosis that is merely possible is not.
+    Only diagnoses that name the host are counted, and none that is merely possible.
     """
     from nccl_triage.history import export
     from nccl_triage.render import history_text
@@ -278,14 +282,14 @@ def hosts(since: float | None, causes: tuple[str, ...], chosen: str, history: st
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Failures from which on somebody is named.",
+    help="Name what failed at least this many times.",
 )
 @options.format_option
 @history_options.file_option
 def recurrence(since: float | None, min_failures: int, chosen: str, history: str | None) -> None:
-    """Say what recurs: by host, GPU, rank and cause.
+    """Show what recurs, by host, GPU, rank and cause.
 
-    A rank that fails on many hosts points at the program, a host that fails under many ranks at the host.
+    A rank that fails on many hosts points to the program; a host that fails with many ranks points to the host.
     """
     from nccl_triage.history import export
     from nccl_triage.render import history_text
@@ -309,7 +313,7 @@ def recurrence(since: float | None, min_failures: int, chosen: str, history: str
 def forget(numbers: tuple[int, ...], before: float | None, history: str | None) -> None:
     """Remove incidents from the history."""
     if not numbers and before is None:
-        raise UsageError("forget what?", remedy="give the numbers of incidents, or --before TIME")
+        raise UsageError("nothing to forget", remedy="give the numbers of incidents, or --before TIME")
     path, found = told(history, None)
     known = {one.id for one in found}
     missing = [number for number in numbers if number not in known]
@@ -328,7 +332,7 @@ def forget(numbers: tuple[int, ...], before: float | None, history: str | None) 
 @command.command("path", epilog='\b\nExample:\n  sqlite3 "$(nccl-triage history path)" .schema')
 @history_options.file_option
 def path_(history: str | None) -> None:
-    """Print where the history lies."""
+    """Print the path of the history."""
     click.echo(history_options.located(history))
 
 

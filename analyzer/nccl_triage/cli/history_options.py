@@ -42,7 +42,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: Any) -> float | N
 
 def since_option(default: str | None = None, name: str = "--since", help: str = "") -> Callable[[Any], Any]:
     """Return ``--since``."""
-    shown = help or "Only what happened from then on: 36h, 14d, 2w, or a date."
+    shown = help or "Only what happened since then: 36h, 14d, 2w, or a date."
     return click.option(
         name, metavar="TIME", callback=_moment, default=default, show_default=default is not None, help=shown
     )
@@ -93,8 +93,8 @@ def file_option(function: Any) -> Any:
         "--history",
         metavar="FILE|off",
         type=HistoryFile(dir_okay=True),
-        help="Database of earlier diagnoses; without it: nccl-triage/history.sqlite below $XDG_STATE_HOME or "
-        "~/.local/state.",
+        help="Database of earlier diagnoses (default: nccl-triage/history.sqlite in $XDG_STATE_HOME or "
+        "~/.local/state).",
     )(function)
 
 
@@ -104,7 +104,7 @@ def history_options(function: Any) -> Any:
         "--no-history",
         is_flag=True,
         is_eager=True,
-        help="Neither ask the history of earlier diagnoses nor keep this one.",
+        help="Neither look up earlier diagnoses nor record this one.",
     )
     return file_option(off(function))
 
@@ -130,7 +130,7 @@ def located(history: str | None) -> Path:
     path = place.chosen(history)
     if path is None:
         raise UsageError(
-            "there is no home folder to keep a history in", remedy="name a file: --history FILE, or {name}",
+            "there is no home folder for the history", remedy="name a file: --history FILE, or {name}",
             name=place.VARIABLE,
         )  # fmt: skip
     return path

@@ -25,65 +25,80 @@ def budget_option(default: float, text: str) -> Callable[[Any], Any]:
     )
 
 
-def launcher_options(launchers: Sequence[str], budget: float) -> Callable[[Any], Any]:
-    """Return a decorator that adds the options on where and how ranks are started."""
+#: Help of options whose defaults a log decides, and where there is none.
+_BY_LOG = {
+    "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster); slurm and print "
+    "only write the commands.",
+    "ranks_per_host": "Ranks on each host (default: as in the log, else a few).",
+    "world": "Total number of ranks (default: as in the log, else a few).",
+}
+_WITHOUT_LOG = {
+    "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster).",
+    "ranks_per_host": "Ranks on each host (default: a few).",
+    "world": "Total number of ranks (default: a few).",
+}
+
+
+def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = True) -> Callable[[Any], Any]:
+    """Return a decorator that adds the options on where and how ranks are started; ``by_log``: a log has defaults."""
     folder = click.Path(path_type=Path, file_okay=False)
+    texts = _BY_LOG if by_log else _WITHOUT_LOG
     options = [
         click.option(
             "--launcher",
             type=click.Choice(launchers),
             default="local",
             show_default=True,
-            help="How ranks are started: here (or on --host), or on the job's Ray cluster; slurm and print write the commands.",
+            help=texts["launcher"],
         ),
         click.option(
             "--host",
             "hosts",
             multiple=True,
             metavar="NAME[=COMMAND]",
-            help="A host of the job, reached by ssh NAME or by COMMAND (repeatable).",
+            help="A host of the job, reached with ssh NAME or with COMMAND (repeatable).",
         ),
         click.option(
             "--ranks-per-host",
             type=click.IntRange(1, 64),
-            help="Ranks on each host (default: as the log has them, or few).",
+            help=texts["ranks_per_host"],
         ),
         click.option(
             "--world",
             type=click.IntRange(1, 4096),
-            help="Ranks of the experiments (default: as the log has them, or few).",
+            help=texts["world"],
         ),
-        click.option("--python", metavar="PATH", help="The job's Python, which has torch (default: this one)."),
+        click.option("--python", metavar="PATH", help="The job's Python, with torch installed (default: this one)."),
         click.option(
             "--backend",
             type=click.Choice(["auto", "nccl", "gloo"]),
             default="auto",
             show_default=True,
-            help="auto takes NCCL where idle GPUs are.",
+            help="Communication backend; auto takes NCCL if GPUs are idle, else Gloo.",
         ),
-        budget_option(budget, "Time for everything."),
+        budget_option(budget, "Time limit for the whole run."),
         click.option(
             "--patience",
             type=click.FloatRange(0.05, 100),
             default=1.0,
             show_default=True,
-            help="Factor on every deadline.",
+            help="Multiply every deadline by this factor.",
         ),
-        click.option("--ray-address", metavar="ADDRESS", help="The Ray cluster (default: auto)."),
+        click.option("--ray-address", metavar="ADDRESS", help="Address of the Ray cluster (default: auto)."),
         click.option("--workdir", type=folder, help="Keep the ranks' logs and results in this folder."),
         click.option(
             "--previous",
             multiple=True,
             type=click.Path(path_type=Path, dir_okay=False),
-            help="JSON of an earlier verify or preflight: its bandwidths are what is expected (repeatable).",
+            help="JSON of an earlier verify or preflight, whose bandwidths are the expected ones (repeatable).",
         ),
-        click.option("--allow-busy", is_flag=True, help="Use GPUs although something runs on them."),
+        click.option("--allow-busy", is_flag=True, help="Use GPUs even if something else is running on them."),
         click.option(
             "--wait",
             type=click.FloatRange(0, 86400),
             default=0.0,
             metavar="SECONDS",
-            help="Wait for another verifier on this host.",
+            help="How long to wait for another verifier on this host.",
         ),
     ]
 
@@ -129,14 +144,15 @@ Say = Callable[[language.Said], None]
 def options(function: Any, default: str = "auto") -> Any:
     """Add ``--verify``, with this default, and ``--budget``."""
     for option in (
-        budget_option(BUDGET, "Time for all experiments before a report."),
+        budget_option(BUDGET, "Time limit for all experiments before a report."),
         click.option(
             "--verify",
             "mode",
             type=click.Choice(["auto", "always", "never"]),
             default=default,
             show_default=True,
-            help="Put the diagnosis to the test before an HTML report: auto where idle GPUs are, always with what is at hand.",
+            help="Test the diagnosis on the hardware before an HTML report: auto only if GPUs are idle, "
+            "always with whatever there is.",
         ),
     ):
         function = option(function)
@@ -157,7 +173,7 @@ def refuse_while_following(mode: str) -> None:
     """Raise UsageError for ``--verify always`` with ``--follow``: the job has the GPUs, or has just lost them."""
     if mode == "always":
         raise UsageError(
-            "--verify always does not go with --follow",
+            "--verify always cannot be combined with --follow",
             cause="the job that is followed has the GPUs",
             remedy="save the verdict with --format json --output report.json, and run nccl-triage verify report.json later",
         )

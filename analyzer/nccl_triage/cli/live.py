@@ -35,7 +35,7 @@ def command_words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError("--on-verdict cannot be understood", cause="{why}", why=error) from None
+        raise UsageError("the command of --on-verdict cannot be parsed", cause="{why}", why=error) from None
     if not words or shutil.which(words[0]) is None:
         raise UsageError(
             "--on-verdict: there is no command {name}",
@@ -148,6 +148,13 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 _STREAMS = ("text", "json", "ndjson")
 
 
+def _gist(shown: Document) -> object:
+    """Return what makes two verdicts the same for a reader: headline, cause, how sure it is, culprits, notes."""
+    best = shown["diagnoses"][0] if shown["verdict"] == "diagnosed" and shown["diagnoses"] else {}
+    culprits = [culprit_name(one, "en") for one in best.get("culprits") or []]
+    return shown["headline"], best.get("cause"), best.get("status"), culprits, shown["notes"]
+
+
 class Announcer:
     """Delivers verdicts; a failed write before the end is reported, and following goes on."""
 
@@ -156,6 +163,8 @@ class Announcer:
         self._hook = hook
         self._line = line
         self._number = 0
+        #: What the verdict that stands on standard output says.
+        self._shown: object = None
 
     def say(
         self, found: Document, reason: VerdictReason, hang: dict[str, Any] | None, silent: float | None = None
@@ -199,6 +208,9 @@ class Announcer:
         rewritten = wish.output is not None and wish.kind != "github"
         if reason == "end" or rewritten or wish.kind in ("json", "ndjson"):
             if wish.kind == "text" and wish.output is None:
+                if self._shown == _gist(shown):
+                    self._end_unchanged(document, shown)
+                    return
                 self._print([self._headline(language.text("the end; the verdict on everything that was read:"))])
             output.deliver(document, wish)
             if reason != "end" and wish.output is not None:
@@ -211,8 +223,19 @@ class Announcer:
         elif reason == "first":
             self._print([self._headline(language.text("the verdict so far:"))])
             output.deliver(document, replace(wish, report=None))
+            self._shown = _gist(shown)
         else:
             self._print(self._short(shown, reason, silent))
+            self._shown = None
+
+    def _end_unchanged(self, document: Document, shown: Document) -> None:
+        """Say in a line that the verdict is the one that was printed in full, and write the report."""
+        from nccl_triage.render import phrases
+
+        told = language.text("the end; the verdict is still: {text}", text=phrases.headline(shown, self._wish.lang))
+        self._print([self._headline(told)])
+        output.write_report(output.report_page(shown, self._wish), self._wish)
+        output.tell_of_report(document, self._wish)
 
     def _short(self, shown: Document, reason: VerdictReason, silent: float | None) -> list[str]:
         """Return what has changed, in a few lines."""

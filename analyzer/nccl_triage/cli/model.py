@@ -49,7 +49,7 @@ def _merged(own: list[Example], shipped: list[Example]) -> list[Example]:
 
 @click.group("model")
 def command() -> None:
-    """Train and evaluate the classifier that votes beside the rules.
+    """Train and evaluate the classifier that votes alongside the rules.
 
     Labelled incidents are folders with a cases.jsonl, as corpus/README.md describes them.
     """
@@ -57,10 +57,18 @@ def command() -> None:
 
 @command.command("train", epilog="\b\nExample:\n  nccl-triage model train incidents/ --output team-model.json")
 @_FOLDERS
-@click.option("--output", "-o", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Model file.")
-@click.option("--alone", is_flag=True, help="Do not add the incidents that the shipped model learnt from.")
 @click.option(
-    "--examples", type=click.Path(path_type=Path, dir_okay=False), help="Also write what was learnt from, as features."
+    "--output",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the model to this file.",
+)
+@click.option("--alone", is_flag=True, help="Leave out the incidents that the shipped model was trained on.")
+@click.option(
+    "--examples",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the training examples, as features, to this file.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @options.rules_options
@@ -76,7 +84,7 @@ def train(
 ) -> None:
     """Train a model on labelled incidents, together with those of the shipped model.
 
-    The result is used with --model FILE, or when the configuration names it (nccl-triage diagnose --help).
+    Use the result with --model FILE, or name it in the configuration (see nccl-triage diagnose --help).
     """
     from nccl_triage.classifier import examples as example_files
     from nccl_triage.classifier import train as training
@@ -92,9 +100,9 @@ def train(
     learnt = own if alone else _merged(own, example_files.shipped())
     data = example_files.to_bytes(learnt)
     model = training.train(learnt, example_files.digest(data), training.cross_fitted(learnt))
-    options.write_file(output, to_json(model), force, 0o644)
+    options.write_file(output, to_json(model), force)
     if examples is not None:
-        options.write_file(examples, data, force, 0o644)
+        options.write_file(examples, data, force)
     right = model.metrics["held_out_top1"]
     click.echo(
         language.text(
@@ -112,7 +120,7 @@ def train(
 
 @command.command("evaluate", epilog="\b\nExample:\n  nccl-triage model evaluate incidents/")
 @_FOLDERS
-@click.option("--alone", is_flag=True, help="Train without the incidents that the shipped model learnt from.")
+@click.option("--alone", is_flag=True, help="Leave out the incidents that the shipped model was trained on.")
 @options.rules_options
 @options.debug_option
 def evaluate(folders: tuple[Path, ...], alone: bool, rules_dirs: tuple[Path, ...], debug: bool) -> None:

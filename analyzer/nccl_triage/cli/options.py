@@ -27,7 +27,7 @@ def rules_options(function: Any) -> Any:
         "rules_dirs",
         multiple=True,
         type=click.Path(path_type=Path, file_okay=False),
-        help="Add the rules of this folder (repeatable).",
+        help="Also use the rules in this folder (repeatable).",
     )(function)
 
 
@@ -38,7 +38,7 @@ def model_option(function: Any) -> Any:
         "model_name",
         metavar="FILE|none",
         type=ModelPath(),
-        help="Model whose vote is weighed beside the rules; none leaves the rules alone. Without it: the shipped one.",
+        help="Classifier that votes alongside the rules; none uses the rules alone (default: the shipped one).",
     )(function)
 
 
@@ -66,7 +66,7 @@ def format_option(function: Any) -> Any:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="Format of the result.",
+        help="Output format.",
     )(function)
 
 
@@ -85,13 +85,13 @@ def language_option(function: Any) -> Any:
         type=click.Choice(["auto", "en", "zh"]),
         default="auto",
         show_default=True,
-        help="Language of texts for people; ids, JSON keys and log lines stay as they are.",
+        help="Language of the text; ids, JSON keys and log lines are never translated.",
     )(function)
 
 
 def debug_option(function: Any) -> Any:
     """Add ``--debug``."""
-    return click.option("--debug", is_flag=True, help="Show tracebacks of errors.")(function)
+    return click.option("--debug", is_flag=True, help="Show a traceback if an error occurs.")(function)
 
 
 def language(choice: str) -> Literal["en", "zh"]:
@@ -131,18 +131,21 @@ def refuse_existing(paths: Iterable[Path | None], force: bool) -> None:
     """Raise UsageError for an existing output before any work is done; ``write_file`` checks again when it writes."""
     for path in paths:
         if path is not None and not force and path.exists() and not _is_sink(path):
-            raise UsageError("{path} exists already", remedy="add --force to overwrite it", path=path)
+            raise UsageError("{path} already exists", remedy="add --force to overwrite it", path=path)
 
 
-def write_file(path: Path, data: bytes, force: bool, mode: int = 0o600) -> None:
-    """Write a result atomically, readable by its owner alone unless ``mode`` says more; an existing file needs ``--force``."""
+def write_file(path: Path, data: bytes, force: bool) -> None:
+    """Write a result atomically; an existing file needs ``--force``.
+
+    Results are there to be shared, and secrets are masked in them: the umask alone decides who may read them.
+    """
     try:
         if _is_sink(path):
             path.write_bytes(data)
             return
         if path.exists() and not force:
-            raise OutputError("{path} exists already", remedy="add --force to overwrite it", path=path)
-        files.replace(path, data, mode)
+            raise OutputError("{path} already exists", remedy="add --force to overwrite it", path=path)
+        files.replace(path, data)
     except OSError as error:
         raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
 

@@ -23,9 +23,13 @@ def output_options(function: Any) -> Any:
     """Add ``--format``, ``--output``, ``--report``, ``--force``, ``--redact``, ``--quiet`` and ``--verbose``."""
     file = click.Path(path_type=Path, dir_okay=False)
     for option in (
-        click.option("--verbose", "-v", count=True, help="Show every contribution to the scores."),
-        click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr."),
-        click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms."),
+        click.option(
+            "--verbose", "-v", count=True, help="Show all the evidence, and every contribution to the scores."
+        ),
+        click.option("--quiet", "-q", is_flag=True, help="Print nothing on stderr."),
+        click.option(
+            "--redact", is_flag=True, help="Replace host names, addresses, users and paths with stable pseudonyms."
+        ),
         click.option("--force", is_flag=True, help="Overwrite existing files."),
         click.option("--report", type=file, help="Also write an HTML report to this file."),
         click.option("--output", "-o", type=file, help="Write the result to this file."),
@@ -35,7 +39,7 @@ def output_options(function: Any) -> Any:
             type=click.Choice(["auto", *FORMATS]),
             default="auto",
             show_default=True,
-            help="Format of the result; auto takes it from the suffix of --output, and is text without one.",
+            help="Output format; auto goes by the suffix of --output, and is text without one.",
         ),
     ):
         function = option(function)
@@ -44,7 +48,7 @@ def output_options(function: Any) -> Any:
 
 def exit_code_option(function: Any) -> Any:
     """Add ``--exit-code``."""
-    text = "Exit 0 no failure seen, 1 cause found, 3 cause unknown."
+    text = "Exit with 0 if no failure was seen, 1 if a cause was found, 3 if the cause is unknown."
     return click.option("--exit-code", "want_code", is_flag=True, help=text)(function)
 
 
@@ -146,6 +150,11 @@ def deliver(document: Document, wish: OutputOptions) -> None:
     if wish.output is not None:
         wish.say(phrases.headline(shown, wish.lang))
         wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
+    tell_of_report(document, wish)
+
+
+def tell_of_report(document: Document, wish: OutputOptions) -> None:
+    """Say where the HTML report lies, and whether its diagnosis was verified."""
     if wish.report is not None:
         told = _verification(document, wish.lang)
         wish.tell("report written to {path} ({verification})", path=wish.report, verification=told)

@@ -19,11 +19,11 @@ BUDGET = 120.0
     "preflight",
     epilog="\b\nExample (in a launch script):\n  nccl-triage preflight --host gpu-a --host gpu-b --ranks-per-host 8 || exit 1",
 )
-@launching.launcher_options(["local", "ray"], BUDGET)
+@launching.launcher_options(["local", "ray"], BUDGET, by_log=False)
 @options.format_option
 @options.result_file_options
 @options.language_option
-@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing on stderr.")
 @options.debug_option
 @click.pass_context
 def command(
@@ -37,7 +37,7 @@ def command(
     debug: bool,
     **given: Any,
 ) -> None:
-    """Check, before a job starts, that hosts are alike, reach each other, and run every collective right and fast enough.
+    """Check before a job starts that hosts are set up alike, reach each other, and run every collective correctly and fast.
 
     Exit code 0: ready; 1: something failed (the output says what); 2: the check itself could not run.
     """

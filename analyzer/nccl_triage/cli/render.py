@@ -52,10 +52,10 @@ def parse_report(data: bytes, path: str) -> dict[str, Any]:
         found = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         raise InputError(
-            "{path} is no JSON",
+            "{path} is not JSON",
             path=path,
             why=str(error),
-            cause="it is damaged, or no report: {why}",
+            cause="it is damaged or not a report: {why}",
             remedy="is it a log? nccl-triage LOG diagnoses one",
         ) from None
     return _checked(found, path)
@@ -76,7 +76,7 @@ def read_if_report(path: Path) -> dict[str, Any] | None:
 
 def _checked(found: object, path: str) -> dict[str, Any]:
     if not _is_report(found):
-        raise InputError("{path} is no report of nccl-triage", path=path, remedy=_AGAIN)
+        raise InputError("{path} is not a report of nccl-triage", path=path, remedy=_AGAIN)
     if found["schema_version"] != SCHEMA_VERSION:
         raise InputError(
             "{path} has version {version} of the report's schema",
@@ -129,7 +129,7 @@ def _check_shape(found: dict[str, Any], path: str) -> None:
 @options.debug_option
 @click.pass_context
 def command(ctx: click.Context, /, path: str, want_code: bool, debug: bool, **given: Any) -> None:
-    """Show a report that --format json has written, in any format: the same bytes as the direct run would give.
+    """Show a report that was written with --format json in any other format: the same bytes as a direct run gives.
 
     REPORT.json is a file, or - for standard input.
     """

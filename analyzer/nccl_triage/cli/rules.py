@@ -112,9 +112,9 @@ def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
 def test(
     ctx: click.Context, folders: tuple[Path, ...], healthy: tuple[Path, ...], corpora: tuple[Path, ...], debug: bool
 ) -> None:
-    """Test rules by their samples, lint them, and run them over healthy logs and labelled cases.
+    """Test rules against their samples, lint them, and run them over healthy logs and labelled cases.
 
-    FOLDERS hold additional rules of yours; the shipped rules are always tested with them.
+    FOLDERS hold your own rules; the shipped rules are always tested with them.
     """
     from nccl_triage.checks.samples import check_harmless
     from nccl_triage.engine import load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -25,6 +26,10 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 #: Larger ones stand for signals.
 _LAST_PLAIN_CODE = 128
+#: Where Kubernetes mounts the termination message of a container, unless its terminationMessagePath is another.
+TERMINATION_LOG = "/dev/termination-log"
+#: Bytes of it that Kubernetes keeps.
+_MESSAGE = 4096
 #: Seconds by which the clock of a file server may be behind the local one.
 _CLOCK_SLACK = 60.0
 
@@ -38,8 +43,8 @@ Examples:
   nccl-triage run --logs outputs/logs --report post-mortem.html -- torchrun --log-dir outputs/logs train.py
   nccl-triage run --log job.log --report post-mortem.html --redact -- srun python train.py
 
-Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the triage;
-126 CMD cannot be run, 127 there is no such command, 2 the options are wrong (then CMD was not started).""",
+Exit codes: that of CMD, or 128+N if signal N ended it, whatever the diagnosis says; 126 CMD cannot be run, 127 there
+is no such command, 2 wrong options (CMD was not started).""",
 )
 @click.argument(
     "words", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completion.words
@@ -47,35 +52,45 @@ Exit codes: those of CMD, 128+N when signal N ended it, whatever becomes of the 
 @click.option(
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep all output in this file. Without it: in a temporary file, removed after a success and with --quiet, of "
-    "which very long output loses its middle. After a failure its last line tells the exit code.",
+    help="Keep all output in this file; after a failure its last line gives the exit code. Without this "
+    "option the output goes to a temporary file, which is removed after a success and with --quiet, and "
+    "which loses the middle of very long output.",
 )
 @click.option(
     "--logs",
     multiple=True,
     metavar="PATH",
     type=click.Path(),
-    help="Also read what CMD writes below this folder, such as the --log-dir of torchrun (repeatable).",
+    help="Also read what CMD writes to this folder, such as torchrun's --log-dir (repeatable).",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML report to this file when CMD fails.",
+    help="Write an HTML report to this file if CMD fails.",
+)
+@click.option(
+    "--termination-log",
+    metavar="FILE|none",
+    type=options.ModelPath(),
+    default=TERMINATION_LOG,
+    show_default=True,
+    help="If CMD fails, write the verdict in brief to this file if it exists: Kubernetes shows it as the container's "
+    "termination message.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option(
     "--pty/--no-pty",
     default=True,
-    help="Give CMD a pseudo-terminal where it would have had a terminal, so that it still prints colours and "
-    "progress bars (the default), or always a pipe.",
+    help="Give CMD a pseudo-terminal wherever it would have had a terminal, so that it still prints colours "
+    "and progress bars (the default), or always a pipe.",
 )
 @options.rules_options
 @options.model_option
 @options.language_option
 @functools.partial(launching.options, default="never")
 @history_options.history_options
-@click.option("--redact", is_flag=True, help="Replace hosts, addresses, users and paths by stable pseudonyms.")
-@click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but what CMD prints.")
+@click.option("--redact", is_flag=True, help="Replace host names, addresses, users and paths with stable pseudonyms.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing on stderr except CMD's own output.")
 @options.debug_option
 @click.pass_context
 def command(
@@ -88,10 +103,10 @@ def command(
     pty: bool,
     **given: Any,
 ) -> None:
-    """Run a command, and say why it failed if it does.
+    """Run a command and, if it fails, say why.
 
-    The command's input and output pass unchanged and at once, and signals reach it. After a success nothing is
-    printed. After a failure the verdict goes to stderr: stdout belongs to the command.
+    Input and output are passed on unchanged and without delay, and so are signals. After a success nothing is printed.
+    After a failure the verdict goes to stderr, since stdout belongs to the command.
     """
     options.refuse_existing((report, log), force)
     started = time.time() - _CLOCK_SLACK
@@ -117,7 +132,7 @@ def _keeper(log: Path | None, quiet: bool) -> Keeper:
     def failed(error: OSError) -> None:
         if not quiet:
             language.say(
-                "the output cannot be kept any more ({reason}); its end stays in memory, and the command goes on",
+                "the output can no longer be kept ({reason}); its end stays in memory, and the command goes on",
                 reason=error.strerror,
             )
 
@@ -181,10 +196,13 @@ def _triage(code: int, keeper: Keeper, started: float, report: Path | None, forc
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _give_up)
     try:
+        template, values = _how_it_ended(code)
         if not given["quiet"]:
-            _say_how_it_ended(code)
+            language.say(template, **values)
         if keeper.empty and not given["logs"] and code <= _LAST_PLAIN_CODE:
-            language.say("it printed nothing, so that there is nothing to read")
+            language.say("it printed nothing, so there is nothing to read")
+            told = f"{language.text(template, **values)}\n{language.text('it printed nothing, so there is nothing to read')}"
+            _write_termination_message(given["termination_log"], told.encode())
             keeper.discard()
             return
         _diagnose(keeper, started, report, force, given)
@@ -211,11 +229,13 @@ def _give_up(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _say_how_it_ended(code: int) -> None:
+def _how_it_ended(code: int) -> tuple[str, dict[str, object]]:
+    """Return a sentence on the end of the command as a template with its values."""
     if code > _LAST_PLAIN_CODE and code - 128 in signal.valid_signals():
-        language.say("the command was ended by {signal}", signal=signal.Signals(code - 128).name)
-    else:
-        language.say("the command failed with exit code {code}", code=code)
+        template = "the command was ended by {signal}"
+        return template, {"signal": signal.Signals(code - 128).name}
+    template = "the command failed with exit code {code}"
+    return template, {"code": code}
 
 
 def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, given: dict[str, Any]) -> None:
@@ -236,6 +256,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     document = diagnosis.to_dict()
     lang = language.current()
     shown = output.redacted(document) if given["redact"] else document
+    _write_termination_message(given["termination_log"], render(shown, "text", lang=lang))
     if not given["quiet"]:
         color, width = options.use_color(sys.stderr), options.width_of(sys.stderr)
         _print(render(shown, "text", lang=lang, color=color, width=width, verbose=0).decode())
@@ -249,6 +270,22 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     if not given["quiet"]:
         language.say("report written to {path}", path=shlex.quote(str(report)))
     memory.keep(document)
+
+
+def _write_termination_message(name: str, text: bytes) -> None:
+    """Write the verdict into the container's termination log, where there is one; a failure costs nothing."""
+    path = Path(name)
+    if name == "none" or not path.is_file():
+        return
+    data = text.rstrip(b"\n") + b"\n"
+    if len(data) > _MESSAGE:
+        # Whole lines: the headline and the most important ones stand first.
+        data = (
+            data[: data[:_MESSAGE].rfind(b"\n") + 1] or data[: _MESSAGE - 1].decode("utf-8", "ignore").encode() + b"\n"
+        )
+    with contextlib.suppress(OSError):
+        # Not replaced: it is a mount.
+        path.write_bytes(data)
 
 
 def _nothing(text: language.Said) -> None:

@@ -2,7 +2,7 @@
 
 A file that lies in the current folder may belong to somebody else's project. It may choose how things look and how
 hard we look, but not where is written, what is run, or whose GPUs are taken: ``PROJECT_KEYS`` lists what it may set.
-Folders of rules and models are data (users' patterns run with a time-out, conditions are no Python), but they decide
+Folders of rules and models are data (users' patterns run with a timeout, conditions are no Python), but they decide
 what the verdict says; they count only from a file that belongs to the user or to root.
 """
 
@@ -19,6 +19,7 @@ import click
 from nccl_triage.cli import configuration, language
 from nccl_triage.cli.config_files import ConfigEntry, Layer
 from nccl_triage.cli.configuration import Environment, Note
+from nccl_triage.cli.usage import what_is_wrong
 from nccl_triage.errors import TriageError, UsageError
 
 Words = tuple[str, ...]
@@ -37,7 +38,7 @@ PROJECT_KEYS = frozenset({
 USER_KEYS = frozenset({
     "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
     "host-facts", "hostfile", "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address",
-    "ray-session", "report", "workdir",
+    "ray-session", "report", "termination-log", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})
@@ -140,7 +141,11 @@ def _value(
                 continue
             return None
         raise UsageError(
-            "{where}: no value for {key}", where=entry.origin, key=key, why=error.message, cause="{why}"
+            "{where}: invalid value for {key}",
+            where=entry.origin,
+            key=key,
+            why=what_is_wrong(error, option),
+            cause="{why}",
         ) from None
 
 

@@ -58,32 +58,32 @@ Examples:
 )
 @_number("--parameters", metavar="N", help="Parameters of the model, e.g. 70B.")
 @click.option("--op", metavar="OP", help="A collective, e.g. ALLREDUCE or all_gather.")
-@_number("--numel", metavar="N", help="Elements that one rank puts in (NumelIn of the watchdog's line).")
-@_number("--bytes", "size", metavar="N", help="Bytes that one rank puts in, instead of --numel.")
-@click.option("--dtype", default="fp32", show_default=True, metavar="TYPE", help="Type of an element.")
-@click.option("--world-size", type=click.IntRange(1, _RANKS), default=8, show_default=True, help="Ranks of the group.")
-@_number("--timeout", "limit", metavar="SECONDS", help="Compare the collective with this time-out.")
-@_number("--storage", default="1", show_default=True, metavar="GB/s", help="Rate of the storage.")
-@_number("--network", default="10", show_default=True, metavar="Gbit/s", help="Rate of one rank's network.")
-@_number("--weight-bytes", default="2", show_default=True, metavar="N", help="Bytes of a weight.")
+@_number("--numel", metavar="N", help="Elements that one rank contributes (NumelIn in the watchdog's line).")
+@_number("--bytes", "size", metavar="N", help="Bytes that one rank contributes, instead of --numel.")
+@click.option("--dtype", default="fp32", show_default=True, metavar="TYPE", help="Data type of an element.")
+@click.option("--world-size", type=click.IntRange(1, _RANKS), default=8, show_default=True, help="Ranks in the group.")
+@_number("--timeout", "limit", metavar="SECONDS", help="Compare the collective with this timeout.")
+@_number("--storage", default="1", show_default=True, metavar="GB/s", help="Storage speed.")
+@_number("--network", default="10", show_default=True, metavar="Gbit/s", help="Network speed of one rank.")
+@_number("--weight-bytes", default="2", show_default=True, metavar="N", help="Bytes per weight.")
 @_number(
     "--state-bytes", default="14", show_default=True, metavar="N",
-    help="Bytes of a parameter in a checkpoint, optimizer included.",
+    help="Bytes per parameter in a checkpoint, optimizer state included.",
 )  # fmt: skip
-@_number("--compile", "compile_", default="300", show_default=True, metavar="SECONDS", help="Time of compiling.")
+@_number("--compile", "compile_", default="300", show_default=True, metavar="SECONDS", help="Time for compilation.")
 @_number("--tokens", metavar="N", help="Tokens that one rank prepares while the others wait.")
-@_number("--token-rate", default="1M", show_default=True, metavar="N", help="Tokens a second of that rank.")
-@_number("--measured", metavar="SECONDS", help="The longest such phase that you have measured.")
-@_number("--factor", default="2", show_default=True, metavar="N", help="Reserve on the longest phase.")
+@_number("--token-rate", default="1M", show_default=True, metavar="N", help="Tokens per second on that rank.")
+@_number("--measured", metavar="SECONDS", help="The longest such phase that was measured.")
+@_number("--factor", default="2", show_default=True, metavar="N", help="Safety factor on the longest phase.")
 @click.option(
-    "--format", "chosen", type=click.Choice(explain.FORMATS), default="text", show_default=True, help="Format."
+    "--format", "chosen", type=click.Choice(explain.FORMATS), default="text", show_default=True, help="Output format."
 )
 @options.language_option
 @options.debug_option
 def command(chosen: str, lang: str, debug: bool, **given: Any) -> None:
-    """Compute a time-out from the model or the collective, and tell who sets it, where and in which unit.
+    """Compute a timeout from the model or the collective, and say what sets it, where and in which unit.
 
-    A collective's size almost never explains a time-out; phases in which one rank works alone may need a longer one.
+    A collective's size almost never explains a timeout; phases in which one rank works alone may need a longer one.
     """
     from nccl_triage.knowledge import timeout_plan
 

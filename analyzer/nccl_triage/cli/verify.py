@@ -38,16 +38,22 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
 )
 @click.argument("paths", nargs=-1, shell_complete=completion.files)
 @click.option(
-    "--dry-run", is_flag=True, help="Show the plan: what would run, where, how long at most, how much memory."
+    "--dry-run",
+    is_flag=True,
+    help="Only show the plan: what would run, where, for how long at most, and with how much memory.",
 )
 @launching.launcher_options(["local", "ray", "slurm", "print"], 300.0)
 @click.option(
-    "--suspects", type=click.IntRange(1, 5), default=3, show_default=True, help="Causes that are put to the test."
+    "--suspects",
+    type=click.IntRange(1, 5),
+    default=3,
+    show_default=True,
+    help="How many of the likeliest causes to test.",
 )
 @click.option(
     "--collect",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Judge the results that --launcher slurm or print left here.",
+    help="Judge the results that the commands of --launcher slurm or print left in this folder.",
 )
 @output.output_options
 @options.rules_options
@@ -65,10 +71,10 @@ def command(
     debug: bool,
     **given: Any,
 ) -> None:
-    """Rerun the failed collective on the hardware at hand, and say whether it confirms or refutes the diagnosis.
+    """Rerun the failed collective on the hardware at hand, and say whether this confirms or refutes the diagnosis.
 
-    PATHS are the logs of the job, or one report.json; --collect DIR needs none. Exit code 4: the hardware contradicts
-    the diagnosis.
+    PATHS are the job's logs or one report.json; --collect DIR needs none. Exit code 4 means that the hardware
+    contradicts the diagnosis.
     """
     wish = output.wanted(given)
     if dry_run and wish.kind not in ("text", "json"):
@@ -103,7 +109,7 @@ def command(
 def _written(collect: Path | None) -> tuple[str, ...]:
     """Return the report beside the collected results; raises UsageError when there is none."""
     if collect is None:
-        raise errors.UsageError("no PATH is given", remedy="name the logs of the job, or a report.json")
+        raise errors.UsageError("no PATH is given", remedy="give the job's logs, or a report.json")
     path = collect / "report.json"
     if not path.is_file():
         raise errors.UsageError(

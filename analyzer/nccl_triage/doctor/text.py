@@ -36,9 +36,18 @@ WHAT: dict[str, Text] = {
 WHY: dict[str, Text] = {
     "absent": {"en": "{path} does not exist", "zh": "{path} 不存在"},
     "denied": {"en": "{path} may not be read without root", "zh": "没有 root 权限无法读取 {path}"},
+    "refused": {
+        "en": "{path} cannot be read even by root: the container or a security module forbids it",
+        "zh": "root 也无法读取 {path}：容器或安全模块不允许",
+    },
     "unreadable": {"en": "{path} cannot be read ({error})", "zh": "无法读取 {path}（{error}）"},
     "failed": {"en": "{tool}: {error}", "zh": "{tool}：{error}"},
     "root": {"en": "that needs root", "zh": "需要 root"},
+    "hidden": {
+        "en": "hidden even from root: the container or a security module forbids it",
+        "zh": "root 也看不到：容器或安全模块不允许",
+    },
+    "nft": {"en": "nft list ruleset shows them", "zh": "请用 nft list ruleset 查看"},
     "no-driver": {
         "en": "no NVIDIA driver and no device of one is here",
         "zh": "本机没有 NVIDIA 驱动及其设备",

@@ -109,7 +109,7 @@ def _add(part: dict[str, Any], item: Any) -> None:
     """Add a rule; raises RuleError if its id is taken."""
     other = part.get(item.id)
     if other is not None:
-        raise RuleError("{id!r} exists already ({place})", where=item.where, id=item.id, place=other.where)
+        raise RuleError("{id!r} already exists ({place})", where=item.where, id=item.id, place=other.where)
     part[item.id] = item
 
 
@@ -223,7 +223,7 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(
-                "{folder} is no folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
+                "{folder} is not a folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
             )
         found = _read_folder(folder, "", True, rules)
         if not found:

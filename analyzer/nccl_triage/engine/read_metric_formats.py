@@ -23,14 +23,14 @@ def read_metric_formats(root: Node, user: bool, into: SeriesRules) -> None:
         metric = _metric(item)
         if metric.id in into.metrics:
             raise item.fail(
-                "the metric {id!r} exists already ({place})", id=metric.id, place=into.metrics[metric.id].where
+                "the metric {id!r} already exists ({place})", id=metric.id, place=into.metrics[metric.id].where
             )
         into.metrics[metric.id] = metric
     for item in part["formats"].items() if "formats" in part else ():
         found = _format(item, part["program"].text() if "program" in part else "user", user)
         if found.id in into.formats:
             raise item.fail(
-                "the format {id!r} exists already ({place})", id=found.id, place=into.formats[found.id].where
+                "the format {id!r} already exists ({place})", id=found.id, place=into.formats[found.id].where
             )
         into.formats[found.id] = found
     if len(into.metrics) > MAX_METRICS or len(into.formats) > MAX_FORMATS:
@@ -93,7 +93,7 @@ def _rates(node: Node) -> tuple[PrintedName, ...]:
     found = _names(node)
     for name in found:
         if not _RATE.match(name.text):
-            raise node.fail("{text!r} is no rate", text=name.text, remedy="names under 'after' are like tok/s")
+            raise node.fail("{text!r} is not a rate", text=name.text, remedy="names under 'after' are like tok/s")
     return found
 
 
@@ -125,6 +125,6 @@ def _sample(node: Node) -> LineSample:
     gives: dict[str, float] = {}
     for name, value in part["gives"].mapping().items():
         if not _NUMBER.match(value.text()):
-            raise value.fail("{value!r} is no number", value=value.text())
+            raise value.fail("{value!r} is not a number", value=value.text())
         gives[name] = float(value.text())
     return LineSample(part["line"].text(), gives)

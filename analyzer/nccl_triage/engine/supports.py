@@ -184,7 +184,7 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
             evidence.append(_row(entries))
         elif any(entry.weight is not None for entry in entries) or present.when or present.where:
             where, place = entries[0].where, present.where_defined
-            raise RuleError("{id!r} exists already ({place})", where=where, id=name, place=place)
+            raise RuleError("{id!r} already exists ({place})", where=where, id=name, place=place)
         else:  # a user's message joins a row of the shipped rules
             joined = dict.fromkeys((*present.signatures, *(entry.signature for entry in entries)))
             evidence[evidence.index(present)] = replace(present, signatures=tuple(joined))

@@ -130,7 +130,8 @@ class LocalEngine:
         self._sources = sources
         with self._stop.listening() if self._stop is not None else nullcontext():
             found = scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
-        check_read(arguments, found.sources.values())
+        if self._stop is None or self._stop.asked is None:
+            check_read(arguments, found.sources.values(), notes)
         found.notes.extend(note for note in notes if note not in found.notes)
         return found
 

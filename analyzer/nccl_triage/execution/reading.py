@@ -257,7 +257,7 @@ def scan_part(
     ``tell`` is told the bytes of each read; ``stop`` may end the reading early; ``foresight`` knows what came before.
     """
     info = part.source.info
-    if stop is not None and stop.asked is not None:
+    if stop is not None and stop.asked is not None and part.source.size is not None:
         return unread(part.source)
     watch = None if tell is None and stop is None else Watch(tell or _nobody, stop)
     try:

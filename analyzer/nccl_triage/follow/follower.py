@@ -18,9 +18,9 @@ from nccl_triage.errors import InputError
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.follow.followed_log import FollowedArchive, FollowedLog, may_grow, open_tail, same_writer
 from nccl_triage.follow.heartbeats import Heartbeats
-from nccl_triage.ingest import walk
+from nccl_triage.ingest import sniff, walk
 from nccl_triage.ingest.layouts import strip_compression
-from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
+from nccl_triage.ingest.sources import STDIN_NAMES, Source, check_read, find_sources
 from nccl_triage.ingest.tail import FileTail, PipeTail
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
@@ -116,7 +116,8 @@ class Follower:
         return [*found, *(archive.origin for archive in self._archives.values())]
 
     def finish(self) -> Observations:
-        """Read the rest and return the observations. Raises InputError when there was no log at all."""
+        """Read the rest and return the observations. Raises InputError when there was no log, or nothing in the pipes."""
+        over = self.over
         self._search(end=True)
         for log in list(self.logs):
             if log.result is None:
@@ -127,7 +128,13 @@ class Follower:
             log.finish()
         if self.missing is not None and not (self.logs or self._archives or self._read):
             raise self.missing
-        return self.observations()
+        found = self.observations()
+        if over:
+            for info in found.sources.values():
+                if not (info.bytes or info.problems):
+                    info.problems.append(sniff.EMPTY)
+            check_read(["-"], found.sources.values())
+        return found
 
     def _step(self, log: FollowedLog) -> int:
         change = log.look()

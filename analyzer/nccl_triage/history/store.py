@@ -196,12 +196,12 @@ def _is_there(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(mode):
-        raise UsageError("it is no file", remedy="name a file: --history FILE")
+        raise UsageError("it is not a file", remedy="name a file: --history FILE")
     return True
 
 
 def _make(path: Path) -> None:
-    """Make the file where there is none, or what a link leads to, for its owner alone."""
+    """Make the file where there is none, or what a link leads to, for its owner alone: it names hosts and jobs."""
     if not _is_there(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

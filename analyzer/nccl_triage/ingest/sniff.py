@@ -45,6 +45,7 @@ _TELLING, _FAR = 1024, 64 << 20
 _PIECE = 1 << 18
 #: Why a file is left out.
 BINARY = "binary, not a log"
+EMPTY = "empty"
 
 #: Names of the fields that a JSON log record has: one of each list.
 _JSON_MESSAGE = lazily(rb'"(?:msg|message|log|MESSAGE|text|event|exc_info)"\s*:')
@@ -108,7 +109,7 @@ def classify(path: Path) -> tuple[Kind, str, bytes]:
     """
     sample, filled, problems = head(path)
     if not sample:
-        return ("unreadable", problems[0], sample) if problems else ("empty", "empty", sample)
+        return ("unreadable", problems[0], sample) if problems else ("empty", EMPTY, sample)
     if not filled.strip(b"\0"):
         return "binary", "nothing but NUL bytes", sample
     if _ARCHIVE.match(sample) or _ARCHIVE.match(filled):

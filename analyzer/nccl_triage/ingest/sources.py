@@ -61,6 +61,9 @@ class Notes:
         if len(self._unread) > _EXAMPLES:
             found.append(f"{len(self._unread) - _EXAMPLES} more could not be read")
         for why, paths in self._skipped.items():
+            if why == sniff.EMPTY and len(paths) == 1:
+                found.append(f"{paths[0]} is empty")
+                continue
             names = ", ".join(paths[:_EXAMPLES]) + (", ..." if len(paths) > _EXAMPLES else "")
             found.append(f"skipped {len(paths)} {'file' if len(paths) == 1 else 'files'} ({why}): {names}")
         return found
@@ -113,6 +116,8 @@ class Source:
                 stream.close()
                 self.info.problems.append(sniff.BINARY)
                 return io.BytesIO()
+            if not (sample or self.info.problems or (watch is not None and watch.early)):
+                self.info.problems.append(sniff.EMPTY)
         form = self.report
         return stream if form is None else _as_lines(stream, form, self.info)
 
@@ -304,13 +309,20 @@ def find_sources(
     return finder.sources, notes
 
 
-def check_read(arguments: Sequence[str], infos: Collection[SourceInfo]) -> None:
-    """Raise InputError when all sources were pipes, of which only their bytes have shown that they are no logs."""
-    if infos and all(sniff.BINARY in info.problems for info in infos):
+def check_read(arguments: Sequence[str], infos: Collection[SourceInfo], found: Sequence[str] = ()) -> None:
+    """Raise InputError when all sources were pipes, of which only their bytes have shown that they are no logs.
+
+    ``found`` are the notes on what was left out before.
+    """
+    why = [next((why for why in (sniff.BINARY, sniff.EMPTY) if why in info.problems), None) for info in infos]
+    if infos and all(why):
         notes = Notes()
-        for info in infos:
-            notes.skipped(Path(info.path), sniff.BINARY)
-        raise _nothing_readable(arguments, notes.texts())
+        for info, reason in zip(infos, why, strict=True):
+            if (info.path, reason) == (STDIN, sniff.EMPTY):
+                notes.say("standard input is empty")
+            else:
+                notes.skipped(Path(info.path), reason or "")
+        raise _nothing_readable(arguments, [*found, *notes.texts()])
 
 
 def _nothing_readable(arguments: Sequence[str], notes: Sequence[str]) -> InputError:
@@ -322,5 +334,5 @@ def _nothing_readable(arguments: Sequence[str], notes: Sequence[str]) -> InputEr
         near=near,
         remedy="did you mean {near}?"
         if near
-        else "name logs, folders of logs or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
+        else "give log files, folders or a pattern such as 'logs/**/*.log', or pipe a log into '-'",
     )

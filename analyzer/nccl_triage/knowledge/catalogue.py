@@ -23,6 +23,7 @@ from nccl_triage.knowledge.entries import (
     Detail,
     Knob,
     Owner,
+    Problem,
     SharedStep,
     Symptom,
 )
@@ -54,7 +55,7 @@ def _unique(items: Iterable[Item], name: Callable[[Item], Hashable], where: Call
     found: list[Item] = []
     for item in items:
         if name(item) in seen:
-            raise RuleError("{id!r} exists already ({place})", where=where(item), id=name(item), place=seen[name(item)])
+            raise RuleError("{id!r} already exists ({place})", where=where(item), id=name(item), place=seen[name(item)])
         seen[name(item)] = where(item)
         found.append(item)
     return found
@@ -161,6 +162,19 @@ def _symptom(node: Node) -> Symptom:
     )
 
 
+def _problem(node: Node) -> Problem:
+    part = node.keys(("id", "title", "words", "first", "leads"), ("commands",))
+    return Problem(
+        id=_id(part["id"]),
+        title=reading.bilingual(part["title"]),
+        words=reading.texts(part, "words"),
+        first=reading.bilingual(part["first"]),
+        leads=reading.texts(part, "leads"),
+        where=node.where,
+        commands=reading.texts(part, "commands"),
+    )
+
+
 def _step(node: Node) -> SharedStep:
     part = node.keys(("id", "what"), ("command", "urgency"))
     return SharedStep(
@@ -217,6 +231,13 @@ def tables() -> dict[str, CodeTable]:
 def symptoms() -> dict[str, Symptom]:
     """Return the symptoms by id, in the order of the file."""
     found = _unique(_read("symptoms", "symptoms", _symptom), lambda item: item.id, lambda item: item.where)
+    return {item.id: item for item in found}
+
+
+@cache
+def problems() -> dict[str, Problem]:
+    """Return what people notice first by id, in the order of the file."""
+    found = _unique(_read("symptoms", "problems", _problem), lambda item: item.id, lambda item: item.where)
     return {item.id: item for item in found}
 
 

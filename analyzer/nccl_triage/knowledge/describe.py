@@ -11,8 +11,8 @@ from typing import Any
 
 from nccl_triage.engine.match import stands_for
 from nccl_triage.engine.schema import Cause, Evidence, Fix, PlatformCommand, RuleSet, Signature, with_named_placeholders
-from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Symptom, Text, Variable, pair
+from nccl_triage.knowledge import catalogue, lookup
+from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Problem, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
 from nccl_triage.knowledge.lookup import KnowledgeItem
 from nccl_triage.knowledge.report_advice import staged_steps
@@ -132,6 +132,19 @@ def topic(name: str, rules: RuleSet) -> Data:
     from nccl_triage.knowledge import timeout_plan
 
     return timeout_plan.plan()
+
+
+def problem(item: Problem, rules: RuleSet) -> Data:
+    """Return what people notice, what to do first, and the entries to go on with."""
+    leads = [found for name in item.leads if (found := lookup.exact(name, rules)) is not None]
+    return {
+        "kind": "problem",
+        "id": item.id,
+        **pair("title", item.title),
+        **pair("first", item.first),
+        "commands": list(item.commands),
+        "leads": lookup.rows(leads),
+    }
 
 
 def _plain(name: str, text: Text) -> Data:
@@ -329,6 +342,7 @@ def found(item: KnowledgeItem, rules: RuleSet) -> Data:
         "advice": advice,
         "code": code,
         "symptom": symptom,
+        "problem": problem,
         "owner": owner,
         "family": family,
         "topic": topic,

@@ -218,6 +218,18 @@ class Symptom(NamedTuple):
     causes: tuple[str, ...] = ()
 
 
+class Problem(NamedTuple):
+    """What people notice before they have read a log; ``words`` are what they type, ``leads`` the entries to go on with."""
+
+    id: str
+    title: Text
+    words: tuple[str, ...]
+    first: Text
+    leads: tuple[str, ...]
+    where: str
+    commands: tuple[str, ...] = ()
+
+
 class SharedStep(NamedTuple):
     """A step that the stages of many causes name."""
 

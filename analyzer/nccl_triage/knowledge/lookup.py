@@ -1,4 +1,4 @@
-"""Find what a word, a number, a setting or a line of a log stands for, and list what can be explained."""
+"""Find what a name, a number, a setting or a line of a log stands for, and list what can be explained."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily
 
 #: What ``--list`` knows, and in this order.
-KINDS = ("families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
+KINDS = ("problems", "families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
 #: Pages that are no entry of a file.
 TOPICS = ("symptoms", "timeouts", "codes")
 _SETTING = lazily(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)
-_NUMBERED = lazily(r"^(?P<table>[\w-]+?)[\s:#=_-]*?(?P<number>-?\d+)$")
+_NUMBERED = lazily(r"^(?P<table>[\w-]+?)(?: (?:code|status|error))?[\s:#=_-]*?(?P<number>-?\d+)$", re.IGNORECASE)
 _TIMEOUT = lazily(r"^time-?outs?(?: ?\(ms\))?[ =:]*(?P<number>\d{4,12})$", re.IGNORECASE)
 #: A line of a log is longer than this and holds a blank.
 _LINE = 12
-#: Hits of a search by words, and signatures among them whose samples hold the query.
-_HITS, _SAMPLES = 8, 4
 
 
 class KnowledgeItem(NamedTuple):
@@ -121,6 +119,7 @@ def _exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
     lower = query.lower()
     signature = rules.signatures.get(query)
     symptom = catalogue.symptoms().get(lower)
+    problem = catalogue.problems().get(lower)
     return (
         _cause(query, rules)
         or (KnowledgeItem("signature", signature) if signature is not None else None)
@@ -130,6 +129,7 @@ def _exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
         or _variable(query)
         or _advice(query)
         or (KnowledgeItem("symptom", symptom) if symptom is not None else None)
+        or (KnowledgeItem("problem", problem) if problem is not None else None)
         or (KnowledgeItem("family", lower) if lower in FAMILIES else None)
         or _table(query)
     )
@@ -154,50 +154,6 @@ def line(query: str, rules: RuleSet) -> list[KnowledgeItem]:
     return [KnowledgeItem("signature", signature) for signature in found.values()]
 
 
-def _words(text: str) -> set[str]:
-    return {word for word in re.split(r"[^\w.~+-]+", text.lower()) if len(word) > 1}
-
-
-def _score(wanted: set[str], words: Iterable[str], text: str) -> float:
-    """Return how well words fit: a search word of the entry counts three times a word of its text."""
-    own, prose = {word.lower() for word in words}, _words(text)
-    chinese = "".join(wanted)
-    score = 3.0 * len(wanted & own) + len(wanted & prose)
-    # Chinese is not cut into words: a search word that stands in the query counts.
-    return score + 3.0 * sum(len(word) > 1 and not word.isascii() and word in chinese for word in own)
-
-
-def search(query: str, rules: RuleSet) -> list[KnowledgeItem]:
-    """Return what fits the words of a query best, the best first."""
-    wanted = _words(query)
-    scored: list[tuple[float, str, KnowledgeItem]] = []
-
-    def add(kind: str, item: Any, words: Iterable[str], text: str) -> None:
-        score = _score(wanted, words, text)
-        if score >= max(2.0, 0.75 * len(wanted)):
-            scored.append((-score, item.id, KnowledgeItem(kind, item)))
-
-    for advice in catalogue.advice().values():
-        add("advice", advice, advice.words, f"{advice.id.replace('-', ' ')} {advice.claim['en']}")
-    for symptom in catalogue.symptoms().values():
-        add("symptom", symptom, symptom.id.split("-"), f"{symptom.sees} {symptom.means['en']}")
-    for cause in rules.causes.values():
-        add("cause", cause, cause.id.split("-"), f"{cause.title['en']} {cause.explanation['en']}")
-    for variable in shipped().all():
-        add("variable", variable, variable.id.lower().split("_"), variable.meaning["en"])
-    scored.sort(key=lambda entry: entry[:2])
-    return [*(found for _, _, found in scored[:_HITS]), *_printed(query, rules)]
-
-
-def _printed(query: str, rules: RuleSet) -> list[KnowledgeItem]:
-    """Return signatures whose samples hold the query: part of a message."""
-    text = query.lower()
-    if len(text) < 8:
-        return []
-    found = [s for s in rules.signatures.values() if any(text in sample.lower() for sample in s.match_samples)]
-    return [KnowledgeItem("signature", item) for item in found[:_SAMPLES]]
-
-
 def near(query: str, rules: RuleSet) -> list[str]:
     """Return known names that are spelled similarly to the query."""
     known = names(rules)
@@ -210,7 +166,7 @@ def names(rules: RuleSet) -> list[str]:
     """Return every name that ``exact`` finds, without aliases."""
     codes = [code.name for table in catalogue.tables().values() for code in table.codes]
     return [
-        *rules.causes, *FAMILIES, *TOPICS, *catalogue.symptoms(), *catalogue.advice(), *shipped(), *codes,
+        *rules.causes, *FAMILIES, *TOPICS, *catalogue.problems(), *catalogue.symptoms(), *catalogue.advice(), *shipped(), *codes,
         *rules.signatures,
     ]  # fmt: skip
 
@@ -218,7 +174,7 @@ def names(rules: RuleSet) -> list[str]:
 Row = tuple[str, Text]
 _TOPICS: dict[str, Text] = {
     "symptoms": {"en": "what you see, what it means, what to look at first", "zh": "看到什么、意味着什么、先查什么"},
-    "timeouts": {"en": "who sets a time-out, and how", "zh": "超时由谁设定、如何设置"},
+    "timeouts": {"en": "who sets a timeout, and how", "zh": "超时由谁设定、如何设置"},
     "codes": {"en": "the tables of numbers", "zh": "编号表"},
 }
 
@@ -230,6 +186,7 @@ def _families(rules: RuleSet) -> Iterable[Row]:
 
 
 _ROWS: dict[str, Callable[[RuleSet], Iterable[Row]]] = {
+    "problems": lambda rules: ((item.id, item.title) for item in catalogue.problems().values()),
     "families": _families,
     "causes": lambda rules: ((item.id, item.title) for item in rules.causes.values()),
     "symptoms": lambda rules: ((item.id, item.means) for item in catalogue.symptoms().values()),
@@ -254,7 +211,16 @@ def listing(kind: str, rules: RuleSet) -> dict[str, Any]:
 
 def _summary(found: KnowledgeItem) -> Text:
     item = found.item
-    texts = {"cause": "title", "advice": "claim", "symptom": "means", "variable": "meaning", "code": "meaning"}
+    if found.kind == "topic":
+        return _TOPICS[item]
+    texts = {
+        "cause": "title",
+        "problem": "title",
+        "advice": "claim",
+        "symptom": "means",
+        "variable": "meaning",
+        "code": "meaning",
+    }
     if found.kind == "signature":
         return {"en": item.meaning}
     text: Text = getattr(item, texts[found.kind])
@@ -263,8 +229,15 @@ def _summary(found: KnowledgeItem) -> Text:
 
 def hits(found: Iterable[KnowledgeItem]) -> dict[str, Any]:
     """Return what a search has found as a list; every row's id can be explained."""
-    rows = [
-        _list_row(f"{item.item.table}:{item.item.number}" if item.kind == "code" else item.item.id, _summary(item))
-        for item in found
-    ]
-    return {"kind": "listing", "of": "hits", "rows": rows}
+    return {"kind": "listing", "of": "hits", "rows": rows(found)}
+
+
+def rows(found: Iterable[KnowledgeItem]) -> list[dict[str, str]]:
+    """Return the id and the summary of each entry."""
+    return [_list_row(_name(item), _summary(item)) for item in found]
+
+
+def _name(found: KnowledgeItem) -> str:
+    if found.kind == "code":
+        return f"{found.item.table}:{found.item.number}"
+    return str(found.item if found.kind == "topic" else found.item.id)

@@ -133,7 +133,7 @@ class Variables:
             other = self._entries[name]
             place = f"{other[0]}:{other[1][0]}"
             raise RuleError(
-                "the variable {id!r} exists already ({place})", where=f"{path}:{line}", id=name, place=place
+                "the variable {id!r} already exists ({place})", where=f"{path}:{line}", id=name, place=place
             )
         self._entries[name] = (path, item, root)
         self._names[name] = name

@@ -61,14 +61,17 @@ explains = At the low bandwidth it takes as long as the timeout: measure the ban
 explains_not = Even at the low bandwidth it is far from the timeout: its size does not explain it. = 即使在低带宽下也远未达到超时：数据量解释不了超时。
 family = family = 类别
 families = Families = 类别
+first = First = 首先
 fix = Fixes in full = 完整的修复办法
 flag = option = 选项
 high = high = 高
-hits = Several entries fit these words = 有多个条目符合这些词
+hits = Entries that fit these words = 符合这些词的条目
 if_no = if no = 如果否
 if_yes = if yes = 如果是
 instead = Do instead = 应当这样做
 knobs = How it is set = 如何设置
+leads = What it may be = 可能是
+leads_more = Each of these names can be explained: nccl-triage explain NAME = 以上每个名称都可以解释：nccl-triage explain NAME
 legacy = an old name = 旧名称
 level = level {level} = 级别 {level}
 look = look first at = 首先查看
@@ -93,6 +96,8 @@ partly = right only in part = 部分正确
 phases = Phases in which one rank works and the others wait = 单个 rank 工作、其他 rank 等待的阶段
 premise = Only where = 仅当
 printed_by = Printed by = 打印位置
+problem = problem = 问题
+problems = Problems = 问题
 program = Program = 程序
 read = read by {program}; there is no further text about it here = {program} 会读取，这里没有更多说明
 recommended = Recommended timeout = 建议的超时
@@ -132,7 +137,7 @@ tells_cause = names the cause = 指出原因
 tells_either = cause or victim = 可能是原因，也可能是受害者
 tells_nothing = says nothing about the cause = 与原因无关
 tells_victim = a victim prints it = 由受害者打印
-timeouts = Time-outs of collectives = 集合操作的超时
+timeouts = Timeouts of collectives = 集合操作的超时
 topics = Topics = 专题
 topic_codes = the tables of numbers: CUDA, NCCL, InfiniBand, exit codes, Xid, SXid = 编号表：CUDA、NCCL、InfiniBand、退出码、Xid、SXid
 topic_symptoms = what you see, what it means, how urgent it is, what to look at first = 看到什么、意味着什么、紧急程度、先查什么

@@ -294,6 +294,13 @@ def _symptom(data: Data, lang: Lang) -> list[ExplanationBlock]:
     return [*blocks, *_list("signatures", (ExplanationBlock("item", name) for name in data["signatures"]), lang)]
 
 
+def _problem(data: Data, lang: Lang) -> list[ExplanationBlock]:
+    blocks = [ExplanationBlock("title", pick(data, "title", lang)), *_para("first", data, "first", lang)]
+    blocks += [ExplanationBlock("command", command) for command in data["commands"]]
+    leads = (ExplanationBlock("item", f"{row['id']}: {pick(row, 'text', lang)}") for row in data["leads"])
+    return [*blocks, *_list("leads", leads, lang), ExplanationBlock("para", say("leads_more", lang))]
+
+
 def _symptoms(data: Data, lang: Lang) -> list[ExplanationBlock]:
     blocks = [ExplanationBlock("title", f"{say('symptoms', lang)}: {say('topic_symptoms', lang)}")]
     for row in data["rows"]:
@@ -344,6 +351,7 @@ PAGES: dict[str, Callable[[Data, Lang], list[ExplanationBlock]]] = {
     "listing": _listing,
     "name": _name,
     "owner": _owner,
+    "problem": _problem,
     "signature": _signature,
     "symptom": _symptom,
     "symptoms": _symptoms,

@@ -58,7 +58,7 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
                 "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
             ) from None
         if not name or (given and not words):
-            raise UsageError("--host {entry}: a name, or NAME=COMMAND, is needed", entry=entry)
+            raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
         found.append(HostPlace(name, tuple(words), slots))
     if len({place.name for place in found}) < len(found):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")

@@ -172,7 +172,7 @@ class PlanOptions:
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
             if not value > 0:  # a wait of "nan" seconds would never end
-                raise UsageError("--{option} {value}: a number above 0 is needed", option=option, value=value)
+                raise UsageError("--{option} {value}: expected a number above 0", option=option, value=value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError("cannot read {path}", cause="{why}", path=path, why=error.strerror) from None
     except orjson.JSONDecodeError as error:
-        raise InputError("{path} is no JSON document", cause="{why}", path=path, why=error) from None
+        raise InputError("{path} is not a JSON document", cause="{why}", path=path, why=error) from None
     if not isinstance(document, dict):
         raise InputError("{path} holds no results of verify or preflight", path=path)
     return document

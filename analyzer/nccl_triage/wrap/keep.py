@@ -29,6 +29,7 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Private, whatever the umask says: the command's own words may hold secrets, and nothing is masked here.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
     def write(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 
 #: Files below /proc and /sys are small; a root given by tests may hold anything.
 _MOST_BYTES = 1 << 20
+
+
+#: Why root cannot see what others cannot see for want of root.
+_AS_ROOT = {"denied": "refused", "root": "hidden"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,9 @@ class ProbeResult:
     unseen: list[dict[str, str]] = field(default_factory=list)
 
     def miss(self, what: str, why: str, **values: object) -> None:
-        """Note something that could not be seen."""
+        """Note something that could not be seen; who is root is not told to become root."""
+        if os.geteuid() == 0:
+            why = _AS_ROOT.get(why, why)
         self.unseen.append({"what": what, "why": why, **{name: str(value)[:300] for name, value in values.items()}})
 
     def denied(self, what: str, path: object, error: OSError) -> None:

@@ -27,7 +27,7 @@ def write(path: Path) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archives.add_text(archive, "__main__.py", _MAIN)
         archives.add_sources(archive, importlib.resources.files("nccl_triage.verify.worker"), PACKAGE)
-    path.chmod(0o600)
+    path.chmod(0o600)  # private: it is run as it lies there
     return path
 
 

@@ -237,6 +237,7 @@ def _design(design: Design) -> dict[str, Any]:
 
 
 def _put(path: Path, text: str, mode: int = 0o600) -> None:
+    # Private: what lies here is run by the job's user on every host.
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
 

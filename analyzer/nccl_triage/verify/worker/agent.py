@@ -289,4 +289,5 @@ class Agent:
 
 def _log(folder: Path, rank: int) -> int:
     folder.mkdir(parents=True, exist_ok=True)
+    # Private: a rank's own output may hold secrets of its environment.
     return os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
