@@ -11,9 +11,8 @@ import re
 import string
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 # The standard library has no public parse tree of a pattern; the modules moved in Python 3.11.
 _where = "re._%s" if sys.version_info >= (3, 11) else "sre_%s"
@@ -125,8 +124,7 @@ def _walk(sequence: Any) -> _Found:
     return None, best
 
 
-@dataclass(frozen=True, slots=True)
-class Anchors:
+class Anchors(NamedTuple):
     """Literals of which every match contains at least one; ``caseless`` ones are in lower case."""
 
     texts: frozenset[str]
