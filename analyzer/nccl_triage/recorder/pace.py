@@ -11,9 +11,9 @@ one host share a clock and are compared as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, quantiles
+from typing import NamedTuple
 
 from nccl_triage.observations.recorder_table import Arrival, GroupKey, RecorderTable, unpack
 
@@ -29,8 +29,7 @@ _LATE, _IN_TIME = 0.5, 0.2
 _MAX_GROUPS, _MAX_RANKS = 256, 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(NamedTuple):
     """A straggler: the median seconds that the others wait for it, and how often they do."""
 
     rank: int

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from nccl_triage.observations.curves import CurveProcess, CurveRow
 from nccl_triage.observations.event import Event
@@ -20,8 +21,7 @@ MIN_USUAL, MAX_USUAL = 8, 100
 _TAIL = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(NamedTuple):
     """The usual range of numbers: median, spread (as a standard deviation), lowest and highest."""
 
     middle: float
