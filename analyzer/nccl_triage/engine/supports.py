@@ -13,7 +13,6 @@ with the words that they share. Each row is evidence of the cause that it names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from nccl_triage.engine import expression
 from nccl_triage.engine.fields import bilingual, flag, identifier, status
@@ -162,6 +161,8 @@ def _shown(fix: Fix, signature: str, where: str) -> Fix:
 
 def _known(causes: Mapping[str, Cause], name: str, where: str) -> Cause:
     if name not in causes:
+        from difflib import get_close_matches  # slow to import, and needed for errors alone
+
         near = get_close_matches(name, causes, 1)
         raise RuleError(
             "supports the unknown cause {name!r}",

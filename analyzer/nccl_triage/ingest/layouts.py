@@ -92,7 +92,7 @@ class Rule(NamedTuple):
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.I)
+    return lazily(expression, re.I)
 
 
 def _skeleton(match: re.Match[str]) -> str:

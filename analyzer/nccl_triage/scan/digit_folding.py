@@ -10,9 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
-from random import Random
+from typing import TYPE_CHECKING
 
 from nccl_triage.lazy_regex import lazily
+
+if TYPE_CHECKING:
+    from random import Random
 
 HEX = b"0x"
 #: How pointers begin in folded lines.
@@ -202,6 +205,8 @@ def revalued(line: str, turn: int) -> str:
     Equal numbers get different digits in one of the turns 0 and 1 at least, so that it shows which of them is meant;
     of a line with more than 64 numbers turn 2 still tells those apart that the first two do not.
     """
+    from random import Random  # slow to import, and of few lines is this asked
+
     parts: list[str] = []
     behind = 0
     for index, number in enumerate(_NUMBER_TEXT.finditer(line)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccl_triage.numbers import median
 from nccl_triage.observations.curves import CurveProcess, CurveRow
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
@@ -32,8 +33,6 @@ class Usual(NamedTuple):
 
 def usual(values: Sequence[float]) -> Usual:
     """Return the usual range of at least one number. The spread is never below a thousandth of the median."""
-    from statistics import median  # it imports fractions and random, which a verdict without numbers need not wait for
-
     middle = median(values)
     spread = _NORMAL * median(abs(value - middle) for value in values)
     return Usual(middle, max(spread, abs(middle) / 1000, 1e-12), min(values), max(values))
