@@ -19,6 +19,7 @@ def _modules(code: str) -> set[str]:
 def test_a_diagnosis_imports_nothing_heavy() -> None:
     loaded = _modules(f"from nccl_triage import diagnose\ndiagnose({str(LOG)!r}).to_dict()")
     assert not loaded & {"torch", "sklearn", "numpy", "ray", "scipy", "pandas", "jinja2", "regex"}
+    assert not loaded & {"statistics", "random", "fractions", "difflib"}
 
 
 def test_help_imports_no_rules_and_no_parsers() -> None:
