@@ -157,7 +157,7 @@ def test_a_few_lines_are_sniffed_once_for_all_that_begin_so(monkeypatch: pytest.
     for rank in range(8):
         learned.sniff(head(rank))
     told = len(asked)
-    assert told <= 3
+    assert told <= 4  # the first source has shorter numbers
     assert learned.alike(head(8)) is not None
     assert len(asked) == told
     learned.alike(head(9, "another"))
