@@ -8,13 +8,15 @@ from nccl_triage import interrupts
 def run() -> None:
     """Run the command line and exit."""
     interrupts.listen()
-    from nccl_triage import gc_tuning
-    from nccl_triage.cli import main
+    from nccl_triage import gc_tuning, lazy_regex
 
     gc_tuning.collect_rarely()
+    from nccl_triage.cli import main
+
     try:
         main()
     finally:
+        lazy_regex.code.keep()
         gc_tuning.skip_at_exit()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from nccl_triage import lazy_regex
 from nccl_triage.classifier import model as models
 from nccl_triage.classifier.model import Model
 from nccl_triage.document import evidence
@@ -45,6 +46,7 @@ def diagnose(
     Raises ``errors.InputError`` when nothing can be read and ``errors.RuleError`` when a user's rule is wrong.
     """
     started = time.monotonic()
+    lazy_regex.code.recall()
     ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
     producers = (*further, *_against(baseline, ruleset, jobs, progress))
     with engine or engines.LocalEngine(jobs, stdin, since) as place:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
+
+from nccl_triage.lazy_regex import lazily
 
 #: Digits at most: longer numbers are no process, rank, size or time.
 MOST_DIGITS = 18
 #: From this confidence on, a cause that is not established is called very likely.
 VERY_LIKELY = 0.95
-_BETWEEN = re.compile(r"[\s,\[\]]+")
+_BETWEEN = lazily(r"[\s,\[\]]+")
 
 
 def whole(text: str | None) -> int | None:
@@ -28,3 +30,10 @@ def listed(text: str | None, most: int = 65536) -> list[int]:
         if low is not None and high is not None:
             found.update(dict.fromkeys(range(low, min(high + 1, low + most - len(found)))))
     return list(found)
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the middle one of at least one number; ``statistics`` is slow to import for it."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -55,7 +55,7 @@ def test_the_line_of_a_symptom_matches_its_signature(rules: RuleSet) -> None:
 def test_names_that_do_not_exist_are_found(rules: RuleSet) -> None:
     cause = rules.causes["straggler"]
     stages = {**cause.stages, "now": (Step(use="no-such-step"),)}
-    broken = replace(rules, causes={**rules.causes, "straggler": replace(cause, stages=stages)})
+    broken = replace(rules, causes={**rules.causes, "straggler": cause._replace(stages=stages)})
     assert [finding.message for finding in knowledge.check(broken)] == ["names the unknown step 'no-such-step'"]
     fewer = replace(rules, causes={name: c for name, c in rules.causes.items() if name != "os-limit"})
     found = knowledge.check(fewer)

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,3 +121,49 @@ def test_whatever_happens_to_the_cache_the_answer_is_the_same(folder: Path) -> N
             path.write_bytes((bytes(data), texts[round_])[dice.randrange(2)])
         assert diagnose(folder, log) == first
         assert [path.name for path in entries if cache.read(path.name) is None] == []
+
+
+def aged(path: Path, days: float) -> Path:
+    path.touch()
+    at = time.time() - days * 86_400
+    os.utime(path, (at, at))
+    return path
+
+
+def test_entries_that_no_run_used_are_deleted_and_other_files_stay(folder: Path) -> None:
+    folder.mkdir()
+    old = [aged(folder / cache.name(kind, "old"), 31) for kind in ("rules", "knowledge_codes")]
+    half = aged(folder / "draft-abc12345", 1)
+    stay = [aged(folder / name, 400) for name in ("notes-2024.txt", "tmpabcd1234", "rules-of-mine", f"x-{'g' * 24}")]
+    stay += [aged(folder / cache.name("rules", "used"), 29), aged(folder / "draft-new", 0)]
+    stay.append(folder / "old-0123456789abcdef01234567")
+    aged(stay[-1], 400).unlink()
+    stay[-1].mkdir()
+    os.utime(stay[-1], (0, 0))  # no file: it stays, and stops nothing
+    cache.write(cache.name("anchors"), b"new")
+    assert not [path for path in (*old, half) if path.exists()]
+    assert [path for path in stay if not path.exists()] == []
+
+
+def test_the_least_recently_used_entries_of_a_kind_are_deleted(folder: Path) -> None:
+    folder.mkdir()
+    entries = [aged(folder / cache.name("rules", str(days)), days) for days in range(1, 9)]
+    other = aged(folder / cache.name("anchors"), 8)
+    cache.write(cache.name("rules"), b"new")
+    assert [path.exists() for path in entries] == [True] * 5 + [False] * 3
+    assert other.exists()
+
+
+def test_runs_that_write_at_the_same_time_leave_a_whole_cache(folder: Path) -> None:
+    program = (
+        "import sys\nfrom nccl_triage.engine import cache\n"
+        "for n in range(150):\n"
+        "    name = cache.name('rules', str(n % 7))\n"
+        "    cache.write(name, name.encode() * 99)\n"
+        "    assert cache.read(name) in (None, name.encode() * 99)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analyzer")}
+    runs = [subprocess.Popen([sys.executable, "-W", "error", "-c", program], env=environment) for _ in range(4)]
+    assert [run.wait(120) for run in runs] == [0] * 4
+    assert 1 <= len(list(folder.iterdir())) <= 7
+    assert not [path for path in folder.iterdir() if cache.read(path.name) is None]

@@ -14,6 +14,7 @@ import pytest
 
 from nccl_triage import resources
 from nccl_triage.engine import cache, load, rule_cache
+from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.errors import InputError, RuleError
 
@@ -117,8 +118,8 @@ def test_rules_survive_the_cache_and_a_damaged_cache_is_made_again(
 
 def shown(item: Any) -> Any:
     """Return an object of the rules as plain data."""
-    if isinstance(item, ast.AST):
-        return ast.dump(item)
+    if isinstance(item, Expression):
+        return item.source, item.where, ast.dump(item.tree)
     if isinstance(item, Pattern):
         return item.source, item.user
     if isinstance(item, frozenset):

@@ -91,7 +91,7 @@ def test_a_premise_needs_a_sample_that_it_refuses(tmp_path: Path) -> None:
     rules = _load(tmp_path)
     assert samples.check_samples(rules) == []
     known = rules.signatures["site.sizes_differ"]
-    bare = replace(known, not_samples=("layer 3 is well",))
+    bare = known._replace(not_samples=("layer 3 is well",))
     (finding,) = samples.check_samples(replace(rules, signatures={known.id: bare}))
     assert "its premise refuses" in finding.message
 

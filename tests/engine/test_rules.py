@@ -46,15 +46,13 @@ def test_texts_are_in_their_language(rules: RuleSet) -> None:
 
 
 def test_the_trap_is_linted(rules: RuleSet) -> None:
-    from dataclasses import replace
-
     from nccl_triage.engine.pattern import Pattern
 
     signature = next(iter(rules.signatures.values()))
-    trapped = replace(signature, id="x.trap", pattern=Pattern("(?i)ECC.*DBE"))
+    trapped = signature._replace(id="x.trap", pattern=Pattern("(?i)ECC.*DBE"))
     assert samples.check_traps(RuleSet({"x.trap": trapped}, {}, ""))
     assert Pattern("(?i)ECC.*DBE").compiled.search("comm 0x950feccdbe rank 0")
-    slow = replace(signature, id="x.slow", pattern=Pattern(r"abc(x+)+y"))
+    slow = signature._replace(id="x.slow", pattern=Pattern(r"abc(x+)+y"))
     assert samples.check_traps(RuleSet({"x.slow": slow}, {}, ""))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +217,7 @@ def test_no_shared_step_destroys_anything() -> None:
 
 def test_a_step_of_its_own_and_a_shared_one(rules: RuleSet) -> None:
     own = Step(what={"en": "Look.", "zh": "看。"}, command=LOOK, urgency="low")
-    cause = replace(rules.causes["straggler"], stages={"now": (own, Step(use="save-logs")), "soon": (), "lasting": ()})
+    cause = rules.causes["straggler"]._replace(stages={"now": (own, Step(use="save-logs")), "soon": (), "lasting": ()})
     first, second = report_advice.staged_steps(cause)
     assert first == {"when": "5min", "urgency": "low", "what": "Look.", "what_zh": "看。", "command": LOOK}
     assert second["command"] == catalogue.steps()["save-logs"].command
@@ -226,13 +225,13 @@ def test_a_step_of_its_own_and_a_shared_one(rules: RuleSet) -> None:
 
 
 def test_a_users_rule_with_an_unknown_step_does_not_stop_a_diagnosis(rules: RuleSet) -> None:
-    cause = replace(rules.causes["straggler"], stages={"now": (Step(use="none-such"),)})
+    cause = rules.causes["straggler"]._replace(stages={"now": (Step(use="none-such"),)})
     assert report_advice.staged_steps(cause) == []
     assert [name for _, name in report_advice.unknown_steps([cause])] == ["none-such"]
 
 
 def test_a_cause_without_stages_has_no_rows(rules: RuleSet) -> None:
-    assert report_advice.staged_steps(replace(rules.causes["straggler"], stages={})) == []
+    assert report_advice.staged_steps(rules.causes["straggler"]._replace(stages={})) == []
 
 
 @pytest.mark.parametrize(

@@ -143,3 +143,33 @@ def test_a_length_that_matters_is_not_taken_for_granted(rules: RuleSet) -> None:
     lines = [f"[rank{n % 4}]: step {n} loss {n % 10}.5" for n in range(400)] + ["[rank11]: step 400 loss 2.5"] * 12
     found = scan_text("\n".join(lines) + "\n", rules)
     assert {event.context.rank for event in found.all_events()} >= {0, 1, 2, 3, 11}
+
+
+def test_a_few_lines_are_sniffed_once_for_all_that_begin_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    sniff = WrapperProfile.sniff
+    monkeypatch.setattr(WrapperProfile, "sniff", lambda lines: asked.append(1) or sniff(lines))
+    learned = LearnedShapesByProfile()
+
+    def head(rank: int, word: str = "iteration") -> list[str]:
+        return [f"2026-01-01 10:00:{n:02d} {word} {n + 100 * rank} | loss 2.{rank}{n:02d}" for n in range(60)]
+
+    for rank in range(8):
+        learned.sniff(head(rank))
+    told = len(asked)
+    assert told <= 4  # the first source has shorter numbers
+    assert learned.alike(head(8)) is not None
+    assert len(asked) == told
+    learned.alike(head(9, "another"))
+    assert len(asked) == told + 1
+
+
+def test_lines_whose_digits_tell_who_speaks_are_sniffed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    sniff = WrapperProfile.sniff
+    monkeypatch.setattr(WrapperProfile, "sniff", lambda lines: asked.append(1) or sniff(lines))
+    learned = LearnedShapesByProfile()
+    for source in range(6):
+        before = len(asked)
+        learned.sniff([f"{(n + source) % 4}: step {n} of {source}" for n in range(60)])
+        assert len(asked) > before

@@ -17,10 +17,10 @@ A feature is a string; its first part tells the kind:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
 from nccl_triage.parsers.templates import words
@@ -29,8 +29,8 @@ from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.story.view import View
 
 #: What parts the words of a name, and the words of a name that is written in one with capitals.
-_SEAMS, _CAPITALS = re.compile(r"[._=-]+"), re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_LETTERS = re.compile(r"[A-Za-z]+")
+_SEAMS, _CAPITALS = lazily(r"[._=-]+"), lazily(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LETTERS = lazily(r"[A-Za-z]+")
 #: Minimum length of a part.
 _MIN_PART = 3
 #: Distinct lines (by template) whose words count: half of them from each end.

@@ -6,8 +6,8 @@ only ever speaks for a cause: that a log does not resemble known incidents of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
+from typing import NamedTuple
 
 from nccl_triage.classifier.features import Features, top_lines
 from nccl_triage.classifier.model import Model
@@ -23,8 +23,7 @@ CAP = 4.0
 FLOOR = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """What the model says for one cause."""
 
     cause: str
@@ -36,8 +35,7 @@ class Vote:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ballot:
+class Ballot(NamedTuple):
     """The votes of a model on one case; none when it abstained."""
 
     votes: tuple[Vote, ...] = ()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage.errors import RuleError, UsageError
 from nccl_triage.lazy_regex import lazily
@@ -26,8 +26,7 @@ _LONGEST = 200
 _SIGN = lazily("[=:]")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """The value of one key, a text or a list of texts, and its origin: ``path:line`` or a variable."""
 
     value: str | list[str]

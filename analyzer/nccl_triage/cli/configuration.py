@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from nccl_triage import files
 from nccl_triage.cli import config_files
@@ -46,8 +47,7 @@ _PROJECT: tuple[tuple[str, Reader], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """The variables as a layer: ``NCCL_TRIAGE_BUDGET`` for all commands, ``NCCL_TRIAGE_VERIFY_BUDGET`` for one."""
 
     path: None = None

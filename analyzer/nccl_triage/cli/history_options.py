@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -15,12 +14,13 @@ from nccl_triage.cli import completion, language
 from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import place
 from nccl_triage.history.memory import Memory
+from nccl_triage.lazy_regex import lazily
 
 if TYPE_CHECKING:
     from nccl_triage.history.incidents import KeptIncident
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_AGO = re.compile(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[mhdw])")
+_AGO = lazily(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[mhdw])")
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: Any) -> float | None:

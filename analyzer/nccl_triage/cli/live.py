@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from nccl_triage import errors
@@ -186,7 +186,7 @@ class Announcer:
 
             self._hook.call(render(shown, "json", lang=self._wish.lang), variables(shown))
         # The files are ours from now on.
-        self._wish = replace(self._wish, force=True)
+        self._wish = self._wish._replace(force=True)
         return document
 
     def _document(self, found: Document, reason: VerdictReason, hang: dict[str, Any] | None) -> Document:
@@ -203,7 +203,7 @@ class Announcer:
         return mask_secrets(document)
 
     def _deliver(self, document: Document, shown: Document, reason: VerdictReason, silent: float | None) -> None:
-        wish = self._wish if reason == "end" else replace(self._wish, quiet=True)
+        wish = self._wish if reason == "end" else self._wish._replace(quiet=True)
         # A step's summary only grows: it gets the last verdict alone.
         rewritten = wish.output is not None and wish.kind != "github"
         if reason == "end" or rewritten or wish.kind in ("json", "ndjson"):
@@ -222,7 +222,7 @@ class Announcer:
             self._tell_in_brief(shown, reason, silent)
         elif reason == "first":
             self._print([self._headline(language.text("the verdict so far:"))])
-            output.deliver(document, replace(wish, report=None))
+            output.deliver(document, wish._replace(report=None))
             self._shown = _gist(shown)
         else:
             self._print(self._short(shown, reason, silent))

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -48,8 +47,7 @@ ONE_WAY = frozenset({"redact"})
 _NO = ("0", "false", "f", "no", "n", "off", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A value for click, and ``path:line`` or the variable that it comes from."""
 
     value: Any

@@ -28,6 +28,7 @@ from nccl_triage.diagnosis.culprit_by_name import BY_MESSAGE
 from nccl_triage.diagnosis.culprit_ranks import BY_FACTS, blamed
 from nccl_triage.diagnosis.weigh import Weighed
 from nccl_triage.engine.schema import Cause
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.story.addresses import parse
 from nccl_triage.story.exceptions import is_communication, tracebacks
@@ -41,7 +42,7 @@ OF_THE_JOB = ("application", "configuration", "collective")
 #: How many leading characters of two error messages must agree for them to count as the same.
 WORDS = 400
 #: A rank number in a message. It is ignored when messages of ranks are compared.
-_OF_RANK = re.compile(r"\brank[ :=]?\d+\b", re.IGNORECASE)
+_OF_RANK = lazily(r"\brank[ :=]?\d+\b", re.IGNORECASE)
 
 
 def ways() -> frozenset[str]:

@@ -8,8 +8,7 @@ speaks of a smaller group and is left out.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import network
@@ -25,8 +24,7 @@ _Process = tuple[str, int]
 _Way = tuple[int, int, str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranks:
+class _Ranks(NamedTuple):
     """The largest communicator: its size (0 when not known), and the rank of each process in it."""
 
     size: int
@@ -96,8 +94,7 @@ def _hosts(case: Case, links: dict[ChannelLink, LinkSighting], ranks: _Ranks) ->
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Square:
+class _Square(NamedTuple):
     """The rows and columns of the matrix (ranks, hosts or blocks of ranks) and the place of each rank."""
 
     unit: str

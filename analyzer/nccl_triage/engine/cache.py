@@ -20,8 +20,14 @@ from nccl_triage._version import __version__
 
 #: Number of versions and sets of rules whose entries are kept, and how many entries each makes of a kind (else one).
 _KEEP, _EACH = 6, {"hyperscan": 3}
+#: Seconds after which what no run used is deleted, of whatever kind, and what a killed run left half written.
+_UNUSED, _LEFT = 30 * 86_400.0, 3600.0
+#: How the name of a file begins that is not yet an entry.
+_DRAFT = "draft-"
 #: Seconds after which an entry that is read is marked as used: the least recently used entries are deleted first.
 _STALE = 3600.0
+#: Characters of the digest in an entry's name.
+_NAMED = 24
 #: Length of the digest before an entry's content, in bytes.
 _DIGEST = hashlib.sha256().digest_size
 
@@ -42,7 +48,7 @@ def _folder() -> Path | None:
 def name(kind: str, *parts: str) -> str:
     """Return the file name of an entry that depends on ``parts``, this version and this Python."""
     seed = "\0".join((kind, __version__, sys.version, *parts))
-    return f"{kind}-{hashlib.sha256(seed.encode()).hexdigest()[:24]}"
+    return f"{kind}-{hashlib.sha256(seed.encode()).hexdigest()[:_NAMED]}"
 
 
 def _digest(entry: str, data: bytes) -> bytes:
@@ -81,7 +87,7 @@ def write(entry: str, data: bytes) -> None:
 
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=folder)
+        descriptor, temporary = tempfile.mkstemp(prefix=_DRAFT, dir=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(_digest(entry, data) + data)
@@ -93,9 +99,30 @@ def write(entry: str, data: bytes) -> None:
 
 
 def _forget_old(folder: Path, kind: str) -> None:
-    entries = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for old in entries[_KEEP * _EACH.get(kind, 1) :]:
-        old.unlink(missing_ok=True)
+    """Delete the least recently used entries of a kind beyond those that are kept, and whatever is old.
+
+    Other files in the folder are left alone. Another run may write, use or delete entries meanwhile: who reads one that
+    is gone makes it again.
+    """
+    now = time.time()
+    used: dict[Path, float] = {}
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            used[path] = path.stat().st_mtime
+    same = [path for path in used if path.name.startswith(f"{kind}-") and _is_entry(path)]
+    same.sort(key=used.__getitem__, reverse=True)
+    old = same[_KEEP * _EACH.get(kind, 1) :]
+    old += [path for path, at in used.items() if now - at > _UNUSED and _is_entry(path)]
+    old += [path for path, at in used.items() if now - at > _LEFT and path.name.startswith(_DRAFT)]
+    for path in old:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _is_entry(path: Path) -> bool:
+    """Tell whether a file is named as ``name`` does it."""
+    kind, _, digest = path.name.rpartition("-")
+    return kind.replace("_", "").isalpha() and len(digest) == _NAMED and not digest.strip("0123456789abcdef")
 
 
 def read_table(entry: str) -> dict[str, Any] | None:

@@ -2,8 +2,8 @@
 
 It has comparisons, arithmetic on numbers, ``and``/``or``/``not``, membership, conditional expressions, literals, lists,
 calls of the functions listed in ``rules/README.md``, and ``f.NAME`` for a field of the current event. It has no
-attributes of objects, no subscripts, no comprehensions, and no names of Python itself. The source is parsed once,
-checked, and evaluated by walking its syntax tree; nothing is compiled or executed.
+attributes of objects, no subscripts, no comprehensions, and no names of Python itself. The source is parsed, checked,
+and evaluated by walking its syntax tree; nothing is compiled or executed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from nccl_triage.errors import RuleError
@@ -54,13 +53,25 @@ class Missing(Exception):
 _NO_VALUE = (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError, LookupError)
 
 
-@dataclass(frozen=True, slots=True)
 class Expression:
-    """A checked expression and its source text."""
+    """A checked expression: its source text, and its syntax tree, which is made on first use: a run needs few of them."""
 
-    source: str
-    tree: ast.expr
-    where: str
+    __slots__ = ("_tree", "source", "where")
+
+    def __init__(self, source: str, where: str) -> None:
+        self.source = source
+        self.where = where
+        self._tree: ast.expr | None = None
+
+    @property
+    def tree(self) -> ast.expr:
+        """The syntax tree; raises the errors of ``ast.parse`` if the source is not valid."""
+        if self._tree is None:
+            self._tree = ast.parse(" ".join(self.source.split()), mode="eval").body
+        return self._tree
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Expression, (self.source, self.where))
 
     def names(self) -> set[str]:
         """Return the names of the functions that the expression calls."""
@@ -132,14 +143,14 @@ def parse(source: str, where: str, functions: Set[str] | None = None) -> Express
     """Parse and check a condition; ``functions`` are the allowed function names (None: any)."""
     if len(source) > _MAX_SOURCE:
         raise RuleError("the condition is too long", where=where)
+    expression = Expression(source, where)
     try:
-        tree = ast.parse(" ".join(source.split()), mode="eval").body
+        tree = expression.tree
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise RuleError(
             "cannot read the condition {source!r}: {error}", where=where, source=source, error=error
         ) from None
     _check(tree, where)
-    expression = Expression(source=source, tree=tree, where=where)
     if functions is not None:
         for name in expression.names() - functions:
             raise RuleError(

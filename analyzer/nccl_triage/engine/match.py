@@ -7,17 +7,21 @@ by a kind, an id, or a glob of ids.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from nccl_triage.engine.expression import Evaluator
 from nccl_triage.engine.functions import VALUE_FUNCTIONS
 from nccl_triage.engine.schema import Signature
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.kinds import KINDS
 
 #: Endings of the names of groups that hold the same as another one, in another wording of the message.
 _ALTERNATIVES = ("2", "3", "_old")
 #: Limit of the characters of a line that patterns are matched against.
 MAX_MATCH = 8192
+_WILD = frozenset("*?[")
 _PREMISES = Evaluator(VALUE_FUNCTIONS)
 
 
@@ -52,7 +56,12 @@ def matches(signatures: Iterable[Signature], message: str, line: str) -> Iterato
 
 def is_glob(pattern: str) -> bool:
     """Tell whether a name holds wildcards."""
-    return any(char in pattern for char in "*?[")
+    return not _WILD.isdisjoint(pattern)
+
+
+@cache
+def _glob(pattern: str) -> re.Pattern[str]:
+    return lazily(fnmatch.translate(pattern))
 
 
 def expand(pattern: str, kinds: Mapping[str, str]) -> list[str]:
@@ -61,9 +70,9 @@ def expand(pattern: str, kinds: Mapping[str, str]) -> list[str]:
         return [name for name, kind in kinds.items() if kind == pattern]
     if not is_glob(pattern):
         return [pattern] if pattern in kinds else []
-    return fnmatch.filter(kinds, pattern)
+    return list(filter(_glob(pattern).match, kinds))
 
 
 def stands_for(pattern: str, name: str, kind: str) -> bool:
     """Tell whether a name stands for an id of a kind."""
-    return pattern in (kind, name) or (is_glob(pattern) and fnmatch.fnmatchcase(name, pattern))
+    return pattern in (kind, name) or (is_glob(pattern) and _glob(pattern).match(name) is not None)

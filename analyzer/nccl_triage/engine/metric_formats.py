@@ -9,6 +9,7 @@ any other, and may also be groups of the pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nccl_triage.engine.pattern import Pattern
 
@@ -33,8 +34,7 @@ UNITS: dict[str, dict[str, float]] = {
 PLACES = ("step", "epoch")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """A number that programs print again and again; ``unit`` is one of ``UNITS``."""
 
     id: str
@@ -43,8 +43,7 @@ class Metric:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedName:
+class PrintedName(NamedTuple):
     """The name of a metric (or a place) in a line, and the unit of its numbers if the line does not state it."""
 
     text: str
@@ -52,16 +51,14 @@ class PrintedName:
     unit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LineSample:
+class LineSample(NamedTuple):
     """A line with the numbers that must be read from it, in the units of the metrics."""
 
     line: str
     gives: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class LineFormat:
+class LineFormat(NamedTuple):
     """A shape of lines that print metrics."""
 
     id: str

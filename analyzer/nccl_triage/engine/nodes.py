@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nccl_triage.errors import RuleError, RuleErrors
 
@@ -20,8 +19,7 @@ T = TypeVar("T")
 MAX_FILE, MAX_VALUES = 4 << 20, 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A YAML value with the file and line where it stands."""
 
     value: Any

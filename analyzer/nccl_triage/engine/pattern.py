@@ -6,6 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nccl_triage import lazy_regex
+
 if TYPE_CHECKING:
     from nccl_triage.engine.nodes import Node
 
@@ -72,7 +74,7 @@ class Pattern:
 
                 self._compiled = regex.compile(self.source)
             else:
-                self._compiled = re.compile(self.source)
+                self._compiled = lazy_regex.code.compiled(self.source)
         return self._compiled
 
     def search(self, text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nccl_triage.engine.fields import (
     Part,
@@ -284,7 +283,7 @@ def share_consequences(causes: dict[str, Cause]) -> None:
     """Let causes that name another cause under ``explains`` explain the same lines as that one."""
     for name, cause in list(causes.items()):
         if any(one in causes for one in cause.explains):
-            causes[name] = replace(cause, explains=tuple(_consequences(causes, cause)))
+            causes[name] = cause._replace(explains=tuple(_consequences(causes, cause)))
 
 
 def _consequences(causes: Mapping[str, Cause], cause: Cause) -> dict[str, None]:

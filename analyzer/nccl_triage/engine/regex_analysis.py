@@ -6,29 +6,22 @@ It counts lines that differ only in digits together, unless an expression distin
 
 from __future__ import annotations
 
-import importlib
 import re
 import string
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-# The standard library has no public parse tree of a pattern; the modules moved in Python 3.11.
-_where = "re._%s" if sys.version_info >= (3, 11) else "sre_%s"
-_constants: Any = importlib.import_module(_where % "constants")
-_parser: Any = importlib.import_module(_where % ("parser" if sys.version_info >= (3, 11) else "parse"))
-_compiler: Any = importlib.import_module(_where % ("compiler" if sys.version_info >= (3, 11) else "compile"))
+from nccl_triage.lazy_regex import COMPILER, CONSTANTS, PARSER, lazily
 
 #: Limit of the number of alternative literals, and minimum length of a literal.
 _MAX_SET = 48
 _MIN_LENGTH = 3
 #: A caret that negates no class and is not escaped.
-_CARET = re.compile(r"(?<![\[\\])\^")
+_CARET = lazily(r"(?<![\[\\])\^")
 _DIGITS = frozenset(map(ord, string.digits))
 _REPEATS = tuple(
-    getattr(_constants, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(_constants, name)
+    getattr(CONSTANTS, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(CONSTANTS, name)
 )
 
 _Found = tuple["set[str] | None", "set[str] | None"]
@@ -36,13 +29,13 @@ _Found = tuple["set[str] | None", "set[str] | None"]
 
 def _characters(op: Any, argument: Any) -> set[str] | None:
     """Return the characters that a literal or a small class can be."""
-    if op is _constants.LITERAL:
+    if op is CONSTANTS.LITERAL:
         return {chr(argument)}
     found: set[str] = set()
     for kind, value in argument:
-        if kind is _constants.LITERAL:
+        if kind is CONSTANTS.LITERAL:
             found.add(chr(value))
-        elif kind is _constants.RANGE and value[1] - value[0] < 4:
+        elif kind is CONSTANTS.RANGE and value[1] - value[0] < 4:
             found |= {chr(code) for code in range(value[0], value[1] + 1)}
         else:
             return None
@@ -88,16 +81,16 @@ def _walk(sequence: Any) -> _Found:
         runs, exact = {""}, False
 
     for op, argument in sequence:
-        if op is _constants.AT or op is _constants.ASSERT or op is _constants.ASSERT_NOT:
+        if op is CONSTANTS.AT or op is CONSTANTS.ASSERT or op is CONSTANTS.ASSERT_NOT:
             continue
-        if op is _constants.LITERAL or op is _constants.IN:
+        if op is CONSTANTS.LITERAL or op is CONSTANTS.IN:
             if not extend(_characters(op, argument)):
                 cut()
-        elif op is _constants.SUBPATTERN:
+        elif op is CONSTANTS.SUBPATTERN:
             whole, factor = _walk(argument[-1]) if not (argument[1] & re.IGNORECASE) else (None, None)
             if not extend(whole):
                 cut(factor)
-        elif op is _constants.BRANCH:
+        elif op is CONSTANTS.BRANCH:
             parts = [_walk(part) for part in argument[1]]
             wholes = [whole for whole, _ in parts]
             union = None if any(w is None for w in wholes) else set().union(*[w for w in wholes if w])
@@ -125,8 +118,7 @@ def _walk(sequence: Any) -> _Found:
     return None, best
 
 
-@dataclass(frozen=True, slots=True)
-class Anchors:
+class Anchors(NamedTuple):
     """Literals of which every match contains at least one; ``caseless`` ones are in lower case."""
 
     texts: frozenset[str]
@@ -135,7 +127,7 @@ class Anchors:
 
 def required_literals(pattern: str) -> Anchors | None:
     """Return the required literals of a pattern, or None when it has none of three characters or more."""
-    tree = _parser.parse(pattern)
+    tree = PARSER.parse(pattern)
     caseless = bool(tree.state.flags & re.IGNORECASE)
     whole, best = _walk(tree)
     found = _better(best, whole)
@@ -154,7 +146,7 @@ def depends_on_digits(pattern: str) -> bool:
     what cannot be parsed. It does not for classes that hold all digits.
     """
     try:
-        return _any_depends_on_digits(_parser.parse(pattern))
+        return _any_depends_on_digits(PARSER.parse(pattern))
     except Exception:  # a user's pattern in the syntax of ``regex``
         return True
 
@@ -164,36 +156,36 @@ def _any_depends_on_digits(items: Iterable[tuple[Any, Any]]) -> bool:
 
 
 def _node_depends_on_digits(op: Any, argument: Any) -> bool:
-    if op in (_constants.LITERAL, _constants.NOT_LITERAL):
+    if op in (CONSTANTS.LITERAL, CONSTANTS.NOT_LITERAL):
         return argument in _DIGITS
-    if op is _constants.IN:
+    if op is CONSTANTS.IN:
         return _holds_some_digits(argument)
-    if op is _constants.BRANCH:
+    if op is CONSTANTS.BRANCH:
         return any(_any_depends_on_digits(branch) for branch in argument[1])
-    if op is _constants.SUBPATTERN:
+    if op is CONSTANTS.SUBPATTERN:
         return _any_depends_on_digits(argument[3])
-    if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, getattr(_constants, "POSSESSIVE_REPEAT", None)):
+    if op in (CONSTANTS.MAX_REPEAT, CONSTANTS.MIN_REPEAT, getattr(CONSTANTS, "POSSESSIVE_REPEAT", None)):
         return _any_depends_on_digits(argument[2])
-    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+    if op in (CONSTANTS.ASSERT, CONSTANTS.ASSERT_NOT):
         return _any_depends_on_digits(argument[1])
-    if op is getattr(_constants, "ATOMIC_GROUP", None):
+    if op is getattr(CONSTANTS, "ATOMIC_GROUP", None):
         return _any_depends_on_digits(argument)
     # "Any character" and the ends of lines and words do not depend on digits; references and conditions do.
-    return op not in (_constants.ANY, _constants.AT)
+    return op not in (CONSTANTS.ANY, CONSTANTS.AT)
 
 
 def _holds_some_digits(items: Iterable[tuple[Any, Any]]) -> bool:
     """Tell whether a class of characters holds some digits, but not all."""
     held: set[int] = set()
     for op, argument in items:
-        if op is _constants.LITERAL:
+        if op is CONSTANTS.LITERAL:
             held.add(argument)
-        elif op is _constants.RANGE:
+        elif op is CONSTANTS.RANGE:
             held.update(code for code in _DIGITS if argument[0] <= code <= argument[1])
-        elif op is _constants.CATEGORY and argument in (
-            _constants.CATEGORY_DIGIT,
-            _constants.CATEGORY_WORD,
-            _constants.CATEGORY_NOT_SPACE,
+        elif op is CONSTANTS.CATEGORY and argument in (
+            CONSTANTS.CATEGORY_DIGIT,
+            CONSTANTS.CATEGORY_WORD,
+            CONSTANTS.CATEGORY_NOT_SPACE,
         ):
             held |= _DIGITS
     return 0 < len(held & _DIGITS) < len(_DIGITS)
@@ -211,9 +203,9 @@ def with_any_digits(pattern: str) -> re.Pattern[str] | None:
     None if there is no such pattern: for references to earlier groups, and for what cannot be parsed.
     """
     try:
-        tree = _parser.parse(pattern)
+        tree = PARSER.parse(pattern)
         _allow_any_digits(tree)
-        compiled: re.Pattern[str] = _compiler.compile(tree)
+        compiled: re.Pattern[str] = COMPILER.compile(tree)
     except Exception:
         return None
     return compiled
@@ -223,26 +215,26 @@ def _allow_any_digits(items: Any) -> None:
     """Change a parse tree so that each place that allows some digits allows all of them."""
     for index in range(len(items) - 1, -1, -1):
         op, argument = items[index]
-        if op is _constants.AT:
+        if op is CONSTANTS.AT:
             del items[index]
-        elif op is _constants.SUBPATTERN:
+        elif op is CONSTANTS.SUBPATTERN:
             _allow_any_digits(argument[3])
-        elif op is _constants.BRANCH:
+        elif op is CONSTANTS.BRANCH:
             for branch in argument[1]:
                 _allow_any_digits(branch)
         elif not _node_depends_on_digits(op, argument):
             continue
-        elif op is _constants.LITERAL:
-            items[index] = (_constants.IN, [(_constants.CATEGORY, _constants.CATEGORY_DIGIT)])
-        elif op is _constants.IN and argument[0][0] is not _constants.NEGATE:
-            argument.append((_constants.CATEGORY, _constants.CATEGORY_DIGIT))
-        elif op in (_constants.IN, _constants.NOT_LITERAL):
-            items[index] = (_constants.ANY_ALL, None)
-        elif op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+        elif op is CONSTANTS.LITERAL:
+            items[index] = (CONSTANTS.IN, [(CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_DIGIT)])
+        elif op is CONSTANTS.IN and argument[0][0] is not CONSTANTS.NEGATE:
+            argument.append((CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_DIGIT))
+        elif op in (CONSTANTS.IN, CONSTANTS.NOT_LITERAL):
+            items[index] = (CONSTANTS.ANY_ALL, None)
+        elif op in (CONSTANTS.MAX_REPEAT, CONSTANTS.MIN_REPEAT):
             _allow_any_digits(argument[2])
-        elif op is _constants.ASSERT:
+        elif op is CONSTANTS.ASSERT:
             _allow_any_digits(argument[1])
-        elif op is _constants.ASSERT_NOT:
+        elif op is CONSTANTS.ASSERT_NOT:
             del items[index]
         else:
             raise ValueError(f"{op} depends on digits")

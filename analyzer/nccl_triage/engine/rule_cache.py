@@ -8,7 +8,6 @@ holds anything else counts as damaged.
 
 from __future__ import annotations
 
-import ast
 import io
 import os
 import pickle
@@ -33,19 +32,15 @@ _PROTOCOL = 5
 
 @lru_cache(maxsize=1)
 def _classes() -> dict[tuple[str, str], type]:
-    """Return the allowed classes by module and name: the data classes of rules, and the syntax nodes of conditions."""
-    ours = [
-        kind
+    """Return the allowed classes by module and name: those of rules, of patterns and of conditions."""
+    return {
+        (kind.__module__, kind.__name__): kind
         for module in (pattern, schema, metric_formats, expression, regex_analysis)
         for kind in vars(module).values()
         if isinstance(kind, type)
         and kind.__module__ == module.__name__
-        and (is_dataclass(kind) or kind is pattern.Pattern)
-    ]
-    nodes = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
-    # Before Python 3.14 instances of nodes name the module "ast", their classes "_ast".
-    both = {(module, kind.__name__): kind for kind in nodes for module in ("ast", "_ast")}
-    return {**both, **{(kind.__module__, kind.__name__): kind for kind in ours}}
+        and (is_dataclass(kind) or issubclass(kind, tuple) or kind in (pattern.Pattern, expression.Expression))
+    }
 
 
 class _RuleUnpickler(pickle.Unpickler):

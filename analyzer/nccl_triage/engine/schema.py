@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.metric_formats import SeriesRules
@@ -42,8 +43,7 @@ def with_named_placeholders(text: str) -> str:
     return PLACEHOLDER.sub(lambda match: f"<{match['name']}>", text)
 
 
-@dataclass(frozen=True, slots=True)
-class CulpritFields:
+class CulpritFields(NamedTuple):
     """The fields of a message that name the culprit, and why.
 
     It counts if the message is evidence, or stands ``within`` that many lines of evidence.
@@ -54,8 +54,7 @@ class CulpritFields:
     within: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """One shape of messages: ``pattern`` is searched for in the peeled message (or the raw line).
 
     ``kind`` is one of ``observations.kinds``. ``codes`` names a table of ``rules/codes``, and also the field that holds
@@ -72,6 +71,7 @@ class Signature:
     role: Role
     meaning: str
     where: str
+    sets: dict[str, str]
     level: str = "info"
     source: str | None = None
     since: str | None = None
@@ -80,7 +80,6 @@ class Signature:
     anchors: Anchors | None = None
     keep_by: tuple[str, ...] = ()
     codes: str | None = None
-    sets: dict[str, str] = field(default_factory=dict)
     premise: Expression | None = None
     culprit: CulpritFields | None = None
     overlaps: tuple[str, ...] = ()
@@ -88,8 +87,7 @@ class Signature:
     not_samples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One reason for or against a cause.
 
     With ``signatures`` it holds if one of them was seen (in an event that satisfies ``where``). ``when`` is a condition
@@ -115,8 +113,7 @@ class Evidence:
         return WEIGHTS[self.weight]
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformCommand:
+class PlatformCommand(NamedTuple):
     """A command, or one for each platform that needs its own: (platform, command), the first that fits is taken."""
 
     choices: tuple[tuple[str, str], ...]
@@ -132,21 +129,19 @@ class PlatformCommand:
         return [text if word == OTHERWISE else f"{text}  # {word}" for word, text in self.choices]
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """What to do about a cause, with its risk."""
 
     title: Text
+    env: dict[str, str]
     commands: tuple[PlatformCommand, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
     caution: Text | None = None
     applies_to: str | None = None
     when: Expression | None = None
     references: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
+class Support(NamedTuple):
     """One entry under ``supports`` of a signature: the row ``id`` of a cause, described here or (no ``weight``) elsewhere."""
 
     signature: str
@@ -160,16 +155,14 @@ class Support:
     status: str = STATUSES[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerRow:
+class ProducerRow(NamedTuple):
     """A row of evidence and its cause."""
 
     cause: str
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class NextCheck:
+class NextCheck(NamedTuple):
     """The cheapest check that distinguishes this cause from its rivals; one without ``when`` is for every log."""
 
     what: Text
@@ -189,8 +182,7 @@ class Treatment:
     env: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(NamedTuple):
     """What would confirm or refute a cause on the hardware; kind "none" means that no collective can show it.
 
     ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` describe it in words. The planner reads the rest:
@@ -217,8 +209,7 @@ class Experiment:
     told_by_stages: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One thing to do at a stage: ``what``, or ``use``, the name of a step that several causes share.
 
     ``urgency`` is high, medium or low; by default the stage determines it. With ``when`` it is for some logs only.
@@ -231,8 +222,7 @@ class Step:
     when: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """A template that says what happened; it is used if its condition holds and every placeholder has a value.
 
     The fields that it names are those of one line of the evidence, with ``of`` one of these kinds and ids; with ``anywhere``
@@ -246,8 +236,7 @@ class Headline:
     anywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """One root cause: title, evidence, culprit methods, fixes, next check, experiment, and what to do at which stage.
 
     ``victims_speak``: the lines of its evidence come from ranks that wait for the culprit. ``between_sides``: no line
@@ -268,14 +257,14 @@ class Cause:
     fixes: tuple[Fix, ...]
     checks: tuple[NextCheck, ...]
     experiment: Experiment
+    stages: dict[str, tuple[Step, ...]]
+    places: dict[str, str]
     aliases: tuple[str, ...] = ()
-    stages: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     victims_speak: bool = False
     between_sides: bool = False
     of_host: bool = False
     host_wide: bool = False
     catch_all: bool = False
-    places: dict[str, str] = field(default_factory=dict)
     headlines: tuple[Headline, ...] = ()
 
     @property
@@ -300,8 +289,7 @@ class Cause:
         yield from (condition for condition in advice if condition is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class MissingEvidence:
+class MissingEvidence(NamedTuple):
     """A source of evidence that a complete record would hold: when it is missing, and how to have it next time.
 
     ``families`` are the families of causes for which it matters if one is among the first candidates (empty: all).
@@ -312,13 +300,12 @@ class MissingEvidence:
     what: Text
     why: Text
     where: str
+    env: dict[str, str]
     families: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(NamedTuple):
     """What a frame of a dumped stack (``function (path:line)``) says its process is doing.
 
     ``stands`` is "waiting" (for other ranks), "elsewhere" (it does something that needs no other rank), or "helper"
@@ -334,8 +321,7 @@ class Activity:
     not_samples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Premise:
+class Premise(NamedTuple):
     """A named condition, to which other conditions refer as ``premise(NAME)``."""
 
     id: str
@@ -344,8 +330,7 @@ class Premise:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """A named list of words, to which conditions refer as ``words(NAME)``."""
 
     id: str

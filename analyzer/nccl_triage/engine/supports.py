@@ -13,8 +13,6 @@ with the words that they share. Each row is evidence of the cause that it names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from difflib import get_close_matches
 
 from nccl_triage.engine import expression
 from nccl_triage.engine.fields import bilingual, flag, identifier, status
@@ -129,7 +127,7 @@ def _parse(text: str | None, at: Node) -> expression.Expression | None:
 def _row(entries: list[Support]) -> Evidence:
     """Return the row that the entries of one id describe."""
     if entries[0].id in MESSAGES and all(entry.weight is None for entry in entries):
-        entries = [replace(entries[0], weight=MESSAGES[entries[0].id], says=_MEANS), *entries[1:]]
+        entries = [entries[0]._replace(weight=MESSAGES[entries[0].id], says=_MEANS), *entries[1:]]
     described = [entry for entry in entries if entry.weight is not None]
     if len(described) != 1:
         raise RuleError(
@@ -158,11 +156,13 @@ def _shown(fix: Fix, signature: str, where: str) -> Fix:
     """Return a fix of a message, which is shown if the message was seen and its own condition holds."""
     seen = f"has({signature!r})"
     when = seen if fix.when is None else f"{seen} and ({fix.when.source})"
-    return replace(fix, when=expression.parse(when, where))
+    return fix._replace(when=expression.parse(when, where))
 
 
 def _known(causes: Mapping[str, Cause], name: str, where: str) -> Cause:
     if name not in causes:
+        from difflib import get_close_matches  # slow to import, and needed for errors alone
+
         near = get_close_matches(name, causes, 1)
         raise RuleError(
             "supports the unknown cause {name!r}",
@@ -187,9 +187,9 @@ def _supported(cause: Cause, rows: Mapping[str, list[Support]]) -> Cause:
             raise RuleError("{id!r} already exists ({place})", where=where, id=name, place=place)
         else:  # a user's message joins a row of the shipped rules
             joined = dict.fromkeys((*present.signatures, *(entry.signature for entry in entries)))
-            evidence[evidence.index(present)] = replace(present, signatures=tuple(joined))
+            evidence[evidence.index(present)] = present._replace(signatures=tuple(joined))
         fixes += [_shown(entry.fix, entry.signature, entry.where) for entry in entries if entry.fix is not None]
-    return replace(cause, evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
+    return cause._replace(evidence=tuple(evidence), fixes=(*fixes, *cause.fixes))
 
 
 def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iterable[ProducerRow] = ()) -> None:
@@ -204,4 +204,4 @@ def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iter
         cause = _known(causes, row.cause, row.evidence.where_defined)
         if any(item.id == row.evidence.id for item in (*cause.evidence, *cause.against)):
             raise RuleError("the evidence id {id!r} stands twice", where=row.evidence.where_defined, id=row.evidence.id)
-        causes[row.cause] = replace(cause, evidence=(*cause.evidence, row.evidence))
+        causes[row.cause] = cause._replace(evidence=(*cause.evidence, row.evidence))

@@ -10,9 +10,9 @@ import io
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest import encodings, watched
@@ -43,8 +43,7 @@ _OPEN = 1 << 62
 _OPENERS = tuple(sorted({opener.encode() for parser in STATEFUL for opener in parser.OPENERS}))
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePart:
+class SourcePart(NamedTuple):
     """The bytes of a source from ``start`` to ``end``; all of them without an end."""
 
     source: Source

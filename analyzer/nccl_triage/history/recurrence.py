@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nccl_triage import messages
 from nccl_triage.history.incidents import KeptIncident, KeptSuspect
@@ -27,8 +26,7 @@ DAYS = 14
 DAY = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Recurrence:
+class Recurrence(NamedTuple):
     """What one host, GPU, rank or cause has to do with failures; ``hosts`` are all hosts that were named with it."""
 
     kind: Kind

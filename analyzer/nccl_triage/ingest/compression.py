@@ -15,8 +15,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from nccl_triage.lazy_regex import lazily
 
@@ -78,8 +77,7 @@ def _zstd_member() -> _Member:
     return cast(_Member, importlib.import_module("nccl_triage.ingest.zstd").ZstdMember())
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionFormat:
+class CompressionFormat(NamedTuple):
     """A compression format: how it begins, how to unpack one member, and the module that this needs."""
 
     name: str

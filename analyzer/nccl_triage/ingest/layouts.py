@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.store import SourceInfo
@@ -60,8 +60,7 @@ class Siblings:
 Check = Callable[["Rule", "re.Match[str]", Siblings], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A layout and the path that shows it.
 
     ``needs`` is text without which the rule cannot match, or ``DIGIT``: patterns take half a millisecond each to
@@ -93,7 +92,7 @@ class Rule:
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.I)
+    return lazily(expression, re.I)
 
 
 def _skeleton(match: re.Match[str]) -> str:

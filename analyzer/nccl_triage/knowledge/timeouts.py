@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from nccl_triage.knowledge import amounts, catalogue, reading
@@ -50,14 +51,19 @@ class CollectiveTraffic(NamedTuple):
 
 def operation_name(name: str) -> str | None:
     """Return the OpType that a name stands for (``all_gather``, ``AllReduce``, ``_ALLGATHER_BASE``), or None."""
+    return _operations().get(_plain(name))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+@cache
+def _operations() -> dict[str, str]:
     from nccl_triage.verify.worker.ops import OPERATIONS
 
-    def plain(text: str) -> str:
-        return re.sub(r"[^a-z]", "", text.lower())
-
-    names = {plain(row.calls): row.name for row in OPERATIONS.values()}
-    names |= {plain(row.name): row.name for row in OPERATIONS.values()}
-    return names.get(plain(name))
+    calls = {_plain(row.calls): row.name for row in OPERATIONS.values()}
+    return calls | {_plain(row.name): row.name for row in OPERATIONS.values()}
 
 
 def message(op: str, numel: int, world: int, dtype: str | None = None) -> CollectiveTraffic | None:

@@ -52,8 +52,7 @@ class SourceInfo:
         return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False, recorder=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Interruption:
+class Interruption(NamedTuple):
     """A signal ended the reading: bytes that had been read from disks and pipes by then, and their total if known."""
 
     signal: int

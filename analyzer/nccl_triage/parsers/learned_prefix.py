@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 
@@ -37,8 +37,7 @@ LEAST, LONGEST = 4, 200
 MANY = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedPrefix:
+class LearnedPrefix(NamedTuple):
     """A prefix of the lines of a source; with ``cells`` the last table cell holds the line, its quotes doubled."""
 
     pattern: re.Pattern[str]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.kinds import Produced
@@ -17,8 +16,7 @@ SILENCE = 20_000
 SILENCE_AFTER = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class PeeledLine:
+class PeeledLine(NamedTuple):
     """One line ready for parsing."""
 
     source: str

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from nccl_triage.observations.kinds import Produced
 from nccl_triage.observations.recorder_table import Shape
-from nccl_triage.recorder.dump import Dump
-from nccl_triage.recorder.entry import RecorderEntry
+
+if TYPE_CHECKING:
+    from nccl_triage.recorder.dump import Dump
+    from nccl_triage.recorder.entry import RecorderEntry
 
 #: Signature of a line that a finding across ranks rests on.
 RECORD = "flight-recorder.record"

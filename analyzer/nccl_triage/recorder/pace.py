@@ -11,10 +11,10 @@ one host share a clock and are compared as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median, quantiles
+from typing import NamedTuple
 
+from nccl_triage.numbers import median
 from nccl_triage.observations.recorder_table import Arrival, GroupKey, RecorderTable, unpack
 
 #: Ranks and calls of a group at least; the share of ranks that may be slow.
@@ -29,8 +29,7 @@ _LATE, _IN_TIME = 0.5, 0.2
 _MAX_GROUPS, _MAX_RANKS = 256, 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(NamedTuple):
     """A straggler: the median seconds that the others wait for it, and how often they do."""
 
     rank: int
@@ -106,13 +105,19 @@ def _one_clock(issued: Mapping[int, list[float]]) -> dict[int, list[float]]:
 
 
 def _beyond_best(late: list[float]) -> list[float]:
-    best = quantiles(late, n=10)[0]
+    best = _quantile(late, 1, 10)
     return [one - best for one in late]
 
 
 def _typical(late: list[float]) -> float:
     """Return the delay of a rank in the calls after slow work."""
-    return quantiles(late, n=8)[6]
+    return _quantile(late, 7, 8)
+
+
+def _quantile(late: list[float], number: int, parts: int) -> float:
+    from statistics import quantiles  # slow to import, and a verdict without a flight recorder needs none
+
+    return quantiles(late, n=parts)[number - 1]
 
 
 def _late(behind: Mapping[int, list[float]], least: float) -> dict[int, tuple[float, int]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage import resources
 from nccl_triage.engine import cache as store
@@ -30,8 +29,7 @@ _ALPHABETS = {
 _PLACEHOLDER = lazily(rf"<({'|'.join(_ALPHABETS)}):(\d+)>")
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKind:
+class SecretKind(NamedTuple):
     """One kind of secret.
 
     Its pattern is tried on texts that hold one of ``starts``, the first characters of such secrets, or one of

@@ -60,7 +60,7 @@ def looks_random(text: str) -> bool:
 PRIVATE_KEY = "private-key"
 _KEY_MARK = f"[secret:{PRIVATE_KEY}]"
 _EDGE = r"-----{} (?:[A-Z0-9]{{1,12}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----"
-_BEGIN, _END = re.compile(_EDGE.format("BEGIN")), re.compile(_EDGE.format("END"))
+_BEGIN, _END = lazily(_EDGE.format("BEGIN")), lazily(_EDGE.format("END"))
 #: A line of the body stands after the prefix of a line; the last one may be short, and the line of END shows that it is one.
 _BODY = lazily(r"(?:^|[\s\]:|>)])((?=[a-z]{0,39}[A-Z0-9+/=])[A-Za-z0-9+/=]{16,})\s*$")
 _LAST = lazily(r"(?:^|[\s\]:|>)])([A-Za-z0-9+/=]{4,})\s*$")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage.render.words import (
     Document,
@@ -69,8 +68,7 @@ def incident_cost(document: Document, lang: Lang) -> str:
 _FAULT_FIRST = ("story_progress", "story_fault", "story_sign", "story_waiting", "story_consequence", "story_end")
 
 
-@dataclass(frozen=True)
-class StoryStep:
+class StoryStep(NamedTuple):
     """One step of the story: a word for what it is, who and when, and the line that shows it."""
 
     key: str
@@ -187,8 +185,7 @@ SHORT, MAX_VALUE = 5, 160
 _TELLING = ("variable", "version", "interface", "transport", "world", "topology", "algorithm", "pace")
 
 
-@dataclass(frozen=True, slots=True)
-class DifferenceRow:
+class DifferenceRow(NamedTuple):
     """One difference: subject and name, the values of both runs, and where they stand."""
 
     subject: Pair

@@ -7,8 +7,7 @@ used at every width, so that a narrow terminal and a pipe show the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import VERY_LIKELY
@@ -42,8 +41,7 @@ _HOURS = 0.05
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class ShownParts:
+class ShownParts(NamedTuple):
     """How much is shown."""
 
     quotes: int = 3

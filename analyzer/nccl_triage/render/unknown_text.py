@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage.render import phrases
 from nccl_triage.render.short_text import alike, lost, named, rows, strongest
@@ -23,8 +22,7 @@ _CONNECTIONS = 2
 _OPENING = "Traceback (most recent call"
 
 
-@dataclass(frozen=True)
-class UnknownParts:
+class UnknownParts(NamedTuple):
     """How much is shown."""
 
     candidates: int = 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -18,8 +17,7 @@ Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderOptions:
+class RenderOptions(NamedTuple):
     """The reader's wishes; a format ignores those that do not concern it."""
 
     lang: Lang = "en"

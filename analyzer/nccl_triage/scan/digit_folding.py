@@ -10,9 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
-from random import Random
+from typing import TYPE_CHECKING
 
 from nccl_triage.lazy_regex import lazily
+
+if TYPE_CHECKING:
+    from random import Random
 
 HEX = b"0x"
 #: How pointers begin in folded lines.
@@ -36,7 +39,7 @@ _OTHER = bytes.maketrans(b"0123456789abcdefABCDEF", b"1234567898bcdefaBCDEFA")
 
 #: Bytes of lines of which it is remembered which digits may belong to literals.
 _SHORT = 512
-#: Bytes of a literal that are looked for first.
+#: Bytes of a literal, with its first digit, by which it is found.
 _PART = 4
 #: Bytes between two parts that are cut out as one.
 _NEAR = 2
@@ -112,31 +115,43 @@ def literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
 def _literal_digits(folded: bytes, literals: tuple[bytes, ...]) -> Pick | None:
     lowered = folded.lower()
     spans: set[tuple[int, int]] = set()
-    for part, having in _by_part(literals):
-        if part not in lowered:
-            continue
-        for literal in having:
-            at = lowered.find(literal)
-            while at >= 0:
-                spans.update((at + n, at + n + 1) for n, code in enumerate(literal) if code == _ZERO)
-                at = lowered.find(literal, at + 1)
+    parts = _by_part(literals)
+    digit = lowered.find(b"0")
+    while digit >= 0:
+        for before, size, having in parts:
+            start = digit - before
+            for literal, first, digits in having.get(lowered[start : start + size], ()) if start >= 0 else ():
+                at = digit - first
+                if at >= 0 and lowered.startswith(literal, at):
+                    spans.update((at + n, at + n + 1) for n in digits)
+        digit = lowered.find(b"0", digit + 1)
     return pick(sorted(spans))
 
 
+#: A literal, the place of its first digit, and those of all of its digits.
+_Placed = tuple[bytes, int, list[int]]
+
+
 @lru_cache(maxsize=64)
-def _by_part(literals: tuple[bytes, ...]) -> list[tuple[bytes, list[bytes]]]:
-    """Return the literals by a few bytes that all of them hold: those in front of their first digit, and it."""
-    found: dict[bytes, list[bytes]] = {}
+def _by_part(literals: tuple[bytes, ...]) -> list[tuple[int, int, dict[bytes, list[_Placed]]]]:
+    """Return the literals by a few bytes around their first digit, for each number of bytes before it and in all."""
+    found: dict[tuple[int, int], dict[bytes, list[_Placed]]] = {}
     for literal in literals:
-        end = literal.index(b"0") + 1
-        found.setdefault(literal[max(0, end - _PART) : max(end, _PART)], []).append(literal)
-    return list(found.items())
+        digits = [n for n, code in enumerate(literal) if code == _ZERO]
+        start = max(0, digits[0] + 1 - _PART)
+        part = literal[start : start + _PART]
+        of_form = found.setdefault((digits[0] - start, len(part)), {})
+        of_form.setdefault(part, []).append((literal, digits[0], digits))
+    return [(before, size, having) for (before, size), having in found.items()]
 
 
 @lru_cache(maxsize=4)
 def folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the literals that hold digits, folded and in lower case."""
-    folded = {fold(text.encode()).lower() for text in texts}
+    raw = [text.encode() for text in texts]
+    # Few hold digits: these are found in all of them at once.
+    held = b"\n".join(raw).translate(FOLD).split(b"\n")
+    folded = {fold(text).lower() for text, zeros in zip(raw, held, strict=True) if _ZERO in zeros}
     return tuple(sorted(literal for literal in folded if _ZERO in literal))
 
 
@@ -202,6 +217,8 @@ def revalued(line: str, turn: int) -> str:
     Equal numbers get different digits in one of the turns 0 and 1 at least, so that it shows which of them is meant;
     of a line with more than 64 numbers turn 2 still tells those apart that the first two do not.
     """
+    from random import Random  # slow to import, and of few lines is this asked
+
     parts: list[str] = []
     behind = 0
     for index, number in enumerate(_NUMBER_TEXT.finditer(line)):

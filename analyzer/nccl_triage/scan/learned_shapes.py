@@ -110,6 +110,19 @@ def skeleton(path: str) -> str:
     return path.rpartition("/")[2].translate(_NO_DIGITS)
 
 
+def _beginnings(lines: Sequence[str]) -> frozenset[str]:
+    """Return how lines begin, their digits folded."""
+    return frozenset(line[:BEGINNING].translate(FOLDED) for line in lines)
+
+
+def _remember(known: dict[frozenset[str], WrapperProfile], beginnings: frozenset[str], profile: WrapperProfile) -> None:
+    """Remember the prefixes of lines that begin so, where no digit tells who speaks."""
+    if len(beginnings) <= MAX_BEGINNINGS and not any(map(may_name_speaker, beginnings)):
+        if len(known) >= MAX_PROFILES * MAX_BEGINNINGS:
+            known.clear()
+        known[beginnings] = profile
+
+
 class LearnedShapesByProfile:
     """The learned shapes by the prefixes of their sources."""
 
@@ -119,6 +132,8 @@ class LearnedShapesByProfile:
         self._told_by_few = 0
         #: How the first lines of a source begin, their digits folded -> its prefixes, where no digit tells who speaks.
         self._by_beginnings: dict[frozenset[str], WrapperProfile] = {}
+        #: The same of a few of the first lines.
+        self._few_by_beginnings: dict[frozenset[str], WrapperProfile] = {}
         self._few: tuple[Sequence[str], WrapperProfile] = ((), WrapperProfile())
 
     def sniff(self, first: Sequence[str], path: str = "") -> WrapperProfile:
@@ -131,17 +146,14 @@ class LearnedShapesByProfile:
         return profile
 
     def _sniff(self, first: Sequence[str]) -> WrapperProfile:
-        beginnings = frozenset(line[:BEGINNING].translate(FOLDED) for line in first)
+        beginnings = _beginnings(first)
         known = self._by_beginnings.get(beginnings)
         if known is not None:
             if self._told_by_few < ENOUGH and len(first) > FEW:
                 self._told_by_few = self._told_by_few + 1 if self._by_few(first) == known else 0
             return known
         profile = self._sniff_lines(first)
-        if len(beginnings) <= MAX_BEGINNINGS and not any(map(may_name_speaker, beginnings)):
-            if len(self._by_beginnings) >= MAX_PROFILES * MAX_BEGINNINGS:
-                self._by_beginnings.clear()
-            self._by_beginnings[beginnings] = profile
+        _remember(self._by_beginnings, beginnings, profile)
         return profile
 
     def _sniff_lines(self, first: Sequence[str]) -> WrapperProfile:
@@ -158,7 +170,12 @@ class LearnedShapesByProfile:
         """Return the prefixes that some of the first lines tell; remembered, as it is asked twice of a source."""
         few = first[:: len(first) // FEW]
         if few != self._few[0]:
-            self._few = few, WrapperProfile.sniff(few)
+            beginnings = _beginnings(few)
+            profile = self._few_by_beginnings.get(beginnings)
+            if profile is None:
+                profile = WrapperProfile.sniff(few)
+                _remember(self._few_by_beginnings, beginnings, profile)
+            self._few = few, profile
         return self._few[1]
 
     def alike(self, first: Sequence[str]) -> LearnedShapes | None:

@@ -22,6 +22,8 @@ from nccl_triage.lazy_regex import lazily
 _MAX_SETS = 10_000
 #: Characters of a literal that costs next to nothing beside others; shorter ones stop the search at many words.
 _LONG = 8
+#: Roles of signatures of which no line may be missed.
+_URGENT = ("root", "cascade")
 NO_FORMATS: Mapping[str, Iterable[str]] = MappingProxyType({})
 #: How a line begins that is a record.
 RECORD_STARTS = ('{"', "{ ", "{\t")
@@ -81,13 +83,15 @@ def escape_ends(data: bytes) -> Iterator[int]:
 class _Literal:
     """The owners of a literal: signatures, formats, the scanner's parsers (``further``).
 
-    A ``word`` is one of the latter that only sounds like trouble.
+    A ``word`` is one of the latter that only sounds like trouble. No line with an ``urgent`` literal may be missed; of the
+    others a sample will do.
     """
 
     signatures: list[Signature] = field(default_factory=list)
     formats: list[str] = field(default_factory=list)
     further: bool = False
     word: bool = False
+    urgent: bool = False
 
 
 def _by_literal(
@@ -96,20 +100,27 @@ def _by_literal(
     formats: Mapping[str, Iterable[str]],
     words: Collection[str],
 ) -> dict[tuple[str, bool], _Literal]:
-    table = {(text, False): _Literal(further=True, word=text in words) for text in (*further, *words)}
+    table = {(text, False): _Literal(further=True, word=text in words, urgent=True) for text in (*further, *words)}
     for signature in signatures:
-        if signature.anchors is None:
+        anchors = signature.anchors
+        if anchors is None:
             raise ValueError(f"signature {signature.id} has no anchors")
-        for text in signature.anchors.texts:
-            table.setdefault((text, signature.anchors.caseless), _Literal()).signatures.append(signature)
+        urgent = signature.role in _URGENT
+        for text in anchors.texts:
+            owner = table.get((text, anchors.caseless))
+            if owner is None:
+                owner = table[(text, anchors.caseless)] = _Literal()
+            owner.signatures.append(signature)
+            owner.urgent = owner.urgent or urgent
     for name, texts in formats.items():
         for text in texts:
             # A literal that signatures look for in any case serves formats, too: their patterns decide.
             key = (text.lower(), True) if (text.lower(), True) in table else (text, False)
-            owner = table.setdefault(key, _Literal()).formats
-            if name not in owner:
-                owner.append(name)
-    return dict(sorted(table.items()))  # the same order in every process: the compiled database is kept by it
+            named = table.setdefault(key, _Literal()).formats
+            if name not in named:
+                named.append(name)
+    # The same order in every process: the compiled database is kept by it. Texts are sorted far faster than pairs.
+    return {key: table[key] for key in sorted(table, key=lambda key: key[0] + "\0" * key[1])}
 
 
 class Literals:
@@ -129,10 +140,7 @@ class Literals:
         #: Each literal, and whether it is looked for in any case.
         self._texts = list(table)
         self._owners = list(table.values())
-        #: Whether no line that holds the literal may be missed; of the others a sample will do.
-        self._urgent = [
-            one.further or any(owner.role in ("root", "cascade") for owner in one.signatures) for one in self._owners
-        ]
+        self._urgent = [owner.urgent for owner in self._owners]
         self.texts = tuple(text for text, _ in table)
         self._kinds: dict[frozenset[int], LineKind] = {}
 

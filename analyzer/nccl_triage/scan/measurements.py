@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from nccl_triage.observations import links
 from nccl_triage.observations.curves import NOT_KNOWN, CurveProcess, CurveRow, CurveTable, kind_of, mark_of, seed_of
@@ -31,8 +31,7 @@ def literals(reader: SeriesReader) -> dict[str, tuple[str, ...]]:
     return {**reader.literals, NOT_FINITE: ("nan", "NaN", "NAN", "inf", "Inf")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What a line's literals say before it is read: the formats that may read it, and whether a number may be nan."""
 
     number: int

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_triage.observations.curves import NOT_KNOWN, CurveProcess, CurveRow
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.steps.metric_series import JobMetrics, MetricSeries, Usual, tail, usual
 
 
-@dataclass(frozen=True, slots=True)
-class Anomaly:
+class Anomaly(NamedTuple):
     """An unusual ``value`` at a row, and the ``usual`` one (in the metric's unit); it rests on ``over`` numbers."""
 
     signature: str

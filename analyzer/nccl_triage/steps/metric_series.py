@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
+from nccl_triage.numbers import median
 from nccl_triage.observations.curves import CurveProcess, CurveRow
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
@@ -20,8 +22,7 @@ MIN_USUAL, MAX_USUAL = 8, 100
 _TAIL = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(NamedTuple):
     """The usual range of numbers: median, spread (as a standard deviation), lowest and highest."""
 
     middle: float
@@ -32,8 +33,6 @@ class Usual:
 
 def usual(values: Sequence[float]) -> Usual:
     """Return the usual range of at least one number. The spread is never below a thousandth of the median."""
-    from statistics import median  # it imports fractions and random, which a verdict without numbers need not wait for
-
     middle = median(values)
     spread = _NORMAL * median(abs(value - middle) for value in values)
     return Usual(middle, max(spread, abs(middle) / 1000, 1e-12), min(values), max(values))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import NamedTuple
@@ -71,8 +70,7 @@ def address_of_bus_id(text: str | None) -> PciAddress | None:
     return PciAddress(number >> 20, (number >> 12) & 0xFF, (number >> 4) & 0xFF)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The rank and device that a line of a host's log concerns; ``how`` is what joined it to the rank: pid, pci or None."""
 
     rank: int | None = None

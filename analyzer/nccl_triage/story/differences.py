@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -45,8 +44,7 @@ def minority(values: Mapping[K, Hashable], unheard: int = 0) -> list[K]:
     return [who for who, value in values.items() if common is None or value != common]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A host whose value differs from that of most hosts; ``usual`` is None if no value has a majority."""
 
     aspect: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
@@ -33,8 +33,7 @@ XID = "nvidia-driver.xid_any"
 Aside = tuple[Event, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """The time of a job by its own lines: begin and end, the last progress, the first failure."""
 
     begin: float | None

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import median
 
+from nccl_triage.numbers import median
 from nccl_triage.observations.curves import NOT_KNOWN, CurveRow
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.mapping import mapped

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -46,8 +45,7 @@ _FROM_OUTSIDE = ("py-spy", "pystack", "gdb")
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a run ended, and the line that says so (None where it follows from what no line says)."""
 
     state: State

@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
 from nccl_triage.story.exits import ends_job
@@ -31,7 +32,7 @@ OPENING = 3
 #: The field in which lines of Slurm name the step that they are about: 4711.0, or 4711 for a whole job.
 STEP_FIELD = "stepid"
 #: The id of a step that srun made. Other steps of a job ("4711.batch") are not counted.
-_STEP_ID = re.compile(r"(?P<job>\d{1,18})(?:\+\d{1,9})?(?:\.(?P<step>\d{1,9}))?", re.ASCII)
+_STEP_ID = lazily(r"(?P<job>\d{1,18})(?:\+\d{1,9})?(?:\.(?P<step>\d{1,9}))?", re.ASCII)
 #: Kinds of lines that a scheduler and its launcher print while a step ends.
 _ENDING = ("process.exit", "process.stopped", "process.signalled", "job.cancelled", "job.failed")
 #: Number of a job, and number of its step (None for a whole job).

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from nccl_triage.observations.store import SourceInfo
 
@@ -22,8 +22,7 @@ def _none(name: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReport:
+class ToolReport(NamedTuple):
     """A kind of document that is turned into lines.
 
     ``recognises`` is asked with the name of the file, without folders and the ending of a compression, and its first

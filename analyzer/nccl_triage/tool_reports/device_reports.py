@@ -6,7 +6,7 @@ Each value gets its device (and port): ``ibstat mlx5_0 port=1 State: Down``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.store import SourceInfo
@@ -17,8 +17,7 @@ from nccl_triage.tool_reports.line_rewriting import MAX_SIZE, rewrite
 _BEGIN = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class _DeviceReport:
+class _DeviceReport(NamedTuple):
     """A kind of report: how a device begins, how a port of it does, which values are told."""
 
     name: str

@@ -9,9 +9,6 @@ from __future__ import annotations
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.recorder_table import MAX_RANK
 from nccl_triage.observations.store import SourceInfo
-from nccl_triage.recorder.dump import TableBuilder, read
-from nccl_triage.recorder.lines import Writer
-from nccl_triage.recorder.unpickle import NotPlainError
 from nccl_triage.tool_reports import ToolReport
 
 #: 20,000 entries with deep stacks are a tenth of it.
@@ -39,6 +36,11 @@ def _recognises(name: str, sample: bytes) -> bool:
 
 def render(data: bytes, info: SourceInfo) -> bytes | None:
     """Return the lines of a dump; None for what is none."""
+    # A verdict without dumps need not wait for what reads them.
+    from nccl_triage.recorder.dump import TableBuilder, read
+    from nccl_triage.recorder.lines import Writer
+    from nccl_triage.recorder.unpickle import NotPlainError
+
     try:
         dump = read(data)
     except NotPlainError as error:

@@ -13,13 +13,13 @@ Found = dict[str, list[tuple[str, Event]]]
 
 #: A literal that every match contains (searching for it is much faster), the pattern, and the program.
 _INLINE = (
-    ("NCCL version ", re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
-    ("+cuda", re.compile(r"\+cuda(\d+\.\d+)"), "cuda"),
-    ("torch", re.compile(r"\btorch[ =]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
-    ("PyTorch", re.compile(r"\bPyTorch(?: version)?[: ]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
-    ("Driver Version:", re.compile(r"Driver Version: ?(\d+\.\d+(?:\.\d+)?)"), "driver"),
-    ("vLLM ", re.compile(r"\bvLLM (?:API server )?version[: ]{1,2}v?(\d+\.\d+\.\d+[\w.]*)"), "vllm"),
-    ("engine (", re.compile(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
+    ("NCCL version ", lazily(r"NCCL version (\d+\.\d+(?:\.\d+)?)"), "nccl"),
+    ("+cuda", lazily(r"\+cuda(\d+\.\d+)"), "cuda"),
+    ("torch", lazily(r"\btorch[ =]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
+    ("PyTorch", lazily(r"\bPyTorch(?: version)?[: ]{1,2}(\d+\.\d+\.\d+[\w.+]*)"), "torch"),
+    ("Driver Version:", lazily(r"Driver Version: ?(\d+\.\d+(?:\.\d+)?)"), "driver"),
+    ("vLLM ", lazily(r"\bvLLM (?:API server )?version[: ]{1,2}v?(\d+\.\d+\.\d+[\w.]*)"), "vllm"),
+    ("engine (", lazily(r"engine \(v?(\d+\.\d+\.\d+[\w.+]*)\)"), "vllm"),
 )
 _DRIVER_CUDA = lazily(r"cudaDriverVersion (\d{1,9})")
 #: Words before an assignment that make it advice ("consider passing CUDA_LAUNCH_BLOCKING=1") rather than a setting.

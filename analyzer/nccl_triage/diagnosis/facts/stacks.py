@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
@@ -46,8 +45,7 @@ WORKER = "data-worker"
 _GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_search|sample|rollout) \(")
 
 
-@dataclass(frozen=True, slots=True)
-class StackReading:
+class StackReading(NamedTuple):
     """What the frames of a stack tell.
 
     ``frames`` have the form ``function (path:line)``, innermost first. ``decides`` is the index of the frame that tells the
@@ -63,8 +61,7 @@ class StackReading:
     place: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(NamedTuple):
     """The stack of one process, and what it tells."""
 
     event: Event

@@ -8,8 +8,7 @@ ProcessGroupNCCL.cpp. torch is passed in, never imported: the planner reads this
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .payload import Call, added, moved, total
 
@@ -238,8 +237,7 @@ def _nothing(call: Call) -> Prepared:
     return (lambda iteration: None), (lambda iteration: 0)
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """One row of the table: how to issue an OpType.
 
     ``size`` says which message counts as S of the bandwidth: "in" (n elements), "all" (n of every rank) or "none".
