@@ -1,4 +1,4 @@
-"""Fixes and checks name what the log tells, and are left out where it does not tell what they name."""
+"""Advice fits the incident: the platform that the log shows, the names in it, and what the program itself advises."""
 
 from __future__ import annotations
 
@@ -6,10 +6,173 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nccl_triage import diagnose
 from nccl_triage.checks.names import check_causes
-from nccl_triage.diagnosis.case import fact_names
+from nccl_triage.diagnosis.case import Case, fact_names
+from nccl_triage.diagnosis.facts import software
+from nccl_triage.document.advice import remedy
 from nccl_triage.engine.schema import Fix, PlatformCommand, RuleSet
+from nccl_triage.errors import RuleError
+from nccl_triage.observations.event import Context, Event
+from tests.scan_helpers import diagnose_text, scan_text
+
+CAUSE = """id: site-power
+family: hardware
+title: The site lost its power
+explanation: There was no power.
+for:
+  - {id: lost, signature: site.power, weight: decisive, says: The site lost its power.}
+fixes:
+  - title: Wait for the power
+    commands:
+      - {slurm: scontrol show node NODE, kubernetes: kubectl describe node NODE}
+      - {pbs: pbsnodes NODE, otherwise: ping -c 3 HOST}
+      - kill -USR1 PID
+next_check:
+  - {when: on('slurm'), what: Is the node up in Slurm?, command: sinfo, if_yes: Go on., if_no: Wait.}
+  - {what: Is the light on?, command: {amd: rocm-smi, otherwise: nvidia-smi}, if_yes: Go on., if_no: Wait.}
+experiment: {kind: none, why_not: No rerun brings the power back.}
+culprit: [message]
+stages:
+  now:
+    - {what: {en: Count the nodes., zh: 数节点。}, command: {slurm: sinfo -N}, when: not on('one-host')}
+    - {what: {en: Look at the log., zh: 看日志。}, command: tail LOG}
+  soon: [{what: {en: Call., zh: 打电话。}}]
+  lasting: [{what: {en: Buy a battery., zh: 买电池。}}]
+"""
+SIGNATURE = """program: site
+signatures:
+  - id: site.power
+    kind: node.lost
+    role: root
+    pattern: 'site power lost on (?P<host>\\S+)'
+    meaning: The site lost its power.
+    match: ['site power lost on node-a']
+    not: ['site power is back']
+    culprit: {host: host, why: its power is gone}
+"""
+LOST = "step 3 loss 2.1\nsite power lost on node-a\n"
+SLURM = "slurmstepd: error: *** STEP 4711.0 ON node-a CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE ***\n"
+
+
+def site(folder: Path, cause: str = CAUSE) -> Path:
+    for name, text in (("signatures", SIGNATURE), ("causes", cause)):
+        (folder / "site" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "site" / name / "site-power.yaml").write_text(text)
+    return folder / "site"
+
+
+def best(folder: Path, text: str, cause: str = CAUSE, name: str = "job.log") -> dict[str, Any]:
+    log = folder / name
+    log.write_text(text)
+    found = diagnose(log, rules_dirs=[site(folder, cause)]).to_dict()["diagnoses"]
+    (one,) = [diagnosis for diagnosis in found if diagnosis["cause"] == "site-power"]
+    return dict(one)
+
+
+def test_the_command_of_the_platform_is_taken(tmp_path: Path) -> None:
+    under_slurm = best(tmp_path, LOST + SLURM)
+    assert "scontrol show node node-a" in under_slurm["fixes"][0]["commands"]
+    assert under_slurm["next_check"]["command"] == "sinfo"
+    assert [row["command"] for row in under_slurm["stages"]][:2] == ["sinfo -N", f"tail {tmp_path}/job.log"]
+    alone = best(tmp_path, LOST)
+    assert alone["fixes"][0]["commands"] == ["ping -c 3 node-a", "pgrep -af python", "kill -USR1 PID"]
+    assert alone["next_check"]["command"] == "nvidia-smi"
+    assert [row["command"] for row in alone["stages"]][:2] == [None, f"tail {tmp_path}/job.log"]
+
+
+def test_a_name_is_looked_up_before_it_is_needed(tmp_path: Path) -> None:
+    commands = best(tmp_path, LOST.replace("node-a", "10.0.0.7") + SLURM)["fixes"][0]["commands"]
+    assert commands[:2] == ["sinfo -N -l", "scontrol show node NODE"]  # Slurm knows no addresses
+    assert commands[2] == "ping -c 3 10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{slurm: scontrol show node NODE,", "{otherwise: ls, slurm: x,", "'otherwise' comes last"),
+        ("{pbs: pbsnodes NODE,", "{torque: pbsnodes NODE,", "unknown key 'torque'"),
+        ("- {what: Is the light on?,", "- {when: on('amd'), what: Is the light on?,", "has no 'when'"),
+    ],
+)
+def test_what_cannot_be_chosen_from_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in CAUSE
+    with pytest.raises(RuleError, match=message):
+        best(tmp_path, LOST, CAUSE.replace(old, new))
+
+
+def test_the_inputs_are_named(tmp_path: Path) -> None:
+    logs = tmp_path / "logs of today"
+    logs.mkdir()
+    cause = CAUSE.replace("command: tail LOG", "command: cp -a LOGS kept/")
+    for rank in range(5):
+        (logs / f"rank{rank}.log").write_text(LOST)
+    found = diagnose(logs, rules_dirs=[site(tmp_path, cause)]).to_dict()["diagnoses"][0]
+    assert found["stages"][1]["command"] == f"cp -a '{logs}' kept/"
+    assert best(tmp_path, LOST, cause)["stages"][1]["command"] == f"cp -a {tmp_path}/job.log kept/"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SLURM, {"slurm"}),
+        ("[1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", {"nvidia"}),
+        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\n", {"amd"}),
+        ("torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB.\n", {"intel"}),
+        ("RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB\n", {"ascend"}),
+        ("n0:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\nn1:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.2<0>\n", {"nvidia", "several-hosts"}),
+        ("hello\n", set()),
+    ],
+)  # fmt: skip
+def test_the_platform_is_what_the_log_shows(rules: RuleSet, text: str, words: set[str]) -> None:
+    assert software.platform(Case(scan_text(text, rules), rules)) == words
+
+
+def test_the_name_of_slurms_output_shows_slurm(rules: RuleSet) -> None:
+    assert software.platform(Case(scan_text("hello\n", rules, "out/slurm-4711.out"), rules)) == {"slurm"}
+    assert software.platform(Case(scan_text("hello\n", rules, "out/slurmy.out"), rules)) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+            "Try increasing `gpu_memory_utilization` when initializing the engine",
+        ),
+        ("OSError: [Errno 24] Too many open files. Please raise the limit with ulimit -n!", "Please raise the limit with ulimit -n"),
+        ("OSError: bad file: the index is stale;\nremove /data/index.bin to retry", "Remove /data/index.bin to retry"),
+        ("RuntimeError: To use CUDA with multiprocessing, you must use the 'spawn' start method", "To use CUDA with multiprocessing, you must use the 'spawn' start method"),
+        ("ImportError: DeepSpeed is missing => install it using `pip install deepspeed`", "Install it using `pip install deepspeed`"),
+        ("RuntimeError: oops. Please report a bug to PyTorch.", None),
+        ("RuntimeError: oops. Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", None),
+        ("RuntimeError: oops, use `ray logs raylet.out -ip 10.0.0.1`", None),
+        ("RuntimeError: the set is empty", None),
+        ("RuntimeError: oops.\n    raise ValueError(message)", None),
+        ("RuntimeError: oops. Set " + "x" * 300, None),
+    ],
+)  # fmt: skip
+def test_what_a_message_advises(text: str, says: str | None) -> None:
+    assert remedy(Event("s", "log", 1, text, Context())) == says
+
+
+def test_a_secret_in_an_advice_is_masked() -> None:
+    token = "hf_" + "aBcDeFgHiJ" * 3 + "KlMn"
+    found = remedy(Event("s", "log", 1, f"OSError: gone. Set HF_TOKEN={token} again.", Context()))
+    assert found is not None
+    assert token not in found
+
+
+def test_the_programs_own_advice_comes_first(rules: RuleSet) -> None:
+    says = "Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine"
+    text = f"RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. {says}.\n"
+    first, *_ = diagnose_text("INFO 03-01 10:00:00 engine up\n" + text, rules).to_dict()["diagnoses"][0]["fixes"]
+    assert first["title"] == f"Do what the program itself advises: “{says}”"
+    assert first["title_zh"] == f"按程序自身的提示操作：“{says}”"
+    assert first["commands"] == []  # words of a log, which nobody should paste into a shell unread
+
 
 MISSING = (
     "[rank1]: Traceback (most recent call last):\n"

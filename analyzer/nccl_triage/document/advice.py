@@ -28,7 +28,7 @@ _VERB = (
 )
 #: A sentence, or the part behind a comma, that tells the reader to do something; it ends with its line.
 _REMEDY = lazily(
-    rf"(?i)(?:\A|[.;!:]\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}\b(?!\()[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
+    rf"(?i)(?:\A|(?:[.;!:]|=>)\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}\b(?!\()[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
 )
 #: What looks for the fault or reports it instead of mending it, and what hides it.
 _NO_REMEDY = lazily(
@@ -137,12 +137,10 @@ class CauseAdvice:
 
     def _stated(self) -> str | None:
         """Return the remedy that a message which proves the cause states itself, in its own words."""
-        for item in self._weighed.for_items:
-            if item.evidence.weight in _PROVING:
-                for event in item.events[:2]:
-                    if found := remedy(event):
-                        return found
-        return None
+        items = [item for item in self._weighed.for_items if item.evidence.id != VOTE_ID]
+        strong = [item for item in items if item.evidence.weight in _PROVING]
+        told = (event for item in strong or items for event in item.events[:2])
+        return next((found for event in told if (found := remedy(event))), None)
 
 
 def remedy(event: Event) -> str | None:
