@@ -34,7 +34,7 @@ _REMEDY = lazily(
 _NO_REMEDY = lazily(
     r"(?i)\b(?:report\w*|debug\w*|details?|logs?|logging|log\w*_\w+|verbose|track|later|find the|detection|monitor\w*|reasons?|"
     r"support|contact|alternatively|check your|have set|url)\b|https?:|[A-Z_]+(?:DEBUG|LOGERR|VERBOSE|LOGS|BLOCKING)\b|"
-    r"disable this error|heartbeat|entire process down|^\w+ ?[\w.]*[(\[{]"
+    r"disable this error|error_if_nonfinite|heartbeat|entire process down|^\w+ ?[\w.]*[(\[{]"
 )
 _SAYS = {"en": "Do what the program itself advises: “{says}”", "zh": "按程序自身的提示操作：“{says}”"}
 
