@@ -59,6 +59,10 @@ def _value(match: re.Match[str], case: Case, events: Sequence[Event]) -> Any:
     return len(events) if name == "count" else None
 
 
+#: A placeholder, and the plural of "rank" before it, which only several ranks keep.
+_WITH_PLURAL = lazily(rf"(?:(?<=\b[Rr]ank)(?P<plural>s) )?(?:{PLACEHOLDER.pattern})")
+
+
 def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
     """Return a text with its placeholders filled in one language."""
     if "{" not in text:
@@ -66,9 +70,10 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         value = _value(match, case, events)
-        return _UNKNOWN[language] if value is None else _show(value)
+        shown = _UNKNOWN[language] if value is None else _show(value)
+        return shown if match["plural"] is None else f"{'' if shown.isdigit() else 's'} {shown}"
 
-    return PLACEHOLDER.sub(replace, text)
+    return _WITH_PLURAL.sub(replace, text)
 
 
 def tells(text: str, case: Case, events: Sequence[Event]) -> bool:
