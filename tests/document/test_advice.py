@@ -146,6 +146,7 @@ def test_the_name_of_slurms_output_shows_slurm(rules: RuleSet) -> None:
         ("OSError: bad file: the index is stale;\nremove /data/index.bin to retry", "Remove /data/index.bin to retry"),
         ("RuntimeError: To use CUDA with multiprocessing, you must use the 'spawn' start method", "To use CUDA with multiprocessing, you must use the 'spawn' start method"),
         ("ImportError: DeepSpeed is missing => install it using `pip install deepspeed`", "Install it using `pip install deepspeed`"),
+        ("nan on host: set-hl02-kubernetes-pc117.example", None),
         ("RuntimeError: oops. Please report a bug to PyTorch.", None),
         ("RuntimeError: oops. Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", None),
         ("RuntimeError: oops, use `ray logs raylet.out -ip 10.0.0.1`", None),

@@ -28,7 +28,7 @@ _VERB = (
 )
 #: A sentence, or the part behind a comma, that tells the reader to do something; it ends with its line.
 _REMEDY = lazily(
-    rf"(?i)(?:\A|(?:[.;!:]|=>)\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}\b(?!\()[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
+    rf"(?i)(?:\A|(?:[.;!:]|=>)\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}(?=\s)[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
 )
 #: What looks for the fault or reports it instead of mending it, and what hides it.
 _NO_REMEDY = lazily(
