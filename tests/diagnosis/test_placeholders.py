@@ -80,3 +80,10 @@ def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> Non
     for name in ("<stdin>", "-", "-rf"):
         case = Case(scan_text("x", rules, path=name), rules)
         assert placeholders.fill_words("grep a LOG", placeholders.command_words(case, [])) == "grep a LOG"
+
+
+def test_one_rank_is_no_plural(rules: RuleSet) -> None:
+    lines = "[rank{}]:[E ProcessGroupNCCL.cpp:607] [Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=6000) ran for 6001 milliseconds before timing out.\n"
+    for ranks, said in (((1,), "Rank 1 gave up"), ((1, 3), "Ranks 1, 3 gave up"), ((), "Ranks unknown gave up")):
+        case = Case(scan_text("".join(lines.format(rank, rank) for rank in ranks) or "x\n", rules), rules)
+        assert placeholders.fill("Ranks {fact:collective.timed_out_ranks} gave up", case, [], "en") == said

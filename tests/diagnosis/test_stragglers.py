@@ -79,7 +79,7 @@ OTHER = "MnRtt/Rnk: 3453.08ms/0 | MxRtt/Rnk: 6468.20ms/1"
 
 def test_the_rank_that_the_detector_names_again_and_again(tmp_path: Path) -> None:
     straggler, facts = verdict(tmp_path, megatron(calm, [SLOW_TWO]))
-    assert facts["pace.reported_ranks"] == [2] and "names ranks 2 as slow" in says(straggler)
+    assert facts["pace.reported_ranks"] == [2] and "reports rank 2 as slow" in says(straggler)
     assert 2 in [one["rank"] for one in straggler["culprits"]]
 
 
@@ -95,7 +95,7 @@ def test_the_warning_of_the_resiliency_extension(ranks: str, tmp_path: Path) -> 
     warning = f"STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: {ranks}\n"
     log = megatron(calm, []).replace("training ...\n", f"training ...\n{warning}")
     straggler, facts = verdict(tmp_path, log)
-    assert facts["pace.reported_ranks"] == [2] and "names ranks 2 as slow" in says(straggler)
+    assert facts["pace.reported_ranks"] == [2] and "reports rank 2 as slow" in says(straggler)
 
 
 def sniffed(*outliers: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.diagnosis.case import Case
+from nccl_triage.checks.names import check_causes
+from nccl_triage.diagnosis.case import Case, fact_names
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.document.advice import remedy
-from nccl_triage.engine.schema import RuleSet
+from nccl_triage.engine.schema import Fix, PlatformCommand, RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.observations.event import Context, Event
 from tests.scan_helpers import diagnose_text, scan_text
@@ -143,6 +145,8 @@ def test_the_name_of_slurms_output_shows_slurm(rules: RuleSet) -> None:
         ("OSError: [Errno 24] Too many open files. Please raise the limit with ulimit -n!", "Please raise the limit with ulimit -n"),
         ("OSError: bad file: the index is stale;\nremove /data/index.bin to retry", "Remove /data/index.bin to retry"),
         ("RuntimeError: To use CUDA with multiprocessing, you must use the 'spawn' start method", "To use CUDA with multiprocessing, you must use the 'spawn' start method"),
+        ("ImportError: DeepSpeed is missing => install it using `pip install deepspeed`", "Install it using `pip install deepspeed`"),
+        ("nan on host: set-hl02-kubernetes-pc117.example", None),
         ("RuntimeError: oops. Please report a bug to PyTorch.", None),
         ("RuntimeError: oops. Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", None),
         ("RuntimeError: oops, use `ray logs raylet.out -ip 10.0.0.1`", None),
@@ -169,3 +173,54 @@ def test_the_programs_own_advice_comes_first(rules: RuleSet) -> None:
     assert first["title"] == f"Do what the program itself advises: “{says}”"
     assert first["title_zh"] == f"按程序自身的提示操作：“{says}”"
     assert first["commands"] == []  # words of a log, which nobody should paste into a shell unread
+
+
+MISSING = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/opt/train.py", line 12, in load\n'
+    "[rank1]: FileNotFoundError: [Errno 2] No such file or directory: '/data/my set/$(id)'\n"
+)
+
+
+def command(text: str) -> PlatformCommand:
+    return PlatformCommand((("otherwise", text),))
+
+
+def fixes(rules: RuleSet, tmp_path: Path, *given: Fix) -> list[dict[str, Any]]:
+    causes = {**rules.causes}
+    causes["application-exception"] = replace(causes["application-exception"], fixes=given)
+    log = tmp_path / "job.log"
+    log.write_text(MISSING)
+    (found, *_) = diagnose(log, rules=replace(rules, causes=causes), model=None).to_dict()["diagnoses"]
+    assert found["cause"] == "application-exception"
+    return list(found["fixes"])
+
+
+def test_a_field_of_any_line_becomes_one_word_of_the_shell(rules: RuleSet, tmp_path: Path) -> None:
+    title = {"en": "Look at {f:storage.enoent.path}", "zh": "查看 {f:storage.enoent.path}"}
+    (fix,) = fixes(rules, tmp_path, Fix(title, (command("ls -ld {f:storage.enoent.path}"),)))
+    assert fix["title"] == "Look at /data/my set/$(id)"
+    assert fix["commands"] == ["ls -ld '/data/my set/$(id)'"]
+
+
+def test_what_names_something_unknown_is_left_out(rules: RuleSet, tmp_path: Path) -> None:
+    known = {"en": "Look", "zh": "查看"}
+    unknown = {"en": "Look at {f:python.import_no_module.name}", "zh": "查看 {f:python.import_no_module.name}"}
+    commands = (command("python -c 'import {fact:recorder.slow_by}'"), command("ls"))
+    (fix,) = fixes(rules, tmp_path, Fix(unknown), Fix(known, commands))
+    assert (fix["title"], fix["commands"]) == ("Look", ["ls"])
+
+
+def test_placeholders_of_advice_must_exist(rules: RuleSet) -> None:
+    cause = rules.causes["application-exception"]
+    wrong = replace(
+        cause,
+        fixes=(
+            Fix({"en": "{fact:job.nothing}", "zh": ""}, (command("ls {f:storage.enoen.path}"),)),
+            Fix({"en": "{f:storage.enoent.pth}", "zh": ""}),
+        ),
+    )
+    problems = check_causes(replace(rules, causes={cause.id: wrong}), fact_names(), [*cause.culprit], {})
+    said = " ".join(str(problem) for problem in problems)
+    for name in ("job.nothing", "storage.enoen'", "'pth'"):
+        assert name in said, name

@@ -121,8 +121,8 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         ),
         (
             "[rank1]: Parameter indices which did not receive grad for rank 1: 12 13\n",
-            "DDP parameters of rank 1 took no part in its loss: 12 13.",
-            "rank 1 的部分 DDP 参数未参与 loss 计算：12 13。",
+            "Rank 1 computed no gradient for DDP parameters 12 13.",
+            "rank 1 没有为以下 DDP 参数计算梯度：12 13。",
         ),
     ],
     ids=lambda text: text[:30],

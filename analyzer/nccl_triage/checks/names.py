@@ -137,6 +137,26 @@ def _in_headlines(cause: Cause, known: DefinedNames) -> Iterator[RuleProblem]:
                 yield _unknown(headline.where, cause.id, "placeholder", name, _OF_HEADLINES)
 
 
+def _in_advice(cause: Cause, known: DefinedNames) -> Iterator[RuleProblem]:
+    """Yield what is wrong with the placeholders of fixes and checks: a fact or signature that does not exist."""
+    texts = [text for fix in cause.fixes for text in (fix.title, fix.caution) if text is not None]
+    texts += [check.what for check in cause.checks]
+    commands = [command for fix in cause.fixes for command in fix.commands]
+    commands += [check.command for check in cause.checks if check.command is not None]
+    commands += [step.command for stage in cause.stages.values() for step in stage if step.command is not None]
+    written = [one for text in texts for one in text.values()]
+    written += [text for command in commands for _, text in command.choices]
+    for text in written:
+        for match in PLACEHOLDER.finditer(text):
+            signature, _, field = match["name"].rpartition(".")
+            if match["kind"] == "fact:" and match["name"] not in known.facts:
+                yield _unknown(cause.place("fixes"), cause.id, "fact", match["name"], known.facts)
+            elif match["kind"] == "f:" and signature and signature not in known.kinds:
+                yield _unknown(cause.place("fixes"), cause.id, "signature", signature, known.kinds)
+            elif match["kind"] == "f:" and field not in known.fields.get(signature, {field}):
+                yield _unknown(cause.place("fixes"), cause.id, "field", field, known.fields[signature])
+
+
 def check_causes(
     rules: RuleSet, facts: Iterable[str], culprits: Iterable[str], produced: Mapping[str, Produced]
 ) -> list[RuleProblem]:
@@ -153,6 +173,7 @@ def check_causes(
             if name not in methods:
                 findings.append(_unknown(cause.place("culprit"), cause.id, "culprit method", name, methods))
         findings += _in_headlines(cause, known)
+        findings += _in_advice(cause, known)
         for name in (name for check in cause.checks for name in check.rivals):
             if name not in rules.causes:
                 findings.append(_unknown(cause.place("next_check"), cause.id, "rival", name, rules.causes))

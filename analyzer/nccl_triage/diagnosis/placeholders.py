@@ -1,6 +1,7 @@
 """Fill the placeholders in texts and commands of rules with values from the log.
 
-Texts contain ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}`` and ``{meaning}``. Commands also contain
+Texts contain ``{fact:NAME}``, ``{f:FIELD}`` (of the evidence), ``{f:SIGNATURE.FIELD}`` (of any line), ``{rank}``,
+``{host}``, ``{count}`` and ``{meaning}``. Commands also contain
 words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. Users copy commands into a shell, and the log is untrusted, so
 only plain names replace these words. A word remains if several names fit.
 """
@@ -33,40 +34,56 @@ def _show(value: Any) -> str:
     return str(value)
 
 
+def _value(match: re.Match[str], case: Case, events: Sequence[Event]) -> Any:
+    """Return what a placeholder stands for, None if nothing in the log tells."""
+    kind, name = match["kind"], match["name"]
+    if kind == "fact:":
+        value = case.value(name)
+        return None if value == [] else value
+    if kind == "version:":
+        found = software.versions(case).get(name)
+        return found[0][0] if found else None
+    if kind == "env:":
+        found = software.environment(case).get(name)
+        return found[0][0] if found else None
+    if kind == "f:":
+        signature, _, name = name.rpartition(".")
+        told = case.of(signature) if signature else events
+        return next((e.fields[name] for e in told if name in e.fields), None)
+    if name == "rank":
+        return next((r for e in events if (r := case.rank(e)) is not None), None)
+    if name == "host":
+        return next((h for e in events if (h := case.host(e)) is not None), None)
+    if name == "meaning":
+        return next((known.meaning for e in events if (known := case.rules.signatures.get(e.signature))), None)
+    return len(events) if name == "count" else None
+
+
+#: A placeholder, and the plural of "rank" before it, which only several ranks keep.
+_WITH_PLURAL = lazily(rf"(?:(?<=\b[Rr]ank)(?P<plural>s) )?(?:{PLACEHOLDER.pattern})")
+
+
 def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
     """Return a text with its placeholders filled in one language."""
     if "{" not in text:
         return text
 
     def replace(match: re.Match[str]) -> str:
-        kind, name = match["kind"], match["name"]
-        value: Any = None
-        if kind == "fact:":
-            value = case.value(name)
-        elif kind == "version:":
-            found = software.versions(case).get(name)
-            value = found[0][0] if found else None
-        elif kind == "env:":
-            found = software.environment(case).get(name)
-            value = found[0][0] if found else None
-        elif kind == "f:":
-            value = next((e.fields[name] for e in events if name in e.fields), None)
-        elif name == "rank":
-            value = next((r for e in events if (r := case.rank(e)) is not None), None)
-        elif name == "host":
-            value = next((h for e in events if (h := case.host(e)) is not None), None)
-        elif name == "meaning":
-            value = next((known.meaning for e in events if (known := case.rules.signatures.get(e.signature))), None)
-        elif name == "count":
-            value = len(events)
-        return _UNKNOWN[language] if value is None or value == [] else _show(value)
+        value = _value(match, case, events)
+        shown = _UNKNOWN[language] if value is None else _show(value)
+        return shown if match["plural"] is None else f"{'' if shown.isdigit() else 's'} {shown}"
 
-    return PLACEHOLDER.sub(replace, text)
+    return _WITH_PLURAL.sub(replace, text)
 
 
-def fill_command(command: str, case: Case) -> str:
+def tells(text: str, case: Case, events: Sequence[Event]) -> bool:
+    """Tell whether the log has a value for every placeholder of a text or command."""
+    return all(_value(match, case, events) is not None for match in PLACEHOLDER.finditer(text))
+
+
+def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str:
     """Return a command with its placeholders filled by quoted shell words, so that the shell never runs text of a log."""
-    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
+    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, events, "en")), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:

@@ -10,6 +10,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate
+from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.document.evidence import pair
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.schema import Fix, PlatformCommand, Text
@@ -27,13 +28,13 @@ _VERB = (
 )
 #: A sentence, or the part behind a comma, that tells the reader to do something; it ends with its line.
 _REMEDY = lazily(
-    rf"(?i)(?:\A|[.;!:]\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}\b(?!\()[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
+    rf"(?i)(?:\A|(?:[.;!:]|=>)\s{{1,4}}|,\s{{1,4}}|\n\s{{0,40}})(?P<says>{_VERB}(?=\s)[^\n]{{8,400}}?)(?=[.!;](?:\s|\Z)|\n|\Z)"
 )
 #: What looks for the fault or reports it instead of mending it, and what hides it.
 _NO_REMEDY = lazily(
     r"(?i)\b(?:report\w*|debug\w*|details?|logs?|logging|log\w*_\w+|verbose|track|later|find the|detection|monitor\w*|reasons?|"
     r"support|contact|alternatively|check your|have set|url)\b|https?:|[A-Z_]+(?:DEBUG|LOGERR|VERBOSE|LOGS|BLOCKING)\b|"
-    r"disable this error|heartbeat|entire process down|^\w+ ?[\w.]*[(\[{]"
+    r"disable this error|error_if_nonfinite|heartbeat|entire process down|^\w+ ?[\w.]*[(\[{]"
 )
 _SAYS = {"en": "Do what the program itself advises: “{says}”", "zh": "按程序自身的提示操作：“{says}”"}
 
@@ -48,16 +49,23 @@ class CauseAdvice:
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
         self._known = placeholders.command_words(case, candidate.culprits)
+        #: The lines of the evidence, whose fields placeholders name.
+        self._events = [
+            event for item in candidate.weighed.for_items if item.evidence.id != VOTE_ID for event in item.events
+        ]
 
     def fixes(self) -> list[dict[str, Any]]:
-        """Return what mends the cause: first what a message of the job itself advises."""
+        """Return what mends the cause: first what a message of the job itself advises.
+
+        A fix whose title names what the log does not tell is left out.
+        """
         stated = self._stated()
-        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when)]
+        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when) and self._tells(fix.title)]
         return [*([self._quoted(stated)] if stated else []), *found]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""
-        check = next((check for check in self._cause.checks if self._fits(check.when)), None)
+        check = next((one for one in self._cause.checks if self._fits(one.when) and self._tells(one.what)), None)
         if check is None:
             return None
         return {
@@ -76,13 +84,17 @@ class CauseAdvice:
         return when is None or self._conditions.holds(when)[0]
 
     def _text(self, text: Text) -> Text:
-        return placeholders.fill_both(text, self._case)
+        return placeholders.fill_both(text, self._case, self._events)
+
+    def _tells(self, text: Text) -> bool:
+        return placeholders.tells(text["en"], self._case, self._events)
 
     def _command(self, command: PlatformCommand | None) -> str | None:
+        """Return the command of the platform; None if there is none, or if it names what the log does not tell."""
         text = command.on(self._platform) if command is not None else None
-        if text is None:
+        if text is None or not placeholders.tells(text, self._case, self._events):
             return None
-        return placeholders.fill_words(placeholders.fill_command(text, self._case), self._known)
+        return placeholders.fill_words(placeholders.fill_command(text, self._case, self._events), self._known)
 
     def _commands(self, commands: tuple[PlatformCommand, ...]) -> Iterator[str]:
         """Yield the commands of the platform; one that needs a name which no line tells comes after one that finds it."""
@@ -125,12 +137,10 @@ class CauseAdvice:
 
     def _stated(self) -> str | None:
         """Return the remedy that a message which proves the cause states itself, in its own words."""
-        for item in self._weighed.for_items:
-            if item.evidence.weight in _PROVING:
-                for event in item.events[:2]:
-                    if found := remedy(event):
-                        return found
-        return None
+        items = [item for item in self._weighed.for_items if item.evidence.id != VOTE_ID]
+        strong = [item for item in items if item.evidence.weight in _PROVING]
+        told = (event for item in strong or items for event in item.events[:2])
+        return next((found for event in told if (found := remedy(event))), None)
 
 
 def remedy(event: Event) -> str | None:
