@@ -159,9 +159,7 @@ def describe(diagnosis: Findings) -> dict[str, Any] | None:
     }
 
 
-def _checkpoint(
-    case: Case, fault: Event, start: float | None, end: Event | None, ranks: int | None
-) -> dict[str, Any]:
+def _checkpoint(case: Case, fault: Event, start: float | None, end: Event | None, ranks: int | None) -> dict[str, Any]:
     """Return the last checkpoint before the fault, the seconds from it to the end, and the GPU-hours of work lost."""
     saved = [e for e in case.having("task.finished", about="checkpoint") if _event_before(case, e, fault)]
     if not saved:
