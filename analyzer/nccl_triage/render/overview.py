@@ -66,9 +66,9 @@ def job_line(document: Document) -> list[Pair]:
         Pair(world_text(document, "en"), world_text(document, "zh")),
     ]
     if names:
-        shown = ", ".join(visible(name, 60) for name in names) if len(names) <= _NAMED_HOSTS else ""
-        key = "job_hosts_named" if shown else "job_hosts"
-        found.append(Pair(*(word(key, lang).format(n=len(names), hosts=shown) for lang in _BOTH)))
+        key = "job_hosts_named" if len(names) <= _NAMED_HOSTS else "job_hosts"
+        shown = [visible(name, 60) for name in names[:_NAMED_HOSTS]]
+        found.append(Pair(*(word(key, x).format(n=len(names), hosts=word("list_comma", x).join(shown)) for x in _BOTH)))
     found += [Pair(text, text) for text in (visible(job.get("launcher") or "", 40), *_versions(software))]
     return [pair for pair in found if pair.en]
 

@@ -86,10 +86,10 @@ def tasks(document: Document, best: Item | None) -> Tasks:
 def _first(best: Item) -> list[Task]:
     """Return the repairs that the short text names, too."""
     english, chinese = ([one for one in steps(best, lang) if one.key == "do_now"] for lang in ("en", "zh"))
-    translated = {one.what: other for one, other in zip(english, chinese, strict=True)}
+    translated = {(one.what, one.caution): other for one, other in zip(english, chinese, strict=True)}
 
     def task(step: NextStep) -> Task:
-        other = translated[step.what]
+        other = translated[step.what, step.caution]
         return Task(Pair(step.what, other.what), step.commands, Pair(step.caution, other.caution))
 
     return [task(step) for step in chosen(english, COMMANDS)]
