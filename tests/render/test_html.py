@@ -454,6 +454,8 @@ def test_curves_show_every_series_and_where_it_stops_being_a_number():
 def test_nothing_shows_who_talks_to_whom():
     text = html.render(full(), "en")
     assert 'id="peers"' not in text and "Who talks to whom" not in text
+    told = folded(text, "environment")
+    assert "P2P/CUMEM 1, NET/IB 1, SHM/direct 1, carrier pigeon 1" in told
 
 
 def test_what_was_not_seen_says_how_to_have_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ _ASKED = {"torch": "PyTorch", "nccl": "NCCL"}
 _BOTH: tuple[Lang, Lang] = ("en", "zh")
 #: Fewest rank-hours worth telling, and the number of hosts up to which they are named.
 WORTH_TELLING, _NAMED_HOSTS = 0.05, 3
+#: Most transports that are told.
+_TRANSPORTS = 6
 
 
 def work_lost(document: Document, lang: Lang) -> str:
@@ -25,7 +28,10 @@ def work_lost(document: Document, lang: Lang) -> str:
     since, gpu_hours, ranks = (found.get(key) for key in ("checkpoint_seconds", "gpu_hours", "ranks"))
     if isinstance(since, (int, float)) and isinstance(gpu_hours, (int, float)) and ranks:
         key = "lost_since_checkpoint_one" if ranks == 1 else "lost_since_checkpoint"
-        return word(key, lang).format(hours=hours(gpu_hours), span=duration(since, lang), ranks=ranks)
+        told = (
+            word("hours_at_least", lang).format(hours=hours(gpu_hours)) if found.get("at_least") else hours(gpu_hours)
+        )
+        return word(key, lang).format(hours=told, span=duration(since, lang), ranks=ranks)
     lost = found.get("rank_hours")
     return incident_cost(document, lang) if isinstance(lost, (int, float)) and lost >= WORTH_TELLING else ""
 
@@ -80,6 +86,13 @@ def _named(key: str, name: object) -> Pair:
 def _versions(software: Mapping[str, Any]) -> list[str]:
     """Return the versions that a reader asks for first."""
     return [f"{name} {visible(software[key], 40)}" for key, name in _ASKED.items() if software.get(key)]
+
+
+def transports(document: Document) -> str:
+    """Return over what the connections of the log run, the commonest first, with how many there are of each."""
+    links = (document.get("peers") or {}).get("links") or []
+    kinds = Counter("/".join(str(link.get("via") or "?").split("/")[:2]) for link in links)
+    return ", ".join(f"{visible(kind, 40)} {number}" for kind, number in kinds.most_common(_TRANSPORTS))
 
 
 def collective_text(document: Document, lang: Lang) -> str:

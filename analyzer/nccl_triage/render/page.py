@@ -148,7 +148,7 @@ class LogWindow:
 #: Most columns of a line in the story, and how a traceback opens.
 STORY_TEXT, _OPENING = 110, "Traceback (most recent call"
 #: Most lines of the log that are shown with the evidence, around each of its lines, and characters of one that is no proof.
-NEAR_ROWS, BEFORE, AFTER, CONTEXT_TEXT = 16, 2, 1, 160
+NEAR_ROWS, BEFORE, AFTER, CONTEXT_TEXT = 14, 2, 1, 110
 
 
 class ReportPage:
@@ -342,4 +342,6 @@ def _row(line: int, anchor: str, marked: bool, text: str) -> LogRow:
     start, end, _ = telling(text)
     while start < end < len(text) and text[end - 1].isalnum() and text[end].isalnum():  # no word is marked in part
         end += 1
+    while 0 < start < end and text[start - 1].isalnum() and text[start].isalnum():
+        start -= 1
     return LogRow(line, anchor, True, (text[:start], text[start:end], text[end:]))

@@ -12,6 +12,8 @@ from nccl_triage.render.words import Document, columns, cut, place, rank_ranges,
 
 #: Maximum number of ranks drawn, and of those drawn as labelled cells.
 MAX_RANKS, MAX_CELLS = 4096, 16
+#: Pixels between two hosts of many: eight hosts of eight ranks stand in a row.
+_APART = 7
 
 
 @dataclass
@@ -131,13 +133,13 @@ def _mosaic(grid: RankGrid, hosts: Sequence[tuple[str, list[Mapping[str, Any]]]]
     step, parts, x, y, tallest = 14, dict[str, list[str]](), 0, 0, 0
     for host, entries in hosts:
         across = min(len(entries), 64)
-        wide = max(across * step, 56) + 10
+        wide = max(across * step, 56) + _APART
         tall = -(-len(entries) // 64) * step + 20
         if x and x + wide > WIDTH:
             x, y, tallest = 0, y + tallest, 0
         tallest = max(tallest, tall + 6)
         label = visible(host, 200) or f"rank {entries[0].get('rank')}"
-        room = max((wide - 10) // 7, 6)
+        room = max((wide - _APART) // 7, 6)
         # Hosts of one cluster differ at the end of their names.
         shown = label if columns(label) <= room else ".." + label[-(room - 2) :]
         grid.labels.append((x + 1, y + 12, shown, host in blamed))

@@ -111,6 +111,7 @@ decision_restart = Safe to restart now = 现在即可重启
 decision_undecided = Not decided = 尚不能决定
 fixes_other = Other repairs = 其他修复办法
 events_listed = What the log tells, in its order ({n}) = 日志所述，按其顺序（{n}）
+hours_at_least = at least {hours} = 至少 {hours}
 job_cluster = cluster {name} = 集群 {name}
 job_hosts = {n} hosts = {n} 台主机
 job_hosts_named = on {hosts} = 主机 {hosts}
@@ -180,7 +181,6 @@ not_finite = Not a number at = 出现非数值的位置
 not_seen = What was not seen = 缺少哪些信息
 not_seen_text = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
 one_clock_no = Clocks of different hosts may differ. = 不同主机的时钟可能有偏差。
-path_word = Path = 通路
 pseudonym_accounts = accounts = 账号
 pseudonym_addresses = addresses = 地址
 pseudonym_buckets = buckets = 存储桶
@@ -220,7 +220,6 @@ story_waiting = A rank begins to wait = 有 rank 开始等待
 this_run = This run = 本次运行
 timeout_advice = The timeout = 关于超时
 under_a_second = less than a second = 不到 1 秒
-unnamed_path = path not named = 未注明通路
 waits = waits in the collective = 在集合通信中等待
 what_happened = What happened = 发生了什么
 """

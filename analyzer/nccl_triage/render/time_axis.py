@@ -198,6 +198,7 @@ def timeline(document: Document, limit: int = 200) -> Timeline | None:
         return None
     blamed = {c.get("rank") for d in (document.get("diagnoses") or [])[:1] for c in d.get("culprits") or []}
     leading = {_lane_key(e) for e in events if e.get("role") == "root" or e.get("rank") in blamed - {None}}
+    leading |= {_lane_key(e) for e in events if fault == (e.get("path"), e.get("line"))}
     leading = leading or {_lane_key(e) for e in events if e.get("role") == "cascade"}
     lanes, labels = _lane_labels(events, leading)
     spans = _spans(document, lanes)

@@ -119,7 +119,6 @@ possible_causes = Possible causes = 可能的原因
 problems = problems = 问题
 rank = Rank = rank
 rank_grid = Ranks: who did what = 各 rank 的状态
-rank_grid_text = One mark per rank; shape and word give its state. = 每个 rank 一个标记，形状和文字表示状态。
 ranks = Ranks = rank
 references = references = 参考
 refuted = refuted = 已推翻
