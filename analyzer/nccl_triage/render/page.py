@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -147,8 +147,10 @@ class LogWindow:
 
 #: Most columns of a line in the story, and how a traceback opens.
 STORY_TEXT, _OPENING = 110, "Traceback (most recent call"
-#: Most lines of the log that are shown with the evidence, around each of its lines, and characters of one that is no proof.
-NEAR_ROWS, BEFORE, AFTER, CONTEXT_TEXT = 14, 2, 1, 110
+#: Most lines of the log that are shown with the evidence, and around each of its lines.
+NEAR_ROWS, BEFORE, AFTER = 14, 2, 1
+#: Characters of a line that is no proof, with the evidence and in the appendix.
+CONTEXT_TEXT, APPENDIX_TEXT = 110, 400
 
 
 class ReportPage:
@@ -280,7 +282,7 @@ class ReportPage:
                 if not beside:
                     rest.append(LogWindow(path, [list(part)]))
                     continue
-                near.setdefault(path, LogWindow(path, [])).pieces.append(list(part))
+                near.setdefault(path, LogWindow(path, [])).pieces.append([_shortened(row) for row in part])
         self.proofs = {
             (path, row.line) for path, rows in found for row in rows if row.marked and (path, row.line) in self.near
         }
@@ -338,10 +340,14 @@ class ReportPage:
 
 def _row(line: int, anchor: str, marked: bool, text: str) -> LogRow:
     if not marked:
-        return LogRow(line, anchor, False, (visible(text, CONTEXT_TEXT), "", ""))
+        return LogRow(line, anchor, False, (visible(text, APPENDIX_TEXT), "", ""))
     start, end, _ = telling(text)
     while start < end < len(text) and text[end - 1].isalnum() and text[end].isalnum():  # no word is marked in part
         end += 1
     while 0 < start < end and text[start - 1].isalnum() and text[start].isalnum():
         start -= 1
     return LogRow(line, anchor, True, (text[:start], text[start:end], text[end:]))
+
+
+def _shortened(row: LogRow) -> LogRow:
+    return row if row.marked else replace(row, parts=(visible(row.parts[0], CONTEXT_TEXT), "", ""))
