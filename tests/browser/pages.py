@@ -27,7 +27,8 @@ _TEXTS = """([quoted, wanted]) => {
   while (walk.nextNode()) {
     const at = walk.currentNode.parentElement, text = walk.currentNode.data.trim();
     if (text && ask(at, text) && !at.closest('svg title, svg desc, style, script, label')
-        && at.checkVisibility({visibilityProperty: true, contentVisibilityAuto: true})) found.push(text);
+        && at.checkVisibility({visibilityProperty: true, contentVisibilityAuto: true}))
+      found.push(wanted === 'translated' ? at.textContent.trim() : text);
   }
   return found.join('\\u2028');
 }"""

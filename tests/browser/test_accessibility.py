@@ -1,4 +1,4 @@
-"""axe-core finds no serious violation; headings, landmarks and the tables beside drawings are as a listener needs them."""
+"""axe-core finds no violation; headings, landmarks and the tables beside drawings are as a listener needs them."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_axe_is_recent():
 
 
 @pytest.mark.parametrize(("name", "view"), LOOKS, indirect=["name"])
-def test_axe_finds_nothing_serious(show, report, view):
+def test_axe_finds_nothing(show, report, view):
     lang, theme, width = VIEWS[view]
     page = show(report, width=width, scripts=True)
     choose(page, lang)
     choose(page, theme)
     open_all(page)
     page.evaluate(_SHORTEN)
-    assert [v for v in violations(page) if v["impact"] in ("serious", "critical")] == []
+    assert violations(page) == []
 
 
 def test_one_title_headings_in_steps_and_landmarks(show, report):
@@ -107,7 +107,7 @@ def within(number: str, told: set[str], spans: list[tuple[int, int]]) -> bool:
 def test_every_drawing_has_a_description_and_a_table_with_its_numbers(show, report, doc, name):
     page = show(report)
     charts = page.evaluate(_CHARTS)
-    assert charts or doc["verdict"] != "diagnosed"
+    assert charts or doc["verdict"] != "diagnosed" or len(doc["job"]["ranks"]) < 2
     for chart in charts:
         assert len(chart["told"]) == 2, chart["section"]
         assert all(chart["told"]), chart["section"]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from nccl_triage.render import html
+
 from .incidents import ATTACKS
 from .pages import Watch, open_all, texts
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-#: Elements that could load or run something: a report has none of them.
-ACTIVE = "script, iframe, object, embed, link, img, base, form, audio, video, source, [srcset], foreignObject"
+POLICY = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{html.copy_hash()}'"
+#: Elements that could load or run something: a report has none of them but its own script.
+ACTIVE = "script[src], body > script:not(:last-child), :not(body) > script, iframe, object, embed, link, img, base, form, audio, video, source, [srcset], foreignObject"
 
 
 @pytest.fixture

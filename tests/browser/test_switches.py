@@ -51,8 +51,8 @@ def test_english_shows_no_chinese_and_chinese_no_english_sentence(show, report, 
 @only("memory-1", "verified-8", "missing-4096")
 def test_the_switches_work_by_keyboard(show, report):
     page = show(report)
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
+    for _ in range(1 + page.locator("nav a").count() + 1):
+        page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.id") == "lang-en"
     page.keyboard.press("ArrowRight")
     assert chosen(page, "lang") == "lang-zh"
@@ -102,6 +102,32 @@ def test_a_report_in_chinese_opens_in_chinese(show, doc, tmp_path):
     assert CJK.search(page.title())
     choose(page, "lang-en")
     assert texts(page, "chinese") == []
+
+
+@only("memory-1")
+def test_the_script_keeps_title_and_language_in_step_and_nothing_needs_it(show, report, doc):
+    for scripts in (True, False):
+        page = show(report, scripts=scripts)
+        open_all(page)
+        choose(page, "lang-zh")
+        assert (page.locator("html").get_attribute("lang") == "zh-Hans") == scripts
+        assert bool(CJK.search(page.title())) == scripts
+        assert page.locator("button.copy:visible").count() == (page.locator("button.copy").count() if scripts else 0)
+        assert page.locator("h1 .zh:visible").count() == 1
+
+
+@only("network-2")
+def test_a_button_copies_its_command(show, report):
+    page = show(report, scripts=True)
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }; }"
+    )
+    button = page.locator(".todo button.copy").first
+    button.click()
+    page.wait_for_function("() => document.querySelector('.todo button.copy.done')")
+    code = page.locator(".todo .cmd code").first
+    assert page.evaluate("() => window.copied") == code.text_content().strip()
+    assert button.inner_text() == "copied"
 
 
 class TestTheCheckersSee:

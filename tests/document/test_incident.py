@@ -78,3 +78,22 @@ def test_the_last_progress_stands_before_the_fault(rules: RuleSet) -> None:
 def test_a_clock_that_jumps_for_months_is_no_duration(rules: RuleSet) -> None:
     text = OOM.format(m=30) + "2025-12-06 18:31:00,000 [rank1]: Broken pipe\n2025-12-06 18:31:00,000 step 3 loss 1\n"
     assert diagnose_text(text, rules).to_dict()["incident"]["seconds"] is None
+
+
+def test_work_since_the_last_checkpoint_is_told_in_gpu_hours(rules: RuleSet) -> None:
+    text = (
+        world()
+        + "2024-12-06 17:00:00,000 [rank0]: Saved checkpoint at step 400\n"
+        + "2024-12-06 17:30:00,000 [rank0]: Saved checkpoint at step 500\n"
+        + OOM.format(m=30)
+    )
+    incident = diagnose_text(text, rules).to_dict()["incident"]
+    assert incident["checkpoint"]["line"] == 6
+    assert incident["checkpoint_seconds"] == 3600.0
+    assert incident["gpu_hours"] == 4.0
+
+
+def test_a_checkpoint_after_the_fault_saves_nothing(rules: RuleSet) -> None:
+    text = world() + OOM.format(m=30) + "2024-12-06 18:31:00,000 [rank0]: Saved checkpoint at step 500\n"
+    incident = diagnose_text(text, rules).to_dict()["incident"]
+    assert incident["checkpoint"] is None and incident["gpu_hours"] is None

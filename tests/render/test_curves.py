@@ -15,6 +15,7 @@ def series(points: list[Any], **more: Any) -> dict[str, Any]:
     return {
         "metric": "loss", "unit": None, "title": "Loss", "title_zh": "损失", "rank": 0, "source": "a.log", "x": "step",
         "points": points, "not_finite": [], "count": len(points), "min": 1.0, "max": 2.0, "last": 1.0, "lines": [1, 9],
+        "marks": [{"kind": "spike", "x": 0}],
         **more,
     }  # fmt: skip
 
@@ -26,6 +27,20 @@ def pixels(path: str) -> list[tuple[int, int]]:
 def test_no_series_or_single_points_draw_nothing() -> None:
     assert curves.draw(healthy()) is None
     assert curves.draw({"series": [series([[1, 2.0]])]}) is None
+
+
+@pytest.mark.parametrize("more", [{"marks": []}, {"marks": [{"kind": "last_good", "x": 1}]}, {"x": "line"}])
+def test_a_curve_that_shows_nothing_or_has_no_axis_is_not_drawn(more: dict[str, Any]) -> None:
+    assert curves.draw({"series": [series([[0, 1.0], [1, 2.0]], **more)]}) is None
+
+
+def test_the_axis_tells_steps_or_times_of_the_day() -> None:
+    steps = curves.draw({"series": [series([[0, 1.0], [90, 2.0]])]})
+    times = curves.draw({"series": [series([[0, 1.0], [90, 2.0]], x="time", x_start="2024-08-23 21:00:00")]})
+    assert steps is not None and times is not None
+    assert [text for *_, text, _ in steps.panels[0].axis[2:]] == ["0", "90"]
+    assert [text for *_, text, _ in times.panels[0].axis[2:]] == ["21:00:00", "21:01:30"]
+    assert steps.panels[0].width == WIDTH
 
 
 def test_larger_values_stand_higher_and_later_steps_to_the_right() -> None:

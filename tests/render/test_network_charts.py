@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from nccl_triage.render import network_charts
 from nccl_triage.render.chart_symbols import WIDTH
 
@@ -71,54 +69,23 @@ def test_arrows_within_a_box_across_and_to_places_that_are_not_on_the_map() -> N
     assert len(found.arrows) == 3
     for arrow in found.arrows:
         assert re.fullmatch(r"M\d+ \d+C\d+ \d+ \d+ \d+ \d+ \d+", arrow.path)
+        assert re.fullmatch(r"M\d+ \d+l-?9 -5v10z", arrow.head)
 
 
-def square(names: int, links: list[Any], **more: Any) -> network_charts.HeatMap | None:
-    return network_charts.draw_heat_map(
-        {"peers": {"unit": "host", "names": [f"n{i}" for i in range(names)], "links": links, **more}}
-    )
+def test_an_arrow_ends_at_the_box_that_could_not_be_reached() -> None:
+    found = network_charts.draw_network_map(full())
+    assert found is not None
+    (arrow,) = found.arrows
+    tip = int(arrow.head[1:].split(" ")[0])
+    assert tip == found.boxes[1].x - 1
 
 
-def link(start: Any, end: Any, via: str = "P2P/IPC") -> dict[str, Any]:
-    return {"from": start, "to": end, "via": via, "channels": 2}
-
-
-def test_no_connection_no_square() -> None:
-    assert network_charts.draw_heat_map(healthy()) is None
-    assert square(4, []) is None
-    assert square(1, [link(0, 0)]) is None
-
-
-@pytest.mark.parametrize(
-    ("via", "name"),
-    [
-        ("P2P/CUMEM", "P2P"),
-        ("NET/IB/0/GDRDMA", "NET/IB"),
-        ("NET/Socket/1", "NET/Socket"),
-        ("SHM/direct", "SHM"),
-        ("COLL/x", ""),
-        (None, ""),
-    ],
-)
-def test_transports_by_their_first_words(via: Any, name: str) -> None:
-    assert network_charts.transport_kind(via) == name
-
-
-def test_marks_legend_failures_and_rows() -> None:
-    drawn = network_charts.draw_heat_map(full())
-    assert drawn is not None
-    assert [(name, count) for _, _, name, count in drawn.legend] == [("P2P", 1), ("SHM", 1), ("NET/IB", 1), ("?", 1)]
-    assert len(drawn.paths) == 4 and drawn.failed[0][1] == "1 -> 2"
-    assert drawn.rows[0] == {"from": 0, "via": "P2P/CUMEM", "to": "1", "channels": 16}
-
-
-def test_damaged_links_are_left_out() -> None:
-    drawn = square(3, [link(0, 1), link(-1, 2), link(0, 99), link("0", 1), link(None, None)])
-    assert drawn is not None and sum(count for *_, count in drawn.legend) == 1
-
-
-def test_more_names_than_fit_are_counted() -> None:
-    drawn = square(100, [link(i, (i + 1) % 100) for i in range(100)], total=512)
-    assert drawn is not None
-    assert drawn.left_out == 512 - network_charts.MAX_NAMES and drawn.step >= 11
-    assert drawn.height < 900
+def test_culprits_are_marked_by_host_or_address() -> None:
+    doc = full()
+    doc["diagnoses"][0]["culprits"] = [{"rank": None, "host": None, "address": "172.17.0.1"}]
+    found = network_charts.draw_network_map(doc)
+    assert found is not None
+    assert [(host, at_fault) for box in found.boxes for _, host, _, at_fault in box.rows] == [
+        ("node-a", False),
+        ("node-b", True),
+    ]

@@ -1,10 +1,10 @@
-"""Charts of ranks."""
+"""The grid of ranks."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from nccl_triage.render import chart_symbols, rank_charts
+from nccl_triage.render import rank_charts
 
 from .documents import diagnosed, healthy, large, rank_entry
 
@@ -17,7 +17,7 @@ def test_few_ranks_are_cells_and_many_are_paths():
     small = rank_charts.rank_grid(diagnosed())
     assert small is not None
     assert [cell["state"] for cell in small.cells].count("root") == 1
-    assert [label for _, _, label in small.labels] == ["node-a", "node-b"]
+    assert [(label, at_fault) for _, _, label, at_fault in small.labels] == [("node-a", True), ("node-b", False)]
     big = rank_charts.rank_grid(large(512))
     assert big is not None
     assert not big.cells
@@ -35,91 +35,53 @@ def test_more_ranks_than_fit_leave_out_the_commonest_state():
 
 
 def test_a_state_of_a_newer_version_counts_as_unknown():
-    grid = rank_charts.rank_grid({"job": {"ranks": [rank_entry(0, None, "frozen")]}})
+    grid = rank_charts.rank_grid({"job": {"ranks": [rank_entry(0, None, "frozen"), rank_entry(1, None, "error")]}})
     assert grid is not None
-    assert grid.legend[0][0] == "unknown"
+    assert [state for state, *_ in grid.legend] == ["error", "unknown"]
 
 
-def test_the_timeline_marks_the_first_fault_by_time():
-    chart = rank_charts.timeline(diagnosed())
-    assert chart is not None
-    assert chart.by_time
-    assert chart.fault is not None
-    assert "torch.oom" in chart.fault.tip
-    assert [mark.first for mark in chart.marks if mark.first] == ["first_fault"]
-    assert chart.marks[-1].first
-    assert len(chart.lanes) == 9
-    assert chart.ticks[0][1] == "21:05:02"
-    later = [mark.x for mark in chart.marks if mark.role == "cascade"]
-    assert min(later) > chart.fault.x
-    assert max(later) < chart_symbols.WIDTH
+def job(*ranks: tuple[int, str | None], hosts: tuple[str, ...] = (), world: int | None = None) -> dict[str, Any]:
+    return {
+        "job": {
+            "world_size": world,
+            "ranks": [rank_entry(rank, host, "error") for rank, host in ranks],
+            "hosts": [{"name": host, "addresses": [], "ranks": []} for host in hosts],
+        }
+    }
 
 
-@pytest.mark.parametrize("times", [None, "no time", "2024-08-23 21:10:26"])
-def test_without_usable_times_the_order_counts(times):
-    doc = diagnosed()
-    for event in doc["timeline"]:
-        event["time"] = times
-    chart = rank_charts.timeline(doc)
-    assert chart is not None
-    assert not chart.by_time
+def test_ranks_of_which_none_stands_out_are_no_grid():
+    assert rank_charts.rank_grid(job((0, "a"), (1, "b"))) is None
+    assert rank_charts.rank_grid({"job": {"ranks": [rank_entry(0, "a", "root")]}}) is None
+    blamed = {"verdict": "diagnosed", "diagnoses": [{"culprits": [{"rank": None, "host": "b"}]}]}
+    grid = rank_charts.rank_grid({**job((0, "a"), (1, "b")), **blamed})
+    assert grid is not None
+    assert [(label, at_fault) for _, _, label, at_fault in grid.labels] == [("a", False), ("b", True)]
 
 
-def test_times_without_a_year_beside_full_ones_are_not_a_scale():
-    doc = diagnosed()
-    doc["timeline"][0]["time"] = "1970-08-23 21:10:26"
-    chart = rank_charts.timeline(doc)
-    assert chart is not None
-    assert not chart.by_time
+def test_a_host_told_with_and_without_its_domain_is_one():
+    document = job((0, "node-a"), (1, "node-a.example.com"), (2, "10.0.0.1"))
+    assert rank_charts.hosts_of(document) == {0: "node-a", 1: "node-a", 2: "10.0.0.1"}
 
 
-def test_many_ranks_share_lanes_and_the_suspect_keeps_its_own():
-    doc = large(512)
-    doc["timeline"][2]["rank"] = 170
-    chart = rank_charts.timeline(doc)
-    assert chart is not None
-    assert len(chart.lanes) == rank_charts.MAX_LANES
-    assert any(label.en.startswith("rank 170") for _, label in chart.lanes)
-    assert any(mark.count > 1 for mark in chart.marks)
+def test_a_rank_of_no_host_belongs_to_the_host_of_its_block():
+    document = job(*((rank, "a") for rank in range(4)), (4, None), (5, "b"), (6, None), (7, "b"))
+    assert rank_charts.hosts_of(document) == {**dict.fromkeys(range(4), "a"), **dict.fromkeys(range(4, 8), "b")}
 
 
-def test_nothing_to_draw():
-    assert rank_charts.timeline(healthy()) is None
+def test_the_last_block_belongs_to_the_last_host():
+    document = job((0, "a"), (1, "a"), (2, None), (3, None), hosts=("a", "b"))
+    assert rank_charts.hosts_of(document) == {0: "a", 1: "a", 2: "b", 3: "b"}
+    three = job((0, "a"), (1, "a"), (2, None), (3, None), hosts=("a", "b", "c"))
+    assert rank_charts.hosts_of(three) == {0: "a", 1: "a"}
 
 
-def test_waits_are_bars_from_arrival_to_time_out_and_stretch_the_scale():
-    doc = diagnosed()
-    doc["waits"] = [
-        {"rank": 0, "since": "2024-08-23 21:00:00", "until": "2024-08-23 21:20:31", "path": "a", "line": 1},
-        {"rank": 99, "since": "2024-08-23 21:00:00", "until": "2024-08-23 21:20:31", "path": "a", "line": 2},
-        {"rank": 1, "since": "damaged", "until": None, "path": "a", "line": 3},
-    ]
-    chart = rank_charts.timeline(doc)
-    assert chart is not None and len(chart.waits) == 1
-    assert chart.ticks[0][1] == "21:00:00"
-    assert chart.waits[0].width > 100
+def test_hosts_that_do_not_keep_to_blocks_lend_nothing():
+    document = job((0, "a"), (1, "b"), (2, "a"), (3, None), (4, "b"))
+    assert 3 not in rank_charts.hosts_of(document)
 
 
-def test_consequences_hang_on_the_first_fault():
-    chart = rank_charts.timeline(diagnosed())
-    assert chart is not None and chart.fault is not None
-    assert len(chart.links) == len({m.y for m in chart.marks if m.role == "cascade"} - {chart.fault.y})
-    assert all(link.startswith(f"M{chart.fault.x} {chart.fault.y}C") for link in chart.links)
-
-
-def test_the_incident_names_the_first_fault():
-    doc = diagnosed()
-    event = doc["timeline"][3]
-    doc["incident"] = {"first_fault": {"path": event["path"], "line": event["line"]}}
-    assert rank_charts.first_fault(doc) == (event["path"], event["line"])
-    doc["incident"] = {"first_fault": {"path": "elsewhere", "line": 1}}
-    assert rank_charts.first_fault(doc) != ("elsewhere", 1)
-
-
-def test_a_consequence_that_comes_first_is_drawn_as_one():
-    doc = diagnosed()
-    event = next(e for e in doc["timeline"] if e["role"] == "cascade")
-    doc["incident"] = {"first_fault": {"path": event["path"], "line": event["line"]}}
-    chart = rank_charts.timeline(doc)
-    assert chart is not None and chart.fault is not None
-    assert (chart.fault.first, chart.fault.role) == ("first_sign", "cascade")
+def test_the_number_of_ranks_is_never_below_those_that_are_shown():
+    assert rank_charts.world(job((0, None), (5, None))) == (6, False)
+    assert rank_charts.world(job((0, None), (5, None), world=8)) == (8, True)
+    assert rank_charts.world(job((0, None), (5, None), world=4)) == (6, False)

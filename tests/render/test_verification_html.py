@@ -24,9 +24,17 @@ def section(doc: dict[str, Any], lang: Any = "en") -> str:
     return text[start : text.index("</section>", start)]
 
 
+def confirm(doc: dict[str, Any]) -> str:
+    """Return how the page says to confirm the diagnosis."""
+    text = html.render(doc, "en")
+    start = text.index('<h3 id="confirm">')
+    return words(text[start : text.index("</section>", start)])
+
+
 def words(markup: str) -> str:
     """Return the English text of a piece of the page, on one line."""
     markup = re.sub(r'<(span|text) class="zh".*?</\1>', "", markup)
+    markup = re.sub(r"</?bdi>", "", markup)
     return " ".join(entities.unescape(re.sub(r"<[^>]+>", " ", markup)).split())
 
 
@@ -184,9 +192,15 @@ def test_without_experiments_the_command_stands_there(kind):
     doc["inputs"][0]["path"] = "my logs/trainer.log"
     for entry in doc["diagnoses"]:
         entry["experiment"] = {"kind": kind} if kind else None
-    text = words(section(doc))
-    assert "not verified No experiment has run on the hardware" in text
-    assert "nccl-triage verify 'my logs/trainer.log'" in text
+    assert "No experiment has run on the hardware" in confirm(doc)
+    assert "nccl-triage verify 'my logs/trainer.log'" in confirm(doc)
+    assert 'id="verification"' not in html.render(doc, "en")
+
+
+def test_without_a_cause_the_command_stands_with_the_possible_ones():
+    doc = unknown()
+    doc["diagnoses"][0]["experiment"] = {"kind": "replay"}
+    assert "nccl-triage verify logs/trainer.log" in confirm(doc)
 
 
 def test_a_cause_that_no_collective_can_show_has_no_command_but_the_reason():
@@ -196,17 +210,15 @@ def test_a_cause_that_no_collective_can_show_has_no_command_but_the_reason():
         "why_not": "Memory depends on the model.",
         "why_not_zh": "取决",
     }
-    text = words(section(doc))
-    assert "not verified" in text
-    assert "Memory depends on the model." in text
-    assert "nccl-triage verify" not in text
+    assert "Memory depends on the model." in confirm(doc)
+    assert "nccl-triage verify" not in confirm(doc)
 
 
 def test_nothing_to_run_on_is_not_verified_with_the_reason():
     text = words(section(not_run()))
-    assert "not verified" in text
     assert "not run A GPU ran out of memory gpu-out-of-memory : it needs GPUs and NCCL" in text
-    assert "nccl-triage verify logs/trainer.log" in text
+    assert "nccl-triage verify logs/trainer.log" in confirm(not_run())
+    assert "No experiment has run" not in confirm(not_run())
 
 
 def test_a_healthy_log_has_no_section():

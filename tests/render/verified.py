@@ -238,6 +238,14 @@ def without_runs(outcome: str, reason: str, reason_zh: str) -> Doc:
 def verified() -> Doc:
     """A wrong interface, confirmed; a refuted, a not testable and an untested rival."""
     doc = diagnosed()
+    doc["outcome"] = {
+        "state": "failed",
+        "since": None,
+        "says": "The job failed.",
+        "says_zh": "作业失败。",
+        "line": None,
+    }
+    doc["restart"] = {"decision": "fix_first", "exclude": [], "why": "It would fail again.", "why_zh": "会再次失败。"}
     best, rival = doc["diagnoses"]
     best.update(
         cause="network-wrong-interface",

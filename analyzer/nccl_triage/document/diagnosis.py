@@ -12,7 +12,7 @@ from nccl_triage._version import __version__
 from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis import verdict
 from nccl_triage.diagnosis.findings import Findings
-from nccl_triage.document import causes, evidence, headline, incident, network, notes, other_runs, series
+from nccl_triage.document import causes, evidence, headline, incident, network, notes, other_runs, restart, series
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import collective, job
 from nccl_triage.engine.schema import RuleSet
@@ -38,6 +38,7 @@ def build(diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | 
         **pair("headline", notes.marked(case, headline.headline(diagnosis))),
         **({"foreign_rules": others} if others else {}),
         "outcome": headline.outcome(case),
+        "restart": restart.describe(diagnosis),
         "runs": headline.runs(case),
         **({"interrupted": partial} if partial else {}),
         "diagnoses": [causes.describe(case, candidate) for candidate in diagnosis.candidates],

@@ -1,4 +1,4 @@
-"""The incident: the first fault, the waits that followed, what it cost, and the last good step before it.
+"""The incident: the first fault, the waits that followed, what it cost, the last checkpoint and good step before it.
 
 A time-out back-dates its collective: the printing rank has waited since its line's time minus the time that the
 operation ran (the clock of an operation starts when the CPU enqueues it, PyTorch ``ProcessGroupNCCL.cpp``).
@@ -129,7 +129,7 @@ def describe(diagnosis: Findings) -> dict[str, Any] | None:
     ``seconds`` runs from the first fault, or from the first rank that waited where that is earlier, to the last line
     of the failure. Where lines carry no times it is the longest wait that a rank reports (``at_least``), else None.
     ``rank_hours`` also needs the number of ranks: the world's, or the fewest that the log shows. ``about`` tells that
-    the fault's own line carries no time.
+    the fault's own line carries no time. ``gpu_hours`` is the work since the last checkpoint, where the log shows one.
     """
     case, fault = diagnosis.case, first_fault(diagnosis)
     if fault is None:
@@ -155,7 +155,22 @@ def describe(diagnosis: Findings) -> dict[str, Any] | None:
         "ranks": ranks,
         "rank_hours": (round(seconds * ranks / 3600, 2) or None) if seconds is not None and ranks else None,
         "one_clock": len(hosts) < 2,
+        **_checkpoint(case, fault, start, end, ranks),
     }
+
+
+def _checkpoint(case: Case, fault: Event, start: float | None, end: Event | None, ranks: int | None) -> dict[str, Any]:
+    """Return the last checkpoint before the fault, the seconds from it to the end, and the GPU-hours of work lost."""
+    saved = [e for e in case.having("task.finished", about="checkpoint") if _event_before(case, e, fault)]
+    if not saved:
+        return {"checkpoint": None, "checkpoint_seconds": None, "gpu_hours": None}
+    last = max(saved, key=case.position)
+    stop = start if end is None else end.context.time
+    seconds, time = None, last.context.time
+    if time is not None and stop is not None and times.has_year(time) == times.has_year(stop):
+        seconds = round(stop - time, 1) if 0 < stop - time <= LONGEST else None
+    hours = None if seconds is None or not ranks else round(seconds * ranks / 3600, 2)
+    return {"checkpoint": _point(case, last), "checkpoint_seconds": seconds, "gpu_hours": hours}
 
 
 def last_good_step(diagnosis: Findings) -> dict[str, Any] | None:

@@ -142,6 +142,35 @@ def collective(case: Case) -> dict[str, Any] | None:
     return found
 
 
+#: Scheduler, the signatures of its own lines, and its variables with the id of a job.
+_SCHEDULERS = (
+    ("slurm", "slurm.*", ("SLURM_JOB_ID", "SLURM_JOBID")),
+    ("pbs", "pbs.*", ("PBS_JOBID",)),
+    ("lsf", "lsf.*", ("LSB_JOBID",)),
+    ("kubernetes", "kubernetes.*", ()),
+)
+#: Variables that name the cluster.
+_CLUSTERS = ("SLURM_CLUSTER_NAME", "CLUSTER_NAME")
+
+
+def scheduled(case: Case) -> dict[str, str | None]:
+    """Return the scheduler of the job, its id there and the cluster's name, each None where the log does not show it."""
+    known = software.environment(case)
+
+    def variable(*names: str) -> str | None:
+        values = [known[name] for name in names if name in known]
+        return values[0][0][0] if values and len(values[0]) == 1 else None
+
+    scheduler = next(
+        (name for name, lines, ids in _SCHEDULERS if case.of(lines) or any(one in known for one in ids)), None
+    )
+    number = variable(*(one for _, _, ids in _SCHEDULERS for one in ids))
+    steps = case.telling("stepid")
+    if number is None and steps:
+        number = steps[-1].fields["stepid"].partition(".")[0]
+    return {"scheduler": scheduler, "id": number, "cluster": variable(*_CLUSTERS)}
+
+
 def job(diagnosis: Findings) -> dict[str, Any]:
     """Return what ran, where, with which software and settings."""
     case = diagnosis.case
@@ -161,6 +190,7 @@ def job(diagnosis: Findings) -> dict[str, Any]:
         "ranks": rank_states(diagnosis),
         "hosts": list(hosts.values()),
         "launcher": software.launcher(case),
+        **scheduled(case),
         "frameworks": software.frameworks(case),
         "software": versions,
         "env": variables,

@@ -1,23 +1,34 @@
-"""Curves of the numbers that the program printed (loss, memory, step time): one small panel a metric, one line a rank."""
+"""Curves of the numbers that the program printed (loss, memory, step time): one small panel a metric, one line a rank.
+
+Only a curve that shows something is drawn: a spike, a slow-down, numbers that are none; over steps or time.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
+from nccl_triage.render.time_axis import seconds
 from nccl_triage.render.words import Document, Pair, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.
-MAX_PANELS, MAX_LINES = 8, 8
+MAX_PANELS, MAX_LINES = 2, 8
+#: What a horizontal axis may show.
+AXES = ("step", "time")
+#: The longest time axis whose ends are told as times of the day, in seconds.
+_YEAR = 366 * 86400.0
+#: The mark that says nothing by itself: the last step before the fault.
+_LAST_GOOD = "last_good"
 #: Styles of lines that the style sheet knows.
 STYLES = 4
 #: Ratio of the largest to the smallest value from which a panel has a logarithmic scale.
 _LOG_FROM = 1000.0
 _GAP, _TALL, _LEFT, _TOP, _BOTTOM, _RIGHT = 32, 150, 64, 30, 24, 14
-_WIDE = (WIDTH - _GAP) // 2
+_HALF = (WIDTH - _GAP) // 2
 
 
 @dataclass
@@ -67,20 +78,27 @@ def draw(document: Document) -> Curves | None:
     """Return the panels, or None where the log carries no series."""
     metrics: dict[str, list[Mapping[str, Any]]] = {}
     for series in document.get("series") or []:
-        if len(_points(series)) + len(series.get("not_finite") or []) > 1:
+        if len(_points(series)) > 1 and series.get("x") in AXES:
             metrics.setdefault(str(series.get("metric")), []).append(series)
+    metrics = {name: found for name, found in metrics.items() if any(map(_tells, found))}
     if not metrics:
         return None
     drawn = Curves(left_out=max(0, len(metrics) - MAX_PANELS))
     ranks = sorted({s["rank"] for found in metrics.values() for s in found[:MAX_LINES] if s.get("rank") is not None})
     styles = {rank: i % STYLES for i, rank in enumerate(ranks)}
     drawn.legend = [(style, f"rank {rank}") for rank, style in styles.items()] if 1 < len(ranks) <= MAX_LINES else []
+    wide = WIDTH if len(metrics) == 1 else _HALF
     for i, found in enumerate(list(metrics.values())[:MAX_PANELS]):
-        x, y = (i % 2) * (_WIDE + _GAP), (i // 2) * (_TALL + _GAP // 2) + 2
-        drawn.panels.append(_panel(found[:MAX_LINES], styles, x, y))
-        drawn.height = y + _TALL + 4
+        drawn.panels.append(_panel(found[:MAX_LINES], styles, i * (wide + _GAP), wide))
+    drawn.height = _TALL + 6
     drawn.rows = [_row(series) for found in metrics.values() for series in found]
     return drawn
+
+
+def _tells(series: Mapping[str, Any]) -> bool:
+    """Tell whether a curve carries a mark that says more than where the failure came."""
+    kinds = {mark.get("kind") for mark in series.get("marks") or []}
+    return bool(kinds - {_LAST_GOOD}) or bool(series.get("not_finite"))
 
 
 def _points(series: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -129,19 +147,19 @@ class _Scale:
         return pixel(self.start + share * self.length)
 
 
-def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int, y: int) -> Panel:
-    first = found[0]
+def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int, wide: int) -> Panel:
+    first, y = found[0], 2
     panel = Panel(
-        x, y, _WIDE, _TALL,
+        x, y, wide, _TALL,
         Pair(str(first.get("title")), str(first.get("title_zh") or first.get("title"))),
-        visible(first.get("unit") or "", 20), str(first.get("x") or "line"),
+        visible(first.get("unit") or "", 20), str(first.get("x")),
     )  # fmt: skip
     all_points = [_points(series) for series in found]
     strange = [float(at) for s in found for at, _ in s.get("not_finite") or [] if isinstance(at, (int, float))]
     ys = [value for points in all_points for _, value in points] or [0.0]
     xs = [at for points in all_points for at, _ in points] + strange
     log = min(ys) > 0 and max(ys) / min(ys) > _LOG_FROM
-    across = _Scale(xs or [0.0], x + _LEFT, _WIDE - _LEFT - _RIGHT, log=False)
+    across = _Scale(xs or [0.0], x + _LEFT, wide - _LEFT - _RIGHT, log=False)
     up = _Scale(ys, y + _TALL - _BOTTOM, -(_TALL - _TOP - _BOTTOM), log)
     for series, points in zip(found, all_points, strict=True):
         rank = series.get("rank")
@@ -159,12 +177,20 @@ def _panel(found: Sequence[Mapping[str, Any]], styles: Mapping[Any, int], x: int
     panel.places = _places(found, across)
     low, high = y + _TALL - _BOTTOM, y + _TOP
     panel.axis = [(x + _LEFT - 6, high + 4, number(max(ys)), "end"), (x + _LEFT - 6, low + 4, number(min(ys)), "end")]
-    if xs and panel.scale != "time":
-        panel.axis += [
-            (x + _LEFT, y + _TALL - 6, number(min(xs)), "start"),
-            (x + _WIDE - _RIGHT, y + _TALL - 6, number(max(xs)), "end"),
-        ]
+    if xs:
+        begin, end = _ends(first, min(xs), max(xs))
+        bottom = y + _TALL - 6
+        panel.axis += [(x + _LEFT, bottom, begin, "start"), (x + wide - _RIGHT, bottom, end, "end")]
     return panel
+
+
+def _ends(series: Mapping[str, Any], low: float, high: float) -> tuple[str, str]:
+    """Return the labels of both ends of the horizontal axis: steps, or times of the day."""
+    start = seconds(series.get("x_start")) if series.get("x") == "time" else None
+    if start is None or not 0 <= low <= high < _YEAR:
+        return number(low), number(high)
+    clocks = [datetime.fromtimestamp(start + at, tz=timezone.utc).strftime("%H:%M:%S") for at in (low, high)]
+    return clocks[0], clocks[1]
 
 
 def _places(found: Sequence[Mapping[str, Any]], across: _Scale) -> list[tuple[int, str, Pair]]:

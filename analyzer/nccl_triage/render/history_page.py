@@ -11,7 +11,7 @@ from nccl_triage._version import __version__
 from nccl_triage.parsers import times
 from nccl_triage.render.chart_symbols import WIDTH
 from nccl_triage.render.html import environment
-from nccl_triage.render.rank_charts import seconds
+from nccl_triage.render.time_axis import seconds
 from nccl_triage.render.words import Lang
 
 #: The rows, from top to bottom, and the most bars of each.

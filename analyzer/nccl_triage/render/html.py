@@ -1,4 +1,7 @@
-"""The report as one HTML file that works offline, without scripts, on paper and in both languages.
+"""The report as one HTML file that works offline, on paper and in both languages, and needs no script.
+
+Its one script adds buttons that copy commands, and keeps the title in the language of the page; the policy of the page names
+the script by its hash, so that nothing else can run.
 
 Every value that a template prints goes through ``visible`` and autoescape. What does not fit the size is cut
 here, and the report says so.
@@ -6,7 +9,8 @@ here, and the report says so.
 
 from __future__ import annotations
 
-import shlex
+import base64
+import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -15,8 +19,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import RenderOptions, chart_symbols, phrases, verification_html
-from nccl_triage.render.page import Limits, ReportPage, both, label, phrase, prose, reference, say_both
+from nccl_triage.render import RenderOptions, chart_symbols, overview, phrases, verification_html
+from nccl_triage.render.page import Limits, ReportPage, both, command, label, phrase, prose, reference, say_both, whole
+from nccl_triage.render.text_page import commands_of
+from nccl_triage.render.to_do import is_remark
 from nccl_triage.render.words import (
     Document,
     Lang,
@@ -63,6 +69,13 @@ def _source(name: str) -> str:
     return (resources.reports_dir() / "templates" / name).read_text("utf-8")
 
 
+@lru_cache(maxsize=1)
+def copy_hash() -> str:
+    """Return what a Content-Security-Policy calls the script of the page."""
+    script = environment().get_template("_script.js.jinja").render()
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
 def _finalize(value: object) -> object:
     """Escape everything that a template prints, except our own markup."""
     if isinstance(value, float) and value.is_integer():
@@ -81,19 +94,27 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.tests["is_remark"] = is_remark
     made.globals.update(
         both=both,
         confidence=confidence,
-        cost=lambda document: phrase(phrases.incident_cost, document),
+        collective=lambda document: phrase(overview.collective_text, document),
+        copy_hash=copy_hash,
+        lost=lambda document: phrase(overview.work_lost, document),
+        outcome=lambda document: phrase(overview.outcome_text, document),
+        transports=overview.transports,
+        world=lambda document: phrase(overview.world_text, document),
         consequences=lambda document: phrase(consequence_phrase, document),
         culprit=lambda item: phrase(culprit_name, item),
         mark=verification_html.mark,
         path_mark=verification_html.path_mark,
         prose=prose,
+        job_line=lambda document: [both(part) for part in overview.job_line(document)],
         foreign=lambda document: phrase(phrases.foreign_rules_note, document),
         pseudonyms=lambda document: phrase(phrases.pseudonyms_note, document),
-        quote=lambda value: shlex.quote(str(value)),
+        commands_of=commands_of,
         rank_ranges=rank_ranges,
+        restart=lambda document: phrase(overview.restart_text, document),
         retold=lambda text: both((text, messages.translated_text(str(text)))),
         reference=reference,
         role_mark=lambda role: chart_symbols.shape(chart_symbols.ROLE_SHAPES[role], 9, 9, 6),
@@ -101,9 +122,11 @@ def environment() -> Environment:
         run_text=lambda run: both((run_text(run, "en"), run_text(run, "zh"))),
         say=say_both,
         secrets=lambda document: phrase(phrases.secrets_note, document),
-        started=lambda document: phrase(phrases.incident_started, document),
         svg_text=label,
-        total_lines=lambda document: sum(i.get("lines") or 0 for i in document.get("inputs") or []),
+        healthy=lambda document: phrase(overview.healthy_text, document),
+        colon=both((": ", "：")),
+        command=command,
+        whole=lambda text: whole(visible(text)),
         who=lambda point: phrase(phrases.who, point),
         width=chart_symbols.WIDTH,
         word=word,

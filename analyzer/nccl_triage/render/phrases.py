@@ -98,6 +98,7 @@ def incident_story(document: Document) -> list[StoryStep]:
     for step in steps:
         point = step.point
         repeated = any(_same(point, other.point) for other in told) and step.key == "story_end"
+        repeated |= step.key == "story_progress" and _same(point, fault)
         if point and not repeated:
             told.append(step)
     if _is_later(told, "story_waiting", "story_fault") or _is_later(told, "story_waiting", "story_sign"):

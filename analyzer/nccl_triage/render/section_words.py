@@ -90,18 +90,59 @@ up_to = up to {n} Gbit/s = 速率 {n} Gbit/s
 """
 
 PAGE = """
-all_advice = All that can be done = 全部处理办法
+appendix = Appendix = 附录
+at_fault = at fault = 故障源
+axis_step = step = step
+axis_time = time of day = 时刻
+began = began {time} = {time} 开始
+collective_dtype = {value} = {value}
+collective_elapsed_ms = ran for {value} = 已运行 {value}
+collective_numel_in = {value} elements in = 输入 {value} 个元素
+collective_numel_out = {value} elements out = 输出 {value} 个元素
+collective_process_group = process group {value} = 进程组 {value}
+collective_seq = number {value} = 序号 {value}
+collective_timeout_ms = timeout {value} = 超时 {value}
+copied = copied = 已复制
+copy = copy = 复制
+curves_text = As the program printed them; at most 240 points a line are kept. Dashed: where a spike, a slow-down or NaN begins. Dotted: the last good step. = 取自程序的输出；每条曲线最多保留 240 个点。虚线：尖峰、变慢或 NaN 的起点。点线：最后一个正常 step。
+decision_exclude_then_restart = Restart without {hosts} = 排除 {hosts} 后重启
+decision_fix_first = Fix first, then restart = 先修复再重启
+decision_restart = Safe to restart now = 现在即可重启
+decision_undecided = Not decided = 尚不能决定
+fixes_other = Other repairs = 其他修复办法
+events_listed = What the log tells, in its order ({n}) = 日志所述，按其顺序（{n}）
+hours_at_least = at least {hours} = 至少 {hours}
+job_cluster = cluster {name} = 集群 {name}
+job_hosts = {n} hosts = {n} 台主机
+job_hosts_named = on {hosts} = 主机 {hosts}
+job_id = job {name} = 作业 {name}
+job_word = Job = 作业
+later = What to do next = 接下来做什么
+lines_more = {n} more lines that show it = 另有 {n} 行同样说明
+lines_more_one = 1 more line that shows it = 另有 1 行同样说明
+lost_since_checkpoint = {hours} GPU-hours since the last checkpoint ({span} on {ranks} ranks) = 自上个检查点起损失 {hours} GPU·小时（{ranks} 个 rank，{span}）
+lost_since_checkpoint_one = {hours} GPU-hours since the last checkpoint ({span} on 1 rank) = 自上个检查点起损失 {hours} GPU·小时（1 个 rank，{span}）
+network_map_text = One box per network with the addresses that hosts announced; an arrow is a connection that failed, a bold host is at fault. = 每个方框是一个网络，列出各主机公布的地址；箭头是失败的连接，粗体主机是故障源。
+not_seen_next = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
+ranks_known = {n} ranks = {n} 个 rank
+ranks_known_one = 1 rank = 1 个 rank
+ranks_seen = at least {n} ranks = 至少 {n} 个 rank
+ranks_seen_one = at least 1 rank = 至少 1 个 rank
+restart_word = Restart = 能否重启
+rival_evidence = Evidence for the other causes = 其他原因的证据
+state_suspect = suspect = 嫌疑
+to_confirm = To confirm it = 如需验证
+transports = Transports = 传输方式
+untimed = Without a time of their own, in the order of the log ({n}) = 没有时间的日志行，按日志顺序（{n}）
 compared_with = Compared with = 对照的正常运行
 cost_word = Cost = 损失
 cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持续 {span}，损失 {hours} rank·小时
 cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
 cost_at_least_one = {span} on 1 rank or more: at least {hours} rank-hours lost = 至少 1 个 rank 持续 {span}，至少损失 {hours} rank·小时
 cost_one = {span} on 1 rank: {hours} rank-hours lost = 1 个 rank 持续 {span}，损失 {hours} rank·小时
-cost_unknown = not known: too few lines carry a time = 未知：带时间的日志行太少
 count_min = Smallest = 最小
 count_max = Largest = 最大
 curves = Curves = 曲线
-curves_text = As the program printed them; at most 240 points a line are kept. = 取自程序的输出；每条曲线最多保留 240 个点。
 diff_algorithm = algorithm = 算法
 diff_divergence = first difference = 首个分歧
 diff_interface = interface = 网络接口
@@ -116,7 +157,6 @@ diff_variable = variable = 变量
 diff_version = version = 版本
 diff_world = size = 规模
 failed_connections = Connections that failed = 失败的连接
-fixes_detail = Repairs in detail = 详细修复办法
 first_sign = first sign = 首个征兆
 good_run = Good run = 正常运行
 kind = Kind = 类型
@@ -134,19 +174,13 @@ mark_slow_rank = slower than its peers = 比其他 rank 慢
 mark_spike = rises here = 由此处升高
 mark_throughput_drop = throughput drops here = 由此处吞吐下降
 marks = Marks = 标记
-marks_text = Dotted: the last good step. Dashed: where a spike, a slow-down or NaN begins. = 点线：最后一个正常 step。虚线：尖峰、变慢或 NaN 的起点。
 more_hosts = and {n} more = 另有 {n} 个
 network = Network = 网络
 network_map = Networks of the hosts = 主机所在的网络
-network_map_text = One box per network with the addresses that hosts announced; an arrow is a connection that failed. = 每个方框是一个网络，列出各主机公布的地址；箭头是失败的连接。
 not_finite = Not a number at = 出现非数值的位置
 not_seen = What was not seen = 缺少哪些信息
 not_seen_text = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
 one_clock_no = Clocks of different hosts may differ. = 不同主机的时钟可能有偏差。
-path_word = Path = 通路
-peers = Who talks to whom = 通信关系
-peers_text = Rows send, columns receive; the mark tells what the connection runs over. = 行为发送方，列为接收方；标记表示连接使用的通路。
-channels = Channels = 通道数
 pseudonym_accounts = accounts = 账号
 pseudonym_addresses = addresses = 地址
 pseudonym_buckets = buckets = 存储桶
@@ -164,10 +198,8 @@ pseudonym_serials = serial numbers = 序列号
 pseudonym_users = users = 用户
 pseudonyms = Redacted: pseudonyms stand for the true names ({counts}). = 已脱敏：真实名称以假名代替（{counts}）。
 pseudonyms_none = none = 无
-receivers = Receivers = 接收方
 remark = In plain words = 说明
 secrets_masked = The input holds secrets ({kinds}), masked here. Whoever can read the log can use them: revoke them. = 输入中含有密钥或口令（{kinds}），此处已遮盖。能读到日志的人都能使用它们，请尽快吊销。
-sender = Sender = 发送方
 span_days = {n} d = {n} 天
 span_hours = {n} h = {n} 小时
 span_minutes = {n} min = {n} 分钟
@@ -179,7 +211,6 @@ stage_lasting = For good = 长期措施
 started = Started = 开始时间
 started_about = about {time} = 约 {time}
 started_at = {time} = {time}
-started_unknown = not known = 未知
 story_consequence = First consequence = 首个连带后果
 story_end = Last line of the failure = 故障的最后一行
 story_fault = First fault = 首个故障
@@ -189,7 +220,6 @@ story_waiting = A rank begins to wait = 有 rank 开始等待
 this_run = This run = 本次运行
 timeout_advice = The timeout = 关于超时
 under_a_second = less than a second = 不到 1 秒
-unnamed_path = path not named = 未注明通路
 waits = waits in the collective = 在集合通信中等待
 what_happened = What happened = 发生了什么
 """

@@ -47,8 +47,6 @@ about = Method = 方法
 address = Address = 地址
 against = Speaks against it = 反面证据
 applies_to = applies to = 适用于
-by_order = in the order of the log = 按日志顺序
-by_time = by the printed time (clocks of different hosts may differ) = 按打印的时间（各主机时钟可能不同）
 caution = caution = 注意
 check = check = 检查
 collective = Collective = 集合通信
@@ -119,7 +117,6 @@ possible_causes = Possible causes = 可能的原因
 problems = problems = 问题
 rank = Rank = rank
 rank_grid = Ranks: who did what = 各 rank 的状态
-rank_grid_text = One mark per rank; shape and word give its state. = 每个 rank 一个标记，形状和文字表示状态。
 ranks = Ranks = rank
 references = references = 参考
 refuted = refuted = 已推翻
@@ -149,7 +146,7 @@ state_entered = waiting = 等待中
 state_error = error = 报错
 state_missing = never came = 未到达
 state_ok = ok = 正常
-state_root = first fault = 首个故障
+state_root = culprit = 故障源
 state_unknown = unknown = 未知
 strong = strong = 强
 summary_cut = The rest of the report does not fit here; --format markdown shows it all. = 报告其余部分在此放不下；完整内容见 --format markdown。
@@ -163,7 +160,7 @@ theme_dark = dark = 深色
 theme_light = light = 浅色
 time = Time = 时间
 timeline = Timeline = 时间线
-timeline_text = One lane per rank, {scale}. = 每个 rank 一行，{scale}。
+timeline_text = One lane per rank, by the printed time ({day}). = 每个 rank 一行，按打印的时间（{day}）。
 timing = analysed in {n} s = 分析用时 {n} 秒
 unknown = unknown = 未知
 unknown_text = the log does not establish a cause = 日志不足以确定原因
@@ -351,6 +348,10 @@ def culprit_name(culprit: Mapping[str, Any], lang: Lang) -> str:
     return word("in_brackets", lang).format(what=name, more=told) if name and details else name or told
 
 
+#: Most columns that a list of ranks takes in a sentence.
+RANKS_TOLD = 48
+
+
 def consequence_phrase(document: Document, lang: Lang, lines: bool = True) -> str:
     """Return how many ranks (or lines, where none names a rank) merely show the consequences."""
     culprits = [c for d in document.get("diagnoses", [])[:1] for c in d.get("culprits", [])]
@@ -376,7 +377,8 @@ def consequence_phrase(document: Document, lang: Lang, lines: bool = True) -> st
     others = {rank for rank in ranks - blamed - own if rank is not None}
     if others:
         key = "consequence_ranks" if blamed | own else "consequence_all"
-        return word(f"{key}_one" if len(others) == 1 else key, lang).format(n=len(others), ranks=rank_ranges(others))
+        ranges = cut(rank_ranges(others), RANKS_TOLD)
+        return word(f"{key}_one" if len(others) == 1 else key, lang).format(n=len(others), ranks=ranges)
     key = "consequence_lines_one" if count == 1 else "consequence_lines"
     return word(key, lang).format(n=count) if count and lines and not ranks else ""
 
