@@ -60,7 +60,7 @@ class Problems:
             found.append(f"{_count(self.nuls, 'NUL byte')} left out")
         if self.cut_lines:
             what = _count(self.cut_lines, "line")
-            found.append(f"{what} longer than {self.max_line} bytes: beginning and end kept, middle left out")
+            found.append(f"{what} longer than {self.max_line} bytes: beginning and end kept, middle removed")
         if self.failure:
             found.append(self.failure)
         return found

@@ -214,7 +214,7 @@ class _Unpacked(io.RawIOBase):
             except Exception as error:
                 if not _is_damage(error):
                     raise
-                self._stop(f"the {self._form.name} data are damaged ({error}); the rest was not read")
+                self._stop(f"the {self._form.name} data is damaged ({error}); the rest was not read")
                 break
             if self._member.eof:
                 self._next_member()

@@ -90,7 +90,7 @@ def _advice(query: str) -> KnowledgeItem | None:
 
 
 def _owner(query: str) -> KnowledgeItem | None:
-    """Return the time-out that ``Timeout(ms)=600000`` names, in milliseconds."""
+    """Return the timeout that ``Timeout(ms)=600000`` names, in milliseconds."""
     match = _TIMEOUT.match(query)
     return KnowledgeItem("owner", int(match["number"])) if match is not None else None
 
@@ -218,7 +218,7 @@ def names(rules: RuleSet) -> list[str]:
 Row = tuple[str, Text]
 _TOPICS: dict[str, Text] = {
     "symptoms": {"en": "what you see, what it means, what to look at first", "zh": "看到什么、意味着什么、先查什么"},
-    "timeouts": {"en": "who sets a time-out, and how", "zh": "超时由谁设定、如何设置"},
+    "timeouts": {"en": "who sets a timeout, and how", "zh": "超时由谁设定、如何设置"},
     "codes": {"en": "the tables of numbers", "zh": "编号表"},
 }
 
