@@ -73,7 +73,7 @@ def test_what_cannot_concern_a_failed_job_is_set_aside(tmp_path: Path, lines: li
     [
         ([hosts.xid(-9 * 3600, "3b")], "before the job began"),
         (["[91234.567890] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."], "finished"),
-        ([hosts.oom(60, 777, "mysqld")], "none of the job's"),
+        ([hosts.oom(60, 777, "mysqld")], "outside the job"),
         ([hosts.oom(60, 777, "python3")], "finished"),
     ],
 )
@@ -141,7 +141,7 @@ def test_an_xid_without_a_clock_counts_for_the_gpu_that_failed_first(tmp_path: P
 def test_an_unrelated_kill_leaves_the_own_cause(tmp_path: Path) -> None:
     found = hosts.verdict(tmp_path, hosts.trainer() + OWN, {"messages": [hosts.oom(100, 777, "clickhouse-serv")]})
     assert first(found)[0] == "application-exception"
-    aside(found, "none of the job's")
+    aside(found, "outside the job")
 
 
 def test_a_consequence_alone_blames_no_hardware(tmp_path: Path) -> None:

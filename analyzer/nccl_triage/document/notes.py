@@ -172,7 +172,7 @@ def _flight_recorder(case: Case) -> list[dict[str, str]]:
         made.append(
             {
                 "en": f"According to the flight recorder dumps, {_of_ranks(slow)} repeatedly came later than the others: {by}.",
-                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 一次又一次地晚于其余 rank：{by}。",
+                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 反复晚于其余 rank：{by}。",
             }
         )
     if found.absent:

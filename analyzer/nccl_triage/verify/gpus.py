@@ -84,7 +84,7 @@ def selected(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
     for entry in (part.strip() for part in wanted.split(",")):
         gpu = _named(entry, inventory.gpus)
         if gpu is None:
-            kind = "a MIG instance, which is not tested" if entry.startswith("MIG-") else "not a GPU of this host"
+            kind = "a MIG instance, which is not tested" if entry.startswith("MIG-") else "no GPU of this host"
             problem = f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} names {kind}"
             break
         if gpu in chosen:
@@ -214,7 +214,7 @@ def _health(gpu: Gpu, name: str) -> Iterator[Refusal]:
             gpu,
             "recovery",
             f"the driver requests {name}: {gpu.recovery_action}",
-            f"驱动要求对 {name} 执行: {gpu.recovery_action}",
+            f"驱动要求对 {name} 执行：{gpu.recovery_action}",
             evidence=True,
         )
     if gpu.ecc_uncorrected:

@@ -154,7 +154,7 @@ def slow(case: Case) -> list[Slow]:
     "ranks that the others repeatedly wait for, according to the times in the dumps",
     blames=(
         "the flight recorders show that the others repeatedly waited for it",
-        "flight recorder 显示其他 rank 一次又一次地等待它",
+        "flight recorder 显示其他 rank 反复等待它",
     ),
 )
 def _ranks(case: Case) -> Fact | None:
@@ -167,7 +167,7 @@ def _ranks(case: Case) -> Fact | None:
     "the same, where calls were late themselves: measured on the GPU, or by a backend that waits for each call",
     blames=(
         "the flight recorders show that the others repeatedly waited for it",
-        "flight recorder 显示其他 rank 一次又一次地等待它",
+        "flight recorder 显示其他 rank 反复等待它",
     ),
 )
 def _surely(case: Case) -> Fact | None:
