@@ -121,7 +121,7 @@ def test_the_bandwidth_has_a_chart_a_table_and_a_notice():
     assert "Slower than expected . Worth a look" in words(text)
     assert "run-03 : 0.11 GB/s of bus bandwidth" in words(text)
     assert text.count('<rect class="band"') == 2
-    twin = text[text.index("The same as a table") :]
+    twin = text[text.index("Same data as a table") :]
     found = rows(twin, "Bus bandwidth, GB/s")
     assert found[1][:1] + found[1][2:] == [
         "run-03",
