@@ -56,9 +56,13 @@ BANNED = {
 _BANNED = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
 _CHINESE = "[\u4e00-\u9fff]"
 #: Words with a better one, and Western punctuation between Chinese characters.
-_BAD_CHINESE = re.compile(rf"代价|若是|若否|{_CHINESE}[,;!?]|{_CHINESE}:(?!{_CHINESE})|[,;!?]{_CHINESE}|{_CHINESE}\(|（[^（）]*（")
+_BAD_CHINESE = re.compile(
+    rf"代价|若是|若否|{_CHINESE}[,;!?]|{_CHINESE}:(?!{_CHINESE})|[,;!?]{_CHINESE}|{_CHINESE}\(|（[^（）]*（"
+)
 
-FILES = sorted(path for path in RULES.rglob("*.yaml") if not str(path.relative_to(RULES)).startswith(NOT_YET + NO_TEXTS))
+FILES = sorted(
+    path for path in RULES.rglob("*.yaml") if not str(path.relative_to(RULES)).startswith(NOT_YET + NO_TEXTS)
+)
 
 
 def _texts(tree: object, keys: tuple[str, ...]) -> Iterator[str]:

@@ -251,7 +251,12 @@ def test_a_good_table() -> None:
             3,
             "matches no row",
         ),
-        ("link: loopback\n    why", "link: nvlink|loopback\n    gpu: A1\n    why", 3, "matched by some-nvlink, some-tcp"),
+        (
+            "link: loopback\n    why",
+            "link: nvlink|loopback\n    gpu: A1\n    why",
+            3,
+            "matched by some-nvlink, some-tcp",
+        ),
         ("id: some-tcp", "id: some-nvlink", 15, "listed twice"),
         ("{nvlink: [a], ", "{", 1, "'nvlink' is missing"),
         ("    why: Nothing.\n", "    why: Nothing.\n    speed: 1\n", 19, "unknown key 'speed'"),

@@ -206,7 +206,7 @@ class _Unpacked(io.RawIOBase):
             piece = memoryview(b"")
             if self._member.needs_input:
                 if not self._more_input():
-                    self._stop(f"the {self._form.name} data end early: {TRUNCATED}")
+                    self._stop(f"the {self._form.name} data ends early: {TRUNCATED}")
                     break
                 piece, self._input = self._input[:_PIECE], self._input[_PIECE:]
             try:

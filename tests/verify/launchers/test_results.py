@@ -175,7 +175,10 @@ def test_results_of_another_start_or_plan_do_not_count(tmp_path: Path, rules: Ru
         if other == "plan":
             old.write_text(old.read_text().replace('"plan": "', '"plan": "x'))
     _, report = judged(asked, rules, folder)
-    assert [text["en"] for text in report.problems] == ["run-01: no result from rank 1", "run-02: no result from rank 1"]
+    assert [text["en"] for text in report.problems] == [
+        "run-01: no result from rank 1",
+        "run-02: no result from rank 1",
+    ]
     assert not report.trials[0].result.passed
 
 
