@@ -192,7 +192,7 @@ def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) 
         ("verify:\n  bugdet: 3\n", ":2", "did you mean budget?"),
         ("verfiy:\n  budget: 3\n", ":2", "did you mean verify?"),
         ("jobs: [1, 2]\n", ":1", "one value is needed"),
-        ("verify: {budget: 1}\njobs: 2\njobs: 3\n", ":3", "stands twice"),
+        ("verify: {budget: 1}\njobs: 2\njobs: 3\n", ":3", "listed twice"),
         ("a: b: c\n", ":1", "not a valid configuration"),
         ("- jobs\n", ":1", "expected a mapping"),
         ("verify:\n  suspects: 9\n", ":2", "invalid value for suspects"),

@@ -150,7 +150,7 @@ def test_errors_speak_both_languages() -> None:
         ("cannot read a: b.log: Permission denied", "无法读取 a: b.log：没有权限"),
         ("skipped 3 files (not logs): a.png, b.pt", "跳过 3 个文件（不是日志）：a.png, b.pt"),
         ("no file matches *.log", "没有文件与 *.log 匹配"),
-        ("the gzip data end early: the file is truncated", "gzip 数据提前结束：文件被截断"),
+        ("the gzip data ends early: the file is truncated", "gzip 数据提前结束：文件被截断"),
         ("2 bytes were not valid UTF-8", "2 个字节不是有效的 UTF-8"),
         ("something that nobody has foreseen", "something that nobody has foreseen"),
         ("", ""),

@@ -128,4 +128,4 @@ def test_a_log_that_ends_while_nccl_comes_up_is_not_called_healthy(text: str, ve
     found = diagnose_text(text, rules)
     assert found.verdict == verdict
     if text == INIT:
-        assert "in its set-up" in found.to_dict()["headline"]
+        assert "during setup" in found.to_dict()["headline"]

@@ -57,7 +57,7 @@ def test_log_and_dumps_agree(tmp_path: Path) -> None:
     log += "[rank2]: Traceback (most recent call last):\n[rank2]:   File \"train.py\", line 3, in main\n[rank2]: KeyError: 'x'\n"
     found = run(tmp_path, [HANGS, HANGS, GOOD, HANGS], log)
     assert found.case.value("recorder.agrees_with_log") == [2]
-    assert "agree: both point at rank 2" in notes(found)
+    assert "agree: both point to rank 2" in notes(found)
     assert culprits(found) == [2]
 
 
@@ -66,7 +66,7 @@ def test_log_and_dumps_disagree(tmp_path: Path) -> None:
     log += "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"train.py\", line 3, in main\n[rank3]: KeyError: 'x'\n"
     found = run(tmp_path, [HANGS, GOOD, HANGS, HANGS], log)
     assert found.case.value("recorder.disagrees_with_log") == [1]
-    assert "disagree: the dumps point at rank 1" in notes(found)
+    assert "disagree: the dumps point to rank 1" in notes(found)
 
 
 def test_dumps_do_not_change_what_the_log_itself_says(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_late_ranks_by_their_own_clocks(tmp_path: Path) -> None:
 
 
 def test_ranks_without_dumps_are_told(tmp_path: Path) -> None:
-    assert "No flight recorder dump of rank 2" in notes(run(tmp_path, [HANGS, HANGS, None, HANGS]))
+    assert "no flight recorder dump of rank 2" in notes(run(tmp_path, [HANGS, HANGS, None, HANGS]))
 
 
 @pytest.mark.parametrize("data", [b"\x80\x02(", b"\x80\x02}K\x01K\x02u.", b"\x80\x02\x8a\xff", b"lp0", b"\x80\x09.", b"\x80\x02cos\n"])  # fmt: skip
 def test_reasons_are_said_in_chinese_too(data: bytes) -> None:
     with pytest.raises(NotPlainError) as refused:
         loads(data)
-    said = f"no dump of the flight recorder that can be read safely: {refused.value}"
+    said = f"not a flight recorder dump that can be read safely: {refused.value}"
     assert messages.translated_text(said).startswith("不是可以安全读取") and not any("a" <= c <= "z" for c in messages.translated_text(str(refused.value)).replace("pickle", "").replace("0x", ""))  # fmt: skip

@@ -104,7 +104,7 @@ def test_some_generate_and_some_have_left(rules: RuleSet) -> None:
 def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
     document = diagnose_text(waits(11) + waits(12), rules).to_dict()
     assert document["verdict"] == "unknown"
-    assert document["headline"] == "The job hung, and its stacks do not show why."
+    assert document["headline"] == "The job hung; its stacks do not show why."
     assert "stand: 2 (pid 11, 12): all_reduce (" in document["notes"][0]
     assert "All wait at the same place" in document["notes"][0]
 
@@ -112,7 +112,7 @@ def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
 def test_all_wait_for_the_lock_of_a_build_that_nobody_does(rules: RuleSet) -> None:
     lock = ("wait (torch/utils/file_baton.py:50)", "load (torch/utils/cpp_extension.py:1927)")
     together = diagnose_text(dump(11, *lock) + dump(12, *lock), rules).to_dict()
-    assert "All wait for the lock of a build" in together["notes"][0]
+    assert "All wait for a build lock" in together["notes"][0]
     builder = dump(12, "communicate (subprocess.py:1209)", "load (torch/utils/cpp_extension.py:1927)")
     assert "lock of a build" not in diagnose_text(dump(11, *lock) + builder, rules).to_dict()["notes"][0]
 

@@ -64,10 +64,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("gpu-fault", "failed", {"gpus__gpus__0": gpu(0, fault="lost")}, "lost"),
     ("gpu-recovery", "failed", {"gpus__gpus__0": gpu(0, recovery_action="gpu-reset")}, "gpu-reset"),
     ("gpu-ecc", "failed", {"gpus__gpus__1": gpu(1, ecc_uncorrected=4)}, "4 uncorrectable"),
-    ("gpu-remap", "failed", {"gpus__gpus__0": gpu(0, remap_failure=True)}, "repair of its memory"),
-    ("gpu-remap", "warning", {"gpus__gpus__0": gpu(0, remap_pending=True)}, "waits for a reset"),
-    ("gpu-retired", "failed", {"gpus__gpus__0": gpu(0, retired_pages=64)}, "64 pages"),
-    ("gpu-retired", "note", {"gpus__gpus__0": gpu(0, retired_pages=2)}, "2 pages"),
+    ("gpu-remap", "failed", {"gpus__gpus__0": gpu(0, remap_failure=True)}, "memory repair"),
+    ("gpu-remap", "warning", {"gpus__gpus__0": gpu(0, remap_pending=True)}, "awaits a reset"),
+    ("gpu-retired", "failed", {"gpus__gpus__0": gpu(0, retired_pages=64)}, "64 memory pages"),
+    ("gpu-retired", "note", {"gpus__gpus__0": gpu(0, retired_pages=2)}, "2 memory pages"),
     ("gpu-temperature", "failed", {"gpus__gpus__0": gpu(0, temperature=92)}, "92 degrees"),
     ("gpu-temperature", "warning", {"gpus__gpus__0": gpu(0, temperature=86)}, "86 degrees"),
     ("gpu-brakes", "warning", {"gpus__gpus__0": gpu(0, brakes=["hw-thermal"])}, "hw-thermal"),
@@ -93,7 +93,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("bus-width", "warning", {"pci__2__width": 8}, "8 of 16 lanes"),
     ("bus-errors", "warning", {"pci__0__nonfatal": 3}, "3 non-fatal"),
     ("nccl-interface", "failed", {"network__interfaces__1": interface("docker0", "172.17.0.1")}, "docker0"),
-    ("nccl-interface", "warning", {"network__interfaces": [LO]}, "nothing but lo"),
+    ("nccl-interface", "warning", {"network__interfaces": [LO]}, "only lo"),
     (
         "nccl-interface",
         "warning",
@@ -111,19 +111,19 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("hostname-loopback", "warning", {"names__addresses": ["127.0.1.1"]}, "127.0.1.1"),
     ("hostname-unknown", "warning", {"names__addresses": []}, "no IPv4 address"),
     ("ipv6-only", "note", SIX, "only IPv6: eth0 (2001:db8::7)"),
-    ("ipv6-only", "warning", {**SIX, "names__ipv6": ["::1"]}, "resolves to 0 of IPv6"),
+    ("ipv6-only", "warning", {**SIX, "names__ipv6": ["::1"]}, "IPv6 addresses of its name"),
     ("ipv6-family", "failed", {**SIX, "environment__variables": {"NCCL_SOCKET_FAMILY": "AF_INET"}}, "=AF_INET"),
-    ("pci-acs", "warning", {"isolation__redirecting": ["0000:00:01.0"]}, "ACS of 1 of 4 PCI bridges"),
+    ("pci-acs", "warning", {"isolation__redirecting": ["0000:00:01.0"]}, "ACS on 1 of 4 PCI bridges"),
     ("pci-acs", "note", {"isolation__redirecting": ["0000:00:01.0"], "pci__0__kind": "nic"}, "0000:00:01.0"),
-    ("iommu", "note", {"isolation__types": ["DMA-FQ", "identity"]}, "type DMA-FQ; options of the kernel: iommu=pt"),
+    ("iommu", "note", {"isolation__types": ["DMA-FQ", "identity"]}, "type DMA-FQ; kernel options: iommu=pt"),
     ("hostname-foreign", "warning", {"names__addresses": ["10.9.9.9"]}, "10.9.9.9"),
     ("resolver-slow", "warning", {"names__seconds": 5.01}, "5.01 s"),
     ("interface-down", "note", {"network__interfaces__1__up": False}, "is down"),
-    ("interface-errors", "warning", {"network__interfaces__1__errors": 5000}, "5000 errors"),
+    ("interface-errors", "warning", {"network__interfaces__1__errors": 5000}, "5000 receive or send errors"),
     ("interface-flaps", "warning", {"network__interfaces__1__carrier_changes": 50}, "50 times"),
     ("ib-port", "failed", {"infiniband__ports__0": port("mlx5_0", state="init")}, "is init"),
     ("ib-port", "warning", {"infiniband__ports__0": port("mlx5_0", state="down", physical="polling")}, "polling"),
-    ("ib-rate", "warning", {"infiniband__ports__0": port("mlx5_0", width=1, rate=100.0)}, "1 of usually 4 lanes"),
+    ("ib-rate", "warning", {"infiniband__ports__0": port("mlx5_0", width=1, rate=100.0)}, "x1 instead of the usual x4"),
     ("ib-errors", "note", {"infiniband__ports__0": port("mlx5_0", counters={"symbol_error": 7})}, "symbol_error 7"),
     ("ib-errors", "warning", {"infiniband__ports__0": port("mlx5_0", counters={"link_downed": 70})}, "link_downed 70"),
     ("ib-subnet-manager", "failed", {"infiniband__ports__0": port("mlx5_0", lid=0)}, "LID 0"),
@@ -155,7 +155,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("disk", "failed", {"storage__0__free": 4096}, "4 KiB of"),
     ("disk", "warning", {"storage__0__free": 512 << 20}, "512 MiB of"),
     ("disk-inodes", "warning", {"storage__0__inodes_free": 0.001}, "0 % of its inodes"),
-    ("disk-hangs", "failed", {"storage__0": {"path": "/data", "hangs": True}}, "does not answer"),
+    ("disk-hangs", "failed", {"storage__0": {"path": "/data", "hangs": True}}, "does not respond"),
     ("disk-read-only", "note", {"storage__0__read_only": True}, "read-only"),
     ("clock", "note", {"clock__synchronised": False}, "clock"),
     ("variable", "warning", {"environment__variables": {"NCCL_IB_HAC": "mlx5_0"}}, "NCCL_IB_HCA"),
@@ -208,7 +208,8 @@ def test_the_address_of_the_root_chooses_its_network() -> None:
     [found] = results(network__interfaces=two, environment__variables={"NCCL_COMM_ID": "10.1.0.9:4000"})[
         "nccl-interface"
     ]
-    assert "eth1 (10.1.0.1): it lies in the network of NCCL_COMM_ID" in found.says["en"]
+    assert "NCCL would use eth1 (10.1.0.1)" in found.says["en"]
+    assert "in the network of NCCL_COMM_ID" in found.says["en"]
 
 
 def test_a_host_of_ipv6_is_not_judged_by_the_rules_of_ipv4() -> None:

@@ -48,7 +48,7 @@ def test_rules_that_took_part_are_named_everywhere(tmp_path: Path, rules: Path) 
     for form in FORMATS:
         assert "site.power" in render(found, form).decode().replace("\\", ""), form
     (line,) = [text for text in render(found, "text").decode().splitlines() if text.startswith("  other rules: ")]
-    assert line.startswith("  other rules: not shipped with nccl-triage, but heard in this verdict: ")
+    assert line.startswith("  other rules: not shipped with nccl-triage, but used in this verdict: ")
     assert "power.yaml (site.power)" in line
     assert "并非随 nccl-triage 发布" in render(found, "text", lang="zh").decode()
 

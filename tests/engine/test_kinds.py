@@ -207,7 +207,7 @@ def test_a_message_without_words_says_what_it_means(tmp_path: Path, entry: str, 
         ),
         ("storage-fault", "storage-falt", "did you mean 'storage-fault'?"),
         ("      weight: strong\n", "", "'weight' is missing"),
-        ("{host: host,", "{host: hosst,", "'hosst' is no named group"),
+        ("{host: host,", "{host: hosst,", "'hosst' is not a named group"),
         ("    kind: storage.error\n", "", "'kind' is missing"),
         ("    kind: storage.error\n    role: root\n", "", "'kind', 'role' are missing"),
     ],
@@ -289,7 +289,7 @@ def test_unknown_names_are_told_with_their_line_and_the_nearest(tmp_path: Path) 
         (
             "producers",
             "producers:\n  - signature: [host.check]\n    rows: [{cause: straggler, id: A B, weight: weak, says: X.}]\n",
-            "is no id",
+            "is not an id",
         ),
         (
             "producers",
@@ -318,7 +318,7 @@ def test_premises_that_double_at_each_step_are_refused(tmp_path: Path) -> None:
     ]
     (tmp_path / "terms").mkdir()
     (tmp_path / "terms" / "own.yaml").write_text("premises:\n" + "".join(rows), encoding="utf-8")
-    with pytest.raises(RuleError, match="asks for too many others"):
+    with pytest.raises(RuleError, match="refers to too many others"):
         load.load((tmp_path,))
 
 

@@ -46,15 +46,15 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("role: root", "role: boss", 5, "none of root"),
-        ("kind: node.lost", "kind: node.gone", 4, "none of"),
+        ("role: root", "role: boss", 5, "not one of root"),
+        ("kind: node.lost", "kind: node.gone", 4, "not one of"),
         ("    kind: node.lost\n", "", 3, "'kind' is missing"),
         ("    role: root\n", "", 3, "'role' is missing"),
         ("lost power'", "lost (power'", 6, "regular expression"),
         ("meaning:", "meening:", None, "meening"),
         ("'rack (?P<name>\\w+) lost power'", "'\\d+'", 6, "no literal"),
-        ("site.down", "Site Down", 3, "is no id"),
-        ("    match:", "    role: root\n    match:", 8, "stands twice"),
+        ("site.down", "Site Down", 3, "is not an id"),
+        ("    match:", "    role: root\n    match:", 8, "listed twice"),
         ("program: site", "program: [site", None, "not valid YAML"),
         ("site.down", "nccl.duplicate_gpu", 3, "already exists"),
     ],
@@ -178,7 +178,7 @@ TERMS = """premises:
 def test_a_premise_that_asks_for_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "terms").mkdir()
     (tmp_path / "terms" / "own.yaml").write_text(TERMS, encoding="utf-8")
-    with pytest.raises(RuleError, match="'one' asks for itself"):
+    with pytest.raises(RuleError, match="'one' refers to itself"):
         load.load((tmp_path,))
     (tmp_path / "terms" / "own.yaml").write_text(TERMS.replace("not premise('one')", "has('step')"), encoding="utf-8")
     assert {"one", "two", "three"} <= set(load.load((tmp_path,)).premises)

@@ -99,7 +99,7 @@ def test_a_premise_needs_a_sample_that_it_refuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("premise", "message"),
     [
-        ("f.size != f.sise", "no named group"),
+        ("f.size != f.sise", "not a named group"),
         ("has('step')", "unknown function"),
         ("f.size !=", "cannot read the condition"),
     ],

@@ -210,7 +210,7 @@ def test_a_writer_that_does_not_finish_is_not_waited_for(tmp_path: Path) -> None
         history.keep(failed())
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(HistoryError, match="others write to it"):
+    with pytest.raises(HistoryError, match="other programs keep writing to it"):
         store.writable(path, timeout=0.1).keep(failed())
     other.execute("ROLLBACK")
     with store.writable(path) as history:

@@ -73,7 +73,7 @@ def test_an_over_long_line_keeps_its_beginning_and_its_end() -> None:
     assert [lines[0], lines[2], lines[3]] == [b"before", b"after", b""]
     assert lines[1].startswith(b"START---") and lines[1].endswith(b"---FINISH") and CUT_MARK in lines[1]
     assert len(lines[1]) == 64 + len(CUT_MARK)
-    assert info.problems == ["1 line longer than 64 bytes: beginning and end kept, middle left out"]
+    assert info.problems == ["1 line longer than 64 bytes: beginning and end kept, middle removed"]
     after = next(block for block in blocks if block.data.startswith(b"after"))
     assert (after.first_line, after.offset) == (3, data.index(b"after"))
 
@@ -109,7 +109,7 @@ def test_a_line_of_100_megabytes_takes_little_memory() -> None:
     assert lines[1].text == "next"
     assert lines[1].offset == 100_000_000 + len("RuntimeError: at the end\n")
     assert (info.bytes, info.lines) == (100_000_030, 2)
-    assert info.problems == ["1 line longer than 65536 bytes: beginning and end kept, middle left out"]
+    assert info.problems == ["1 line longer than 65536 bytes: beginning and end kept, middle removed"]
 
 
 def test_100_megabytes_of_nul_bytes_take_little_memory() -> None:
@@ -125,7 +125,7 @@ def test_100_megabytes_of_nul_bytes_take_little_memory() -> None:
     assert peak < 16e6
     assert [(line.number, line.text) for line in lines] == [(1, "first"), (2, "second")]
     assert lines[1].offset == 100_000_006
-    assert info.problems == ["100000000 NUL bytes left out"]
+    assert info.problems == ["100000000 NUL bytes removed"]
 
 
 def test_a_redrawn_line_is_cut_behind_a_carriage_return() -> None:
@@ -149,7 +149,7 @@ def test_nul_bytes_are_left_out_and_offsets_stay_true() -> None:
     data = b"one\n\0\0two\0\nthree\n\0\0\0four\nfive\n"
     blocks, info = blocks_of(data)
     assert b"".join(block.data for block in blocks) == data.replace(b"\0", b"")
-    assert info.problems == ["6 NUL bytes left out"]
+    assert info.problems == ["6 NUL bytes removed"]
     lines = list(LineReader(io.BytesIO(data), SourceInfo("x")))
     found = {line.text: line.offset for line in lines}
     assert found == {

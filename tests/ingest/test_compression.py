@@ -95,19 +95,19 @@ def test_a_truncated_archive_gives_what_it_holds(name: str, share: float) -> Non
     # bzip2 and zstd hold back one block each, 900 kB and 128 KiB.
     lost = {"bzip2": 900_000, "zstd": 131_072}.get(name, 40_000)
     assert len(found) >= len(TEXT) * share - lost
-    assert problems == [f"the {name} data end early: the file is truncated"]
+    assert problems == [f"the {name} data ends early: the file is truncated"]
 
 
 def test_truncated_gzip_by_both_modules(gzip_module: str) -> None:
     packed = gzip.compress(TEXT)
     found, problems = unpack(packed[: len(packed) // 2])
     assert TEXT.startswith(found) and len(found) > 0.45 * len(TEXT)
-    assert problems == ["the gzip data end early: the file is truncated"]
+    assert problems == ["the gzip data ends early: the file is truncated"]
 
 
 def test_gzip_without_its_last_eight_bytes(gzip_module: str) -> None:
     """Checksum and length are missing, the text is whole."""
-    assert unpack(gzip.compress(TEXT)[:-8]) == (TEXT, ["the gzip data end early: the file is truncated"])
+    assert unpack(gzip.compress(TEXT)[:-8]) == (TEXT, ["the gzip data ends early: the file is truncated"])
 
 
 @pytest.mark.parametrize("name", PACK)
@@ -116,7 +116,7 @@ def test_a_damaged_archive_gives_what_comes_before(name: str) -> None:
     middle = len(packed) // 2
     packed[middle : middle + 64] = bytes(255 - byte for byte in packed[middle : middle + 64])
     found, problems = unpack(bytes(packed))
-    assert len(problems) == 1 and problems[0].startswith(f"the {name} data are damaged (")
+    assert len(problems) == 1 and problems[0].startswith(f"the {name} data is damaged (")
     if name != "bzip2":  # its one block is lost as a whole
         assert common_length(found, TEXT) > 0.3 * len(TEXT)
 

@@ -141,7 +141,7 @@ def test_random_bytes_do_not_raise() -> None:
 def test_nul_bytes_are_removed() -> None:
     lines, info = read_lines(b"\0\0\0NCCL \0WARN x\n")
     assert lines == [LogLine(1, 0, "NCCL WARN x")]
-    assert info.problems == ["4 NUL bytes left out"]
+    assert info.problems == ["4 NUL bytes removed"]
 
 
 def test_windows_line_ends() -> None:

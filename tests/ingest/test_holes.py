@@ -80,7 +80,7 @@ def test_a_hole_is_left_out_and_counted(
         folder.mkdir()
         found = way(data[:at] + bytes(size) + data[at:], folder, rules)
         assert _told(found) == whole
-        assert f"{size} NUL bytes left out" in found["inputs"][0]["problems"]
+        assert f"{size} NUL bytes removed" in found["inputs"][0]["problems"]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_an_archive_of_which_nothing_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(TEXT)[:11])
     kind, why, _ = sniff.classify(path)
-    assert (kind, why) == ("unreadable", "the gzip data end early: the file is truncated")
+    assert (kind, why) == ("unreadable", "the gzip data ends early: the file is truncated")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -436,14 +436,14 @@ def test_a_truncated_archive_is_read_as_far_as_it_goes(inside: Path) -> None:
     sources, notes = find_sources(["train.log.gz"], None)
     for _ in range(2):
         assert text.startswith(content(sources[0])) and len(content(sources[0])) > 100_000
-    assert sources[0].info.problems == ["the gzip data end early: the file is truncated"]
+    assert sources[0].info.problems == ["the gzip data ends early: the file is truncated"]
     assert notes == []
 
 
 def test_an_archive_of_which_nothing_is_left_is_a_note(inside: Path) -> None:
     make(inside, "a.log")
     (inside / "b.gz").write_bytes(gzip.compress(b"x" * 500)[:11])
-    assert found("a.log", "b.gz")[1] == ["cannot read b.gz: the gzip data end early: the file is truncated"]
+    assert found("a.log", "b.gz")[1] == ["cannot read b.gz: the gzip data ends early: the file is truncated"]
 
 
 def test_error_files_of_torchelastic_are_shown_as_their_traceback(inside: Path) -> None:

@@ -99,12 +99,12 @@ def test_the_symptom_table_tells_victims_from_causes() -> None:
 @pytest.mark.parametrize(
     ("read", "text", "line", "message"),
     [
-        ("_advice", "id: Bad Id\nverdict: wrong\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 1, "is no id"),
-        ("_advice", "id: x\nverdict: sure\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 2, "none of right"),
+        ("_advice", "id: Bad Id\nverdict: wrong\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 1, "is not an id"),
+        ("_advice", "id: x\nverdict: sure\nclaim: {en: a, zh: 啊}\nwhy: {en: a, zh: 啊}\ninstead: {en: a, zh: 啊}", 2, "not one of right"),
         ("_symptom", "id: x\nsees: x", 1, "keys 'signatures', 'means', 'tells', 'urgency', 'look' are missing"),
         ("_step", "id: x\nwhat: {en: a}", 2, "'zh' is missing"),
         ("_owner", "milliseconds: soon\nprogram: torch\nwho: {en: a, zh: 啊}", 1, "positive whole number"),
-        ("_knob", "id: x\nprogram: x\ntitle: x\nwrite: x\nunit: days\ndefault: {en: a, zh: 啊}", 5, "none of seconds"),
+        ("_knob", "id: x\nprogram: x\ntitle: x\nwrite: x\nunit: days\ndefault: {en: a, zh: 啊}", 5, "not one of seconds"),
     ],
 )  # fmt: skip
 def test_errors_point_at_the_line(read: str, text: str, line: int, message: str) -> None:
@@ -119,9 +119,9 @@ def test_errors_point_at_the_line(read: str, text: str, line: int, message: str)
     [
         ("[{code: 1, name: a, meaning: {en: a, zh: 啊}}, {code: 1, name: b, meaning: {en: a, zh: 啊}}]", "already exists"),
         ("[{code: some, name: a, meaning: {en: a, zh: 啊}}]", "neither a number nor a range"),
-        ("[{code: 1, name: a, tells: nobody, meaning: {en: a, zh: 啊}}]", "none of cause"),
-        ("[{code: 1, name: a, severity: awful, meaning: {en: a, zh: 啊}}]", "none of fatal"),
-        ("[{code: 1, name: a, action: unheard-of, meaning: {en: a, zh: 啊}}]", "none of"),
+        ("[{code: 1, name: a, tells: nobody, meaning: {en: a, zh: 啊}}]", "not one of cause"),
+        ("[{code: 1, name: a, severity: awful, meaning: {en: a, zh: 啊}}]", "not one of fatal"),
+        ("[{code: 1, name: a, action: unheard-of, meaning: {en: a, zh: 啊}}]", "not one of"),
     ],
 )  # fmt: skip
 def test_wrong_tables_of_numbers(codes: str, message: str) -> None:

@@ -60,7 +60,7 @@ def test_a_slip_of_the_pen_is_a_note_where_not_all_names_are_known() -> None:
 def test_variables_of_plug_ins_are_not_called_unknown_to_everybody() -> None:
     remark = only("NCCL_FASTRAK_IFNAME", "eth1")
     assert remark.level == "note"
-    assert "plug-in" in remark.says["en"]
+    assert "plugin" in remark.says["en"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_default_that_changed_is_not_told_without_a_version() -> None:
 def test_a_switch_for_diagnosis_says_that_it_must_not_stay() -> None:
     remark = only("NCCL_P2P_DISABLE", "1")
     assert (remark.level, remark.kind) == ("note", "debugging")
-    assert "must not stay in scripts" in remark.says["en"]
+    assert "Do not leave it in scripts" in remark.says["en"]
     assert "脚本" in remark.says["zh"]
 
 
@@ -123,7 +123,7 @@ def test_a_switch_for_diagnosis_that_is_off_is_merely_the_default() -> None:
         ("DEEPSPEED_TIMEOUT", "3600", "minutes"),
         ("CUDA_VISIBLE_DEVICES", "0,1,0", "twice"),
         ("NCCL_PROTO", "LL128", "corrupt"),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", "for ever"),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", "forever"),
         ("RAY_memory_monitor_refresh_ms", "0", "memory monitor is off"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_short_time_out_can_be_too_short_for_a_slow_network() -> None:
 
 @pytest.mark.parametrize(("op", "numel"), [("BARRIER", None), ("ALLREDUCE", 1)])
 def test_a_barrier_moves_next_to_nothing(op: str, numel: int | None) -> None:
-    assert "next to nothing" in say(op=op, numel_in=numel)["says"]
+    assert "almost no data" in say(op=op, numel_in=numel)["says"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_cause_without_stages_has_no_rows(rules: RuleSet) -> None:
         ("now: []\nsoon: []", 1, "'lasting' is missing"),
         ("now:\n  - {command: ls}\nsoon: []\nlasting: []", 2, "needs 'what' or 'use'"),
         ("now:\n  - {use: a, what: {en: a, zh: 啊}}\nsoon: []\nlasting: []", 2, "needs 'what' or 'use'"),
-        ("now:\n  - {use: a, urgency: soon}\nsoon: []\nlasting: []", 2, "none of high"),
+        ("now:\n  - {use: a, urgency: soon}\nsoon: []\nlasting: []", 2, "not one of high"),
         ("now: []\nsoon: []\nlasting: []\nlater: []", 4, "unknown key 'later'"),
     ],
 )

@@ -122,12 +122,12 @@ def test_a_file_says_once_what_holds_for_all_its_entries() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("status: tuning", "status: great", 10, "none of tuning"),
-        ("kind: integer", "kind: whole", 7, "none of switch"),
+        ("status: tuning", "status: great", 10, "not one of tuning"),
+        ("kind: integer", "kind: whole", 7, "not one of switch"),
         ("least: 1", "least: one", 7, "expected a number"),
         ("    meaning: {en: A number., zh: 数字。}\n", "", 6, "'meaning' is missing"),
         ("{en: A number., zh: 数字。}", "{en: A number.}", 11, "'zh' is missing"),
-        ("{value: 3}", "{value: 3, finds: gold}", 12, "none of unknown"),
+        ("{value: 3}", "{value: 3, finds: gold}", 12, "not one of unknown"),
         ("since:", "sinse:", 9, "unknown key 'sinse'"),
         ("undo: {en: Unset it., zh: 取消设置。}\n", "", 5, "'undo' is missing"),
         ("    samples", "    traps: [{says: {en: a, zh: 啊}}]\n    samples", 12, "a trap needs"),

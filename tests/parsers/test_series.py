@@ -167,7 +167,7 @@ def test_a_users_format_comes_first_and_may_be_wrong_only_in_words(tmp_path: Pat
     ("changes", "message"),
     [
         ({"values": "loss: lost"}, "unknown metric 'lost'"),
-        ({"values": "loss: loss ms"}, "'ms' is no unit of 'loss'"),
+        ({"values": "loss: loss ms"}, "'ms' is not a unit of 'loss'"),
         ({"pattern": "own("}, "not a valid regular expression"),
         ({"literal": "ow"}, "three characters"),
         ({"gives": "loss: much"}, "'much' is not a number"),

@@ -129,7 +129,7 @@ GOOD = "{id: a, starts: [x_], pattern: 'x_[a-z]{4}', match: [x_abcd], not: [xy]}
         ("{id: a, guard: [x], pattern: x, match: [], not: [y]}", "at least one sample"),
         ("{id: a, guard: [x], pattern: x, match: [x]}", "'not' is missing"),
         ("{id: a, guard: [x], pattern: '(x', match: [x], not: [y]}", "not a valid regular expression"),
-        (f"{GOOD}\n  - {GOOD}", "stands twice"),
+        (f"{GOOD}\n  - {GOOD}", "listed twice"),
     ],
 )
 def test_a_wrong_row_is_refused_at_its_line(row: str, message: str) -> None:

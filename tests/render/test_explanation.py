@@ -100,7 +100,7 @@ def test_order_is_what_it_is_evidence_action_check_sources(rules: RuleSet) -> No
     heads = [block.text for block in page(data, "en") if block.kind == "head"]
     assert heads == [
         "What it is", "Speaks for it", "Speaks against it", "What to do, and when", "Fixes in full", "Cheapest check",
-        "How to confirm it on the hardware", "Advice that people repeat about it", "Sources",
+        "How to confirm it on the hardware", "Common advice about it", "Sources",
     ]  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_a_summary_is_whole_or_cut_with_a_sentence_and_closed_blocks(kind):
         assert cut or room < 800
         if cut:
             assert cut.startswith("## nccl-triage")
-            assert cut.endswith("--format markdown shows it all.\n")
+            assert cut.endswith("--format markdown shows all of it.\n")
 
 
 def test_a_block_of_code_inside_a_list_is_closed_where_it_stands():

@@ -426,7 +426,7 @@ def test_the_story_goes_from_the_last_progress_to_the_end():
 
 def test_advice_stands_by_urgency():
     text = section(html.render(full(), "en"), "advice").replace("<bdi>", "").replace("</bdi>", "")
-    places = [text.index(word) for word in ("next 5 minutes", "next 15 minutes", "For good")]
+    places = [text.index(word) for word in ("next 5 minutes", "next 15 minutes", "Long term")]
     assert places == sorted(places)
     assert text.count('class="stage"') == 3
     assert "py-spy dump --pid 1" in text

@@ -80,10 +80,10 @@ def test_start_cost_urgency_and_what_was_not_seen_are_told():
     text = markdown.render(full(), "en")
     assert "**Started:** 2024-08-23 21:10:26" in text
     assert "**Cost:** 11 min 14 s on 8 ranks: 1.5 rank-hours lost" in text
-    assert text.index("In the next 5 minutes") < text.index("In the next 15 minutes") < text.index("For good")
-    assert "### What was not seen" in text and "  export NCCL_DEBUG=INFO" in text
+    assert text.index("In the next 5 minutes") < text.index("In the next 15 minutes") < text.index("Long term")
+    assert "### Missing information" in text and "  export NCCL_DEBUG=INFO" in text
 
 
 def test_what_no_line_tells_is_left_out():
     text = markdown.render(diagnosed(), "en")
-    assert "Started" not in text and "What was not seen" not in text
+    assert "Started" not in text and "Missing information" not in text

@@ -89,7 +89,7 @@ def leaking(tmp_path: Path) -> Doc:
 def test_a_report_names_the_secrets_that_it_masks(leaking: Doc, name: str) -> None:
     shown = " ".join(render(leaking, name).decode().split())
     assert "hunter22" not in shown
-    assert "The input holds secrets (password), masked here" in shown.replace("\\", "")
+    assert "The input contains secrets (password), masked here" in shown.replace("\\", "")
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "html"])

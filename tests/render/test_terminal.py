@@ -141,4 +141,4 @@ def test_start_and_cost_stand_under_the_culprit_and_urgency_under_v():
     assert lines[2] == "  started: 2024-08-23 21:10:26; lost: 1.5 rank-hours (11 min 14 s on 8 ranks)"
     assert not any("next 5 minutes" in line for line in lines)
     shown = text(full(), verbose=1)
-    assert shown.index("in the next 5 minutes") < shown.index("in the next 15 minutes") < shown.index("for good")
+    assert shown.index("in the next 5 minutes") < shown.index("in the next 15 minutes") < shown.index("long term")

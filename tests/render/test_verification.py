@@ -21,7 +21,7 @@ def test_a_line_for_every_run_and_one_for_all_ports_of_a_path():
     lines = outcome_lines(entry(), "en")
     assert lines[0] == "confidence: 0.71 (supported) -> 0.99 (established)"
     assert lines[1].startswith(
-        "run-01: error (connecting with one another), 32.1 s: control, ALLREDUCE 67,108,864 x bfloat16, "
+        "run-01: error (connecting to each other), 32.1 s: control, ALLREDUCE 67,108,864 x bfloat16, "
         "ranks 0-5 on node-a, node-b, node-c, nccl: node-a and node-b both have 172.17.0.1"
     )
     assert lines[4].endswith("nccl, 2.40 GB/s")
@@ -46,7 +46,7 @@ def test_every_verified_cause_has_its_line_on_the_terminal():
     assert "\n  verification: confirmed: The control fails" in shown
     assert "\n    run-01: error" in shown
     assert "\n  verification: straggler: refuted: The control passes" in shown
-    assert "\n  verification: gpu-out-of-memory: not testable by a collective: No rerun" in shown
+    assert "\n  verification: gpu-out-of-memory: not testable with a collective: A rerun" in shown
     assert "to confirm" not in shown
     assert "not verified" not in shown
 
@@ -89,7 +89,7 @@ def test_markdown_has_the_runs_and_the_paths_as_tables():
     shown = markdown.render(verified(), "en")
     assert "- `network-wrong-interface`: confirmed: The control fails" in shown
     assert "- `straggler`: refuted" in shown
-    assert "| `run-03` | passed | on an interface that all hosts reach |" in shown
+    assert "| `run-03` | passed | on an interface that all hosts can reach |" in shown
     assert "| node-a | node-b | `docker0` | `172.17.0.1:40153,52655,52805` | refused | ECONNREFUSED |" in shown
     assert "Possible causes: `network-link-fault`, `network-wrong-interface`" in shown
     assert "nccl-triage verify" not in shown
@@ -118,7 +118,7 @@ def test_paths_that_differ_in_more_than_the_port_stay_apart():
         ([2], "silent"),
         ([1], "lossy"),
     ]
-    assert verification.measured(found[-1], "en") == "7 segments sent again"
+    assert verification.measured(found[-1], "en") == "7 segments retransmitted"
     assert verification.endpoint({**found[0], "ports": [1, 2, 3, 4, 5]}) == "10.0.0.2:1,2,3,4,..(5)"
 
 

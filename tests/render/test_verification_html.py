@@ -54,7 +54,7 @@ def test_the_outcome_its_reason_and_what_it_did_to_the_confidence():
     assert "Narrowed down to the pair node-a, node-b in 3 further runs." in text
     assert "3 hosts instead of 4" in text
     assert "torch cannot be imported on node-d" in text
-    assert "a bridge of their own, not a network between them network-wrong-interface" in text
+    assert "a bridge on each host, not a network between them network-wrong-interface" in text
 
 
 def test_every_run_has_a_row():
@@ -62,13 +62,13 @@ def test_every_run_has_a_row():
     assert found[0] == ["Run", "Outcome", "Changed", "Collective", "Seconds", "GB/s", "What it shows"]
     assert [row[0] for row in found[1:]] == [f"run-{n:02d}" for n in range(1, 7)]
     assert found[1][1:5] == [
-        "error (connecting with one another)",
+        "error (connecting to each other)",
         "control",
         "ALLREDUCE 67,108,864 x bfloat16 nccl, ranks 0-5 on node-a, node-b, node-c",
         "32.1",
     ]
-    assert "a bridge of their own" in found[1][6]
-    assert found[3][1:3] == ["passed", "on an interface that all hosts reach"]
+    assert "a bridge on each host" in found[1][6]
+    assert found[3][1:3] == ["passed", "on an interface that all hosts can reach"]
     assert found[3][5] == "0.110"
     assert "slower than the expected" in found[3][6]
     assert found[6][1] == "hung (first collective)"
@@ -77,8 +77,8 @@ def test_every_run_has_a_row():
 
 def test_treatments_say_whether_they_pass():
     text = words(section(verified()))
-    assert "passes on an interface that all hosts reach (run-03, run-04)" in text
-    assert "fails with all ranks inside one host (run-05, run-06)" in text
+    assert "passes on an interface that all hosts can reach (run-03, run-04)" in text
+    assert "fails with all ranks on one host (run-05, run-06)" in text
 
 
 def test_the_matrix_names_states_and_interfaces():
@@ -94,7 +94,7 @@ def test_the_matrix_names_states_and_interfaces():
 
 
 def test_failing_paths_are_one_row_for_all_their_ports_and_the_poor_come_last():
-    found = rows(section(verified()), "Paths that fail or work badly")
+    found = rows(section(verified()), "Failing or poor paths")
     assert found[1] == ["node-a", "node-b", "docker0", "172.17.0.1:40153,52655,52805", "refused", "ECONNREFUSED"]
     assert found[-1] == [
         "node-b (eth0)",
@@ -129,7 +129,7 @@ def test_the_bandwidth_has_a_chart_a_table_and_a_notice():
     assert "Slower than expected . Worth a look" in words(text)
     assert "run-03 : 0.11 GB/s of bus bandwidth" in words(text)
     assert text.count('<rect class="band"') == 2
-    twin = text[text.index("The same as a table") :]
+    twin = text[text.index("Same data as a table") :]
     found = rows(twin, "Bus bandwidth, GB/s")
     assert found[1][:1] + found[1][2:] == [
         "run-03",
@@ -156,7 +156,7 @@ def test_the_rivals_have_a_line_each():
     text = words(section(verified()))
     rest = text[text.index("The other suspects") :]
     assert "refuted One rank reached the collective late straggler : The control passes" in rest
-    assert "not testable by a collective A GPU ran out of memory gpu-out-of-memory : No rerun can show it" in rest
+    assert "not testable with a collective A GPU ran out of memory gpu-out-of-memory : A rerun cannot show it" in rest
     assert "os-limit" not in rest
 
 

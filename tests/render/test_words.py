@@ -91,6 +91,6 @@ def test_ranks_that_failed_by_themselves_are_no_consequences():
 def test_consequences_leave_out_the_culprit():
     assert words.consequence_phrase(diagnosed(), "en") == "7 other ranks failed as a result (0-1, 3-7)"
     doc = healthy()
-    assert words.consequence_phrase(doc, "en") == "2 lines only show what followed"
+    assert words.consequence_phrase(doc, "en") == "2 lines only show the consequences"
     doc["symptoms"] = []
     assert words.consequence_phrase(doc, "en") == ""

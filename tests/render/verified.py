@@ -50,7 +50,7 @@ def failing(number: int, **more: Any) -> Doc:
         finding=finding(
             "network-wrong-interface",
             "same-address",
-            "node-a and node-b both have 172.17.0.1 on docker0: a bridge of their own, not a network between them",
+            "node-a and node-b both have 172.17.0.1 on docker0: a bridge on each host, not a network between them",
             "node-a 和 node-b 的 docker0 地址都是 172.17.0.1：这是各自的网桥，而不是互通的网络",
             hosts=["node-a", "node-b"],
         ),
@@ -161,8 +161,8 @@ def host(name: str, number: int) -> Doc:
 
 def verification() -> Doc:
     """Return a confirmed wrong interface: controls that fail, treatments that pass, one slow run."""
-    other = {"changed": "on an interface that all hosts reach", "changed_zh": "改用所有主机都能访问的网络接口"}
-    inside = {"changed": "with all ranks inside one host", "changed_zh": "所有 rank 放在同一台主机内"}
+    other = {"changed": "on an interface that all hosts can reach", "changed_zh": "改用所有主机都能访问的网络接口"}
+    inside = {"changed": "with all ranks on one host", "changed_zh": "所有 rank 放在同一台主机内"}
     alone = {**inside, "hosts": ["node-a"], "ranks": [0, 1], "world_size": 2}
     slow = measured(
         0.11,
@@ -261,7 +261,7 @@ def verified() -> Doc:
     rival["verification"] = {**refuted, "runs": [run(4)]}
     memory = diagnosis("gpu-out-of-memory", "host", "A GPU ran out of memory", "GPU 显存耗尽")
     memory["verification"] = without_runs(
-        "not-testable", "No rerun can show it: memory depends on the model.", "重新运行无法验证：显存占用取决于模型。"
+        "not-testable", "A rerun cannot show it: memory depends on the model.", "重新运行无法验证：显存占用取决于模型。"
     )
     doc["diagnoses"] += [memory, diagnosis("os-limit", "host", "A limit of the system", "系统限制")]
     return doc

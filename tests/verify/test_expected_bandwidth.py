@@ -174,6 +174,6 @@ def test_why_there_is_no_expectation_is_said_in_both_languages() -> None:
     result = passed((0, 0), CollectiveMessage("ALLREDUCE", 16 * MIB, "float32"), backend="gloo", seconds=0.1)
     judged = record.run_record(Trial(result, None), ["node-a"], [host()], "")["expected"]
     assert judged["state"] == "no-expectation"
-    assert judged["says"] == "0.671 GB/s; no expectation: nothing left the host (loopback)"
+    assert judged["says"] == "0.671 GB/s; no expectation: no data left the host (loopback)"
     assert judged["says_zh"] == "0.671 GB/s；没有预期值：数据没有离开本机（回环）"
     assert (judged["low"], judged["source"], judged["candidates"]) == (None, None, [])

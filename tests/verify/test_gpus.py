@@ -31,7 +31,7 @@ def hosts(*names: str) -> Inventory:
         ("", [], "no GPU"),
         ("-1", [], "no GPU"),
         ("0,7,1", [0], "'7' names no GPU"),
-        ("1,1", [], "stands twice"),
+        ("1,1", [], "listed twice"),
         ("MIG-6ae3a3e9", [], "MIG instance"),
     ],
 )

@@ -202,7 +202,7 @@ def test_the_whole_failure_is_repeated_where_it_fits(rules: RuleSet) -> None:
         ({"hosts": ("here", "there")}, "1 hosts instead of 2"),
         ({"numel": 1 << 40}, "elements instead of 1,099,511,627,776"),
         ({"hosts": ("elsewhere",)}, "which the log does not name"),
-        ({"world": None, "hosts": ()}, "does not tell how many"),
+        ({"world": None, "hosts": ()}, "does not show how many"),
     ],
 )
 def test_less_than_the_failure_is_said(rules: RuleSet, changes: dict[str, Any], word: str) -> None:

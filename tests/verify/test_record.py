@@ -32,7 +32,7 @@ def test_a_plan_says_what_will_run_where(rules: RuleSet) -> None:
     assert (control["dtype"], control["more_dtypes"]) == ("float32", ["bfloat16"])
     assert control["env"] == {"NCCL_IB_DISABLE": "1"}
     assert entry["repeats"] == REPEATS
-    assert "with all ranks inside one host" in entry["treatments"]
+    assert "with all ranks on one host" in entry["treatments"]
     assert entry["why_not"] is None
 
 

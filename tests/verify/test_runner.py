@@ -123,7 +123,7 @@ def test_a_short_budget_ends_a_run(gloo: Gloo) -> None:
     started = time.monotonic()
     result = runner.execute(gloo.cluster, run, gloo.folder / label, QUICK, budget=0.5)
     assert time.monotonic() - started < 0.5 + TOLERANCE
-    assert (result.outcome, result.reason) == ("hung", "the time for this run is over")
+    assert (result.outcome, result.reason) == ("hung", "the time for this run is up")
     assert_clean(result)
 
 
@@ -168,7 +168,7 @@ def test_the_first_failure_gives_the_others_their_grace() -> None:
 
     world = World(hosts(2), behave)
     result = simulate(world)
-    assert (result.outcome, result.reason) == ("error", "the others did not end after the first failure")
+    assert (result.outcome, result.reason) == ("error", "the others did not exit after the first failure")
     assert FAST.grace <= result.seconds < FAST.first + TOLERANCE
     assert result.ranks[1].killed and result.ranks[1].state == "S"
     assert world.stopped == ["r", "r"], "both hosts were told"
@@ -219,7 +219,7 @@ def test_what_a_rank_says_of_a_peer_that_was_killed_is_no_error() -> None:
 
 def test_without_the_host_of_rank_0_nothing_runs() -> None:
     result = simulate(World(hosts(2)), lose=0)
-    assert (result.outcome, result.reason) == ("not-run", "the host of rank 0 gave no port")
+    assert (result.outcome, result.reason) == ("not-run", "the host of rank 0 reported no port")
 
 
 def test_a_rank_that_cannot_start_is_a_failure() -> None:

@@ -10,18 +10,16 @@ from nccl_triage.observations.kinds import Produced
 #: Signature -> kind and meaning of its events, those that say most first.
 PRODUCES: dict[str, Produced] = {
     "baseline.compared": Produced("recall", "The run was compared with a good one."),
-    "baseline.divergence": Produced(
-        "recall", "The first line without a counterpart in the good run, and the stage in which it stands."
-    ),
+    "baseline.divergence": Produced("recall", "The first line without a counterpart in the good run, and its stage."),
     "baseline.variable": Produced(
-        "recall", "An environment variable that the good run had not, or had with another value."
+        "recall", "An environment variable that the good run did not have, or had with another value."
     ),
-    "baseline.version": Produced("recall", "Another version than in the good run."),
-    "baseline.interface": Produced("recall", "Other network interfaces or adapters than in the good run."),
-    "baseline.transport": Produced("recall", "Ranks talk over another transport than in the good run."),
-    "baseline.world": Produced("recall", "Another number of ranks, hosts or ranks a host than in the good run."),
+    "baseline.version": Produced("recall", "A different version than in the good run."),
+    "baseline.interface": Produced("recall", "Different network interfaces or adapters than in the good run."),
+    "baseline.transport": Produced("recall", "Ranks use a different transport than in the good run."),
+    "baseline.world": Produced("recall", "A different number of ranks, hosts or ranks per host than in the good run."),
     "baseline.topology": Produced(
-        "recall", "NCCL found another topology than in the good run: channels, multicast, direct memory access."
+        "recall", "NCCL found a different topology than in the good run: channels, multicast, direct memory access."
     ),
     "baseline.algorithm": Produced("recall", "NCCL chose an algorithm or a protocol that the good run did not use."),
     "baseline.pace": Produced("recall", "Steps are slower than in the good run."),

@@ -137,7 +137,7 @@ def _transports(case: Case) -> dict[_Pair, tuple[str, tuple[str, int]]]:
 def compare_shape(good: Case, bad: Case) -> Iterator[RunDifference]:
     """Yield what differs in numbers of ranks, hosts and channels, in topology and in algorithms."""
     yield from changed("world", "ranks", _number(good, good.identity.world_size), _number(bad, bad.identity.world_size))
-    for name, key in (("nodes", "nnodes"), ("ranks a node", "local_ranks")):
+    for name, key in (("nodes", "nnodes"), ("ranks per node", "local_ranks")):
         yield from changed("world", name, *(_largest(case, "communicator.starting", key) for case in (good, bad)))
     for name, key in (("collective channels", "coll"), ("p2p channels", "p2p")):
         channels = (_largest(case, "transport.chosen", key) for case in (good, bad))

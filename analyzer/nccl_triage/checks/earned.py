@@ -87,7 +87,7 @@ def check(
         for name, shown in ids.items():
             place = f"rules/{FILE}"
             if name not in present[kind]:
-                findings.append(RuleProblem("error", place, name, f"there is nothing of this id in {kind}"))
+                findings.append(RuleProblem("error", place, name, f"there is nothing with this id in {kind}"))
             lost = [one for one in shown if one.startswith(at_hand) and one not in groups]
             findings += [RuleProblem("error", place, name, f"there is no labelled case {one}") for one in lost]
             of_tests = all(one.startswith(TEST) for one in shown)

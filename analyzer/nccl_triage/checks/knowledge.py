@@ -30,10 +30,10 @@ def languages(where: str, name: str, texts: Iterable[Text | None]) -> list[RuleP
     found: list[RuleProblem] = []
     for text in texts:
         if text is not None and (_is_chinese(text["en"]) or not text["en"].strip()):
-            found.append(_error(where, name, f"the English text is none: {text['en'][:60]!r}"))
+            found.append(_error(where, name, f"the English text is not English: {text['en'][:60]!r}"))
         # A text of names and numbers alone is the same in both languages.
         if text is not None and not _is_chinese(text["zh"]) and text["zh"] != text["en"]:
-            found.append(_error(where, name, f"the Chinese text is none: {text['zh'][:60]!r}"))
+            found.append(_error(where, name, f"the Chinese text is not Chinese: {text['zh'][:60]!r}"))
     return found
 
 
@@ -54,7 +54,7 @@ def variable(item: Variable) -> list[RuleProblem]:
 def symptom(item: Symptom, rules: RuleSet) -> list[RuleProblem]:
     """Check that the line of a symptom matches one of its signatures."""
     found = [
-        _error(item.where, item.id, f"speaks of the unknown signature {name!r}")
+        _error(item.where, item.id, f"mentions the unknown signature {name!r}")
         for name in item.signatures
         if name not in rules.signatures
     ]

@@ -56,7 +56,7 @@ def _fields(signature: Signature) -> set[str]:
 
 
 def _unknown(where: str, rule: str, what: str, name: str, names: Iterable[str]) -> RuleProblem:
-    return RuleProblem("error", where, rule, f"speaks of the unknown {what} {name!r}{_nearest(name, names)}")
+    return RuleProblem("error", where, rule, f"mentions the unknown {what} {name!r}{_nearest(name, names)}")
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

@@ -83,7 +83,9 @@ def check_samples(rules: RuleSet) -> list[RuleProblem]:
                 )
             elif signature.anchors is not None and not _anchored(signature, sample, message):
                 findings.append(
-                    RuleProblem("error", signature.where, signature.id, "its anchors miss its sample", sample[:300])
+                    RuleProblem(
+                        "error", signature.where, signature.id, "its anchors are not in its sample", sample[:300]
+                    )
                 )
             for other in found.values():
                 if other.id != signature.id and not _allowed(signature, other):
@@ -194,7 +196,7 @@ def _matches(item: LineFormat, reader: SeriesReader) -> list[tuple[str, str]]:
             said = ", ".join(f"{name}: {gives.get(name, 'nothing')}" for name in wrong)
             messages.append((f"its sample is read differently: {said}", sample.line))
         if not any(literal in sample.line for literal in item.literals):
-            messages.append(("its literals miss its sample", sample.line))
+            messages.append(("its literals are not in its sample", sample.line))
     return messages
 
 

@@ -28,7 +28,7 @@ _RANK, _SPEAKER, _RANK_LIST = ("culprit_rank", "lagging_rank"), "rank", "ranks"
 @method("named-rank")
 def _named(case: Case, weighed: Weighed) -> list[Culprit]:
     """The ranks that the strongest evidence names in its text: one, a list (``ranks``: "1, 3"), or those of its pairs."""
-    why = ("named by the deciding line", "决定性的那一行点名了它")
+    why = ("named in the error lines", "错误信息中点名了它")
     fields = _RANK if weighed.cause.victims_speak else (_RANK[0], _SPEAKER, *_RANK[1:])
     for item in by_weight(weighed):
         pairs: Counter[int] = Counter()
@@ -153,7 +153,7 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
             gpu = int(tensor[1])
         if gpu is not None:
             why = {
-                "en": f"the line names GPU {int(gpu)}; on one node that is usually the rank",
+                "en": f"the line names GPU {int(gpu)}; on a single node this is usually the rank",
                 "zh": f"该行点名 GPU {int(gpu)}；单节点上它通常就是 rank",
             }
             return [Culprit(int(gpu), case.host(event), None, None, int(gpu), why)]
@@ -162,7 +162,7 @@ def _named_gpu(case: Case, weighed: Weighed) -> list[Culprit]:
 
 @method("listener")
 def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
-    """Rank 0, where a program that makes its process group cannot listen: only this rank does (rendezvous.py, TCPStore)."""
+    """Rank 0, if a program that creates its process group cannot listen: only this rank does (rendezvous.py, TCPStore)."""
     if not any(event.kind == "port.taken" for event in strongest(weighed)):
         return []
     paths = [event.fields.get("path", "") for event in case.having("exception.frame", "path")]
@@ -170,7 +170,7 @@ def _listener(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     if any("torch/distributed/elastic/" in path or path.endswith("torch/distributed/run.py") for path in paths):
         return []  # the agent listens instead of rank 0
-    return [of_rank(case, 0, "the rank that listens for all others", "负责监听、供其他 rank 连接的那个 rank")]
+    return [of_rank(case, 0, "the rank that all others connect to", "负责监听、供其他 rank 连接的那个 rank")]
 
 
 #: Length of Ray's report of a dead actor, in lines.
@@ -183,13 +183,13 @@ _VLLM_WORKER = lazily(r"VllmWorker-(\d{1,6})$|\[(\d{1,6})\]$")
 
 @method("dead-actor")
 def _of_actor(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The actor that Ray reports dead, by its pid, or the worker whose end vLLM's executor reports, by its name."""
+    """The actor that Ray reports dead, by its pid, or the worker whose death vLLM's executor reports, by its name."""
     return _dead_actor(case) or _dead_worker(case)
 
 
 def _dead_worker(case: Case) -> list[Culprit]:
     """Return the vLLM worker that its executor reports dead, by the rank in its name."""
-    why = ("its executor reports this worker dead", "其 executor 报告该 worker 已死")
+    why = ("reported dead by its executor", "其 executor 报告该 worker 已死")
     for event in case.having("process.lost", "name"):
         named = _VLLM_WORKER.match(event.fields.get("name", ""))
         if named is not None:
@@ -206,7 +206,7 @@ def _dead_actor(case: Case) -> list[Culprit]:
         number = int(pid[1] or pid[2])
         rank = case.identity.rank_of_pid(number)
         rank = rank if rank is not None else _rank_in_name(case, event, number)
-        why = {"en": "Ray reports this process dead", "zh": "Ray 报告该进程已死"}
+        why = {"en": "reported dead by Ray", "zh": "Ray 报告该进程已死"}
         if rank is not None:
             found = of_rank(case, rank, why["en"], why["zh"])
             found.pid = found.pid or number
@@ -251,7 +251,7 @@ def _node_of_actor(case: Case) -> list[Culprit]:
         for event in reversed(case.having("process.lost", key2="ip")):
             if event.source == died.source and 0 < died.line - event.line <= _BLOCK:
                 address = event.fields["value"]
-                why = {"en": "the node of the actor that died with it", "zh": "actor 随之死亡的节点"}
+                why = {"en": "the node that died with its actor", "zh": "actor 随之死亡的节点"}
                 return [Culprit(None, case.identity.host_of_address(address), address, None, None, why)]
     return []
 
@@ -263,7 +263,10 @@ def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
     found: dict[str | None, Culprit] = {}
     for event in lost:
         if event.fields.get("names") == "itself" and case.host(event) is not None:
-            why = {"en": "its raylet stopped after it was declared dead", "zh": "它的 raylet 被宣告死亡后自行退出"}
+            why = {
+                "en": "its raylet stopped after Ray declared the node dead",
+                "zh": "它的 raylet 被宣告死亡后自行退出",
+            }
             found[case.host(event)] = Culprit(None, case.host(event), event.context.address, None, None, why)
     if not lost:
         return []
@@ -273,8 +276,8 @@ def _lost_node(case: Case, weighed: Weighed) -> list[Culprit]:
 
 #: How a GPU or process was matched with a rank, in words.
 _HOW = {
-    "pid": ("the process is that of rank {rank}", "该进程属于 rank {rank}"),
-    "pci": ("NCCL shows it as the GPU of rank {rank}", "NCCL 显示它是 rank {rank} 的 GPU"),
+    "pid": ("this process is rank {rank}", "该进程属于 rank {rank}"),
+    "pci": ("NCCL lists it as rank {rank}'s GPU", "NCCL 显示它是 rank {rank} 的 GPU"),
 }
 
 
@@ -307,12 +310,12 @@ def _device(case: Case, weighed: Weighed) -> list[Culprit]:
         on, on_zh = (f" on {place.host}", f"（{place.host}）") if place.host else ("", "")
         if place.rank is not None and place.how:
             why, why_zh = (text.format(rank=place.rank) for text in _HOW[place.how])
-            culprit = of_rank(case, place.rank, f"{en}{on} is named: {why}", f"点名 {zh}{on_zh}：{why_zh}")
+            culprit = of_rank(case, place.rank, f"{en}{on} is named; {why}", f"点名 {zh}{on_zh}：{why_zh}")
             culprit.host = culprit.host or place.host
             culprit.gpu = place.gpu if place.gpu is not None else culprit.gpu
             return [culprit]
         if place.address is not None and place.host:
-            why = f"{en}{on} is named; no line tells which rank used it"
+            why = f"{en}{on} is named, but no line says which rank used it"
             why_zh = f"点名 {zh}{on_zh}；没有信息表明是哪个 rank 使用它"
             return [Culprit(None, place.host, None, None, place.gpu, {"en": why, "zh": why_zh})]
     return []

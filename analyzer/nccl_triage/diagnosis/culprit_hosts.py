@@ -15,7 +15,7 @@ from nccl_triage.story.differences import Difference
 
 @method("evidence-host")
 def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The host (not the rank) that printed the strongest evidence; nobody where hosts complain of each other alike."""
+    """The host (not the rank) that printed the strongest evidence; none where hosts blame each other equally."""
     told = [event for item in weighed.rule_items for event in item.events if event.is_failure]
     hosts = {info.host for rank in case.ranks(told) if (info := case.identity.ranks.get(rank)) is not None}
     if weighed.cause.between_sides and len(hosts) > 2:
@@ -25,7 +25,7 @@ def _evidence_host(case: Case, weighed: Weighed) -> list[Culprit]:
     for event in strongest(weighed):
         host = case.host(event)
         if host or event.context.address:
-            why = {"en": "the deciding line comes from this host", "zh": "决定性的那一行来自这台主机"}
+            why = {"en": "the error lines come from this host", "zh": "错误信息来自这台主机"}
             return [Culprit(None, host, event.context.address, event.context.pid, event.context.gpu, why)]
     return []
 
@@ -37,7 +37,7 @@ def _lone_host(case: Case, weighed: Weighed) -> list[Culprit]:
     if len(hosts) != 1 or len(case.identity.hosts) < 2:
         return []
     host = next(iter(hosts))
-    why = {"en": "only this host prints the deciding lines", "zh": "只有这台主机打印了决定性的行"}
+    why = {"en": "only this host reports the error", "zh": "只有这台主机报告了该错误"}
     return [Culprit(None, host, None, None, None, why)]
 
 
@@ -67,7 +67,7 @@ def _unlike(one: Difference, odd: list[Difference]) -> dict[str, str]:
 
 @method("silent-host")
 def _silent_host(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The only host without any failure, while the others' processes timed out: they waited for it."""
+    """The only host without any failure while the others' processes timed out waiting for it."""
     failed = {case.host(event) for event in case.failures} - {None}
     silent = [host for host in case.identity.hosts if host not in failed]
     if not failed or len(silent) != 1 or not case.value("collective.timeouts"):
@@ -78,7 +78,7 @@ def _silent_host(case: Case, weighed: Weighed) -> list[Culprit]:
 
 @method("pair")
 def _pair(case: Case, weighed: Weighed) -> list[Culprit]:
-    """Both of the only two hosts that complain of a path: which end is broken, their lines do not show."""
+    """Both hosts that report a failing path, if there are only two: their lines do not show which end is broken."""
     if not weighed.cause.between_sides:
         return []
     events = [event for item in weighed.rule_items for event in item.events if event.is_failure]
@@ -87,8 +87,8 @@ def _pair(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     first = case.identity.ranks.get(0)
     why = {
-        "en": "one end of the path that failed; the lines do not show which",
-        "zh": "出故障的链路的一端；日志行看不出是哪一端",
+        "en": "one end of the failed path; the log does not show which end is at fault",
+        "zh": "故障链路的一端；日志看不出是哪一端有问题",
     }
     # Rank 0's host comes last, because logs show its lines even if nothing is wrong with it.
     ordered = sorted(hosts, key=lambda host: (first is not None and host == first.host, host))
@@ -119,7 +119,7 @@ def _two(case: Case, weighed: Weighed) -> list[Culprit]:
 
 @method("loopback-announcer")
 def _announcer(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The hosts that offered their loopback address to others, where those could not connect to it."""
+    """The hosts that announced their loopback address, where others could not connect to it."""
     tried = [event for ip, event in targets(case) if (address := parse(ip)) is not None and address.is_loopback]
     complaining = {case.host(event) for event in tried}
     offered = {
@@ -127,5 +127,5 @@ def _announcer(case: Case, weighed: Weighed) -> list[Culprit]:
         for host, _, ip, event in announced(case)
         if tried and host not in {None, *complaining} and (address := parse(ip)) is not None and address.is_loopback
     }
-    why = {"en": "it offered its loopback address to the others", "zh": "向其他主机提供了自己的回环地址"}
+    why = {"en": "it announced its loopback address to the other hosts", "zh": "向其他主机提供了自己的回环地址"}
     return [Culprit(None, host, None, None, None, why) for host in sorted(h for h in offered if h)][:4]

@@ -40,8 +40,8 @@ def _stands(case: Case, weighed: Weighed) -> list[Culprit]:
     """The processes whose dumped stack stands in what needs no other rank, else those that wait apart from the majority."""
     away, _ = stacks.elsewhere(case)
     minority, _ = stacks.apart(case)
-    return _standing(case, away, "stands in {} while the others wait", "停在 {}，而其他进程在等待") or _standing(
-        case, minority, "waits in {}, apart from the majority", "在 {} 等待，与多数进程不同"
+    return _standing(case, away, "is in {} while the others wait", "停在 {}，而其他进程在等待") or _standing(
+        case, minority, "waits in {}, unlike most others", "在 {} 等待，与多数进程不同"
     )
 
 
@@ -81,7 +81,7 @@ def _victim(case: Case, weighed: Weighed) -> Event | None:
 
 @method("victim")
 def _of_victim(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The rank that the victim of the out-of-memory killer may have been, by host and by who went away; else its host."""
+    """The rank that the out-of-memory killer probably hit, by host and by which rank disappeared; else its host."""
     event = _victim(case, weighed)
     if event is None:
         return []
@@ -92,21 +92,19 @@ def _of_victim(case: Case, weighed: Weighed) -> list[Culprit]:
         return []
     ranks = _gone(case, here)
     pid, name = whole(event.fields.get("pid")), event.fields.get("name") or "?"
-    killed = (
-        f"process {pid} ({name}) was killed there and is the pid of no rank, as where containers have pids of their own"
-    )
+    killed = f"process {pid} ({name}) was killed there, but its pid matches no rank (pids differ inside containers)"
     killed_zh = f"该主机上进程 {pid}（{name}）被杀死，其 pid 不属于任何 rank（容器内外 pid 不同）"
     if len(ranks) == 1:
-        en = f"possibly: {killed}; of the job's ranks on this host it is the only one that may have been it"
+        en = f"possibly: {killed}; on this host only this rank could be it"
         return [of_rank(case, ranks[0], en, f"可能是它：{killed_zh}；该主机上只有这个 rank 符合")]
-    en = f"{killed}: one of the ranks {spans(ranks)} on this host, or a child of one"
+    en = f"{killed}: one of ranks {spans(ranks)} on this host, or a child process"
     zh = f"{killed_zh}：是该主机上 rank {spans(ranks)} 之一或其子进程"
     return [Culprit(None, host, address, pid, None, {"en": en, "zh": zh})]
 
 
 @method(BY_FACTS)
 def _by_facts(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks of the facts on which the evidence rests: those its words tell of, then those that are to blame by themselves."""
+    """The ranks of the facts on which the evidence rests: those named in its words, then those to blame by themselves."""
     listed = FAMILIES[weighed.cause.family]
     asked = sorted(
         (
@@ -157,9 +155,9 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
     """The process that printed the strongest evidence first."""
     for event in strongest(weighed):
         if is_kernel(event):
-            found = of_event(case, event, "its kernel reports the fault", "其内核报告了该故障")
+            found = of_event(case, event, "its kernel log reports the fault", "其内核日志报告了该故障")
         else:
-            found = of_event(case, event, "its own lines report the fault", "它自己的日志报告了该故障")
+            found = of_event(case, event, "its own log reports the fault", "它自己的日志报告了该故障")
         if found.rank is not None:
             return [found]
     # The last line of a traceback that Ray relays carries no process, but the header of the traceback does.
@@ -167,7 +165,7 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
         for block in tracebacks(case):
             inside = block.source == event.source and block.line <= event.line <= block.last_line
             if inside and (case.rank(block) is not None or case.host(block) or block.context.address):
-                return [of_event(case, block, "raised the deciding exception", "抛出了决定性的异常")]
+                return [of_event(case, block, "raised the exception", "抛出了该异常")]
     return []
 
 
@@ -182,19 +180,19 @@ def _exception(case: Case, weighed: Weighed) -> list[Culprit]:
         first = case.value("process.first_exit_ranks") or []
         if len(first) == 1 and case.value("process.first_exit_code") == 1:
             return [
-                of_rank(case, first[0], "ended first, as after an uncaught exception", "最先退出，与未捕获异常相符")
+                of_rank(case, first[0], "exited first, as after an uncaught exception", "最先退出，与未捕获异常相符")
             ]
     return found[:1]
 
 
 @method("bad-numbers")
 def _bad_numbers(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The ranks whose own numbers were bad, while others show none: what is raised of a mean of all tells nobody apart."""
+    """The ranks whose own numbers were bad while others show none; exceptions about a mean over all ranks do not count."""
     raised = {(event.source, event.line) for event in case.of("exception")}
     ranks = case.ranks([e for e in case.of(NUMBERS) if (e.source, e.line) not in raised])
     if 2 * len(ranks) > len(case.identity.ranks):
         return []
-    return [of_rank(case, rank, "its own numbers were bad", "它自己的数值异常") for rank in ranks]
+    return [of_rank(case, rank, "its own values were not finite", "它自己的数值不是有限值") for rank in ranks]
 
 
 @method("stalled-actor")
@@ -222,7 +220,7 @@ def _main_rank(case: Case, weighed: Weighed) -> list[Culprit]:
         of_rank(
             case,
             0,
-            "long work without a rank prefix was under way, and rank 0 is not among those that timed out",
+            "long work without a rank prefix was running, and rank 0 is not among the ranks that timed out",
             "有未注明 rank 的耗时工作在进行，而 rank 0 不在超时的 rank 之中",
         )
     ]

@@ -146,7 +146,7 @@ def _set_aside(weighed: Weighed, aside: _Aside, conditions: Conditions) -> Contr
         return None
     why = reason_in_words(told[0][1])
     says = {
-        "en": f"A line that would speak for this cause does not count: {why['en']}.",
+        "en": f"A line that would support this cause is set aside: {why['en']}.",
         "zh": f"有一行本可支持该原因，但不计入：{why['zh']}。",
     }
     evidence = Evidence(SET_ASIDE_ID, "weak", says, weighed.cause.where)

@@ -106,12 +106,12 @@ def read(roots: list[Node]) -> tuple[dict[str, HostCheck], dict[str, DifferenceR
         for node in part["checks"].items() if "checks" in part else ():
             check = _check(node)
             if check.id in checks:
-                raise node.fail("the id {id!r} stands twice", id=check.id)
+                raise node.fail("the id {id!r} is listed twice", id=check.id)
             checks[check.id] = check
         for node in part["differences"].items() if "differences" in part else ():
             difference = _difference(node)
             if difference.value in differences:
-                raise node.fail("the id {id!r} stands twice", id=difference.value)
+                raise node.fail("the id {id!r} is listed twice", id=difference.value)
             differences[difference.value] = difference
     return checks, differences
 

@@ -54,7 +54,7 @@ def collect(
         nodes = nodes_of(access.ray.nodes())
         gone = set(departed(nodes, nodes))
         living = [one for one in nodes if one.alive]
-        dead = [HostAnswer(one.name, problem="Ray calls this node dead") for one in nodes if one.name in gone]
+        dead = [HostAnswer(one.name, problem="Ray reports this node dead") for one in nodes if one.name in gone]
         return [*_ask(access.ray, living, wish, say), *dead]
     finally:
         access.leave()

@@ -14,33 +14,33 @@ Row = dict[str, Any]
 
 #: Why NCCL takes an interface.
 WHY = {
-    "wished": {"en": "NCCL_SOCKET_IFNAME={wish} asks for it", "zh": "由 NCCL_SOCKET_IFNAME={wish} 指定"},
+    "wished": {"en": "set by NCCL_SOCKET_IFNAME={wish}", "zh": "由 NCCL_SOCKET_IFNAME={wish} 指定"},
     "infiniband": {
-        "en": "interfaces whose names begin with ib come first, and NCCL_SOCKET_IFNAME is not set",
+        "en": "NCCL_SOCKET_IFNAME is not set, and interfaces whose names begin with ib come first",
         "zh": "未设置 NCCL_SOCKET_IFNAME，名称以 ib 开头的接口优先",
     },
     "subnet": {
-        "en": "it lies in the network of NCCL_COMM_ID, and NCCL_SOCKET_IFNAME is not set",
+        "en": "NCCL_SOCKET_IFNAME is not set, and it is in the network of NCCL_COMM_ID",
         "zh": "未设置 NCCL_SOCKET_IFNAME，它与 NCCL_COMM_ID 的地址在同一网段",
     },
     "plain": {
-        "en": "NCCL_SOCKET_IFNAME is not set, there is no ib*, and what is neither lo, docker* nor virbr* comes next",
+        "en": "NCCL_SOCKET_IFNAME is not set and there is no ib*; interfaces other than lo, docker* and virbr* come next",
         "zh": "未设置 NCCL_SOCKET_IFNAME 且没有 ib*，其次选择 lo、docker*、virbr* 以外的接口",
     },
     "docker": {
-        "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but docker* and lo",
+        "en": "NCCL_SOCKET_IFNAME is not set and there are only docker* and lo",
         "zh": "未设置 NCCL_SOCKET_IFNAME，且除 docker* 和 lo 外没有其他接口",
     },
     "loopback": {
-        "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but lo",
+        "en": "NCCL_SOCKET_IFNAME is not set and there is only lo",
         "zh": "未设置 NCCL_SOCKET_IFNAME，且只有 lo",
     },
     "bridge": {
-        "en": "NCCL_SOCKET_IFNAME is not set and there is nothing but virbr*",
+        "en": "NCCL_SOCKET_IFNAME is not set and there is only virbr*",
         "zh": "未设置 NCCL_SOCKET_IFNAME，且只有 virbr*",
     },
     "none": {
-        "en": "no interface that is up and has an IPv4 address fits NCCL_SOCKET_IFNAME={wish}",
+        "en": "no interface that is up and has an IPv4 address matches NCCL_SOCKET_IFNAME={wish}",
         "zh": "没有已启用且有 IPv4 地址的接口符合 NCCL_SOCKET_IFNAME={wish}",
     },
 }

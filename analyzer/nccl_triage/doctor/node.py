@@ -45,5 +45,5 @@ class Prober:
                 raise RuntimeError(f"no answer within {timeout:.0f} s") from None
         if told.returncode != 0:
             lines = told.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-            raise RuntimeError(f"the probes ended with {told.returncode}: {lines[-1][:300]}")
+            raise RuntimeError(f"the probes exited with {told.returncode}: {lines[-1][:300]}")
         return told.stdout.decode("utf-8", "replace")

@@ -21,21 +21,21 @@ WHAT: dict[str, Text] = {
     "acs": {"en": "ACS of PCI bridges", "zh": "PCI 桥的 ACS"},
     "clock": {"en": "the state of the clock", "zh": "时钟状态"},
     "firewall-rules": {"en": "rules of packet filters", "zh": "防火墙规则"},
-    "storage": {"en": "room on a file system", "zh": "文件系统空间"},
-    "kernel-log": {"en": "the kernel's log (Xid, processes killed)", "zh": "内核日志（Xid、被杀进程）"},
+    "storage": {"en": "space on a file system", "zh": "文件系统空间"},
+    "kernel-log": {"en": "the kernel log (Xid, killed processes)", "zh": "内核日志（Xid、被杀进程）"},
     "gpus": {"en": "GPUs", "zh": "GPU"},
     "gpu-details": {
         "en": "temperature limits, NVLink, paths and fabric of GPUs",
         "zh": "GPU 的温度阈值、NVLink、路径与 fabric",
     },
-    "driver-cuda": {"en": "the CUDA that the driver supports", "zh": "驱动支持的 CUDA"},
+    "driver-cuda": {"en": "the CUDA version that the driver supports", "zh": "驱动支持的 CUDA"},
     "torch": {"en": "torch", "zh": "torch"},
     "nccl": {"en": "torch's NCCL", "zh": "torch 的 NCCL"},
     "host": {"en": "the host", "zh": "该主机"},
 }
 WHY: dict[str, Text] = {
     "absent": {"en": "{path} does not exist", "zh": "{path} 不存在"},
-    "denied": {"en": "{path} may not be read without root", "zh": "没有 root 权限无法读取 {path}"},
+    "denied": {"en": "{path} cannot be read without root", "zh": "没有 root 权限无法读取 {path}"},
     "refused": {
         "en": "{path} cannot be read even by root: the container or a security module forbids it",
         "zh": "root 也无法读取 {path}：容器或安全模块不允许",
@@ -49,7 +49,7 @@ WHY: dict[str, Text] = {
     },
     "nft": {"en": "nft list ruleset shows them", "zh": "请用 nft list ruleset 查看"},
     "no-driver": {
-        "en": "no NVIDIA driver and no device of one is here",
+        "en": "this host has no NVIDIA driver or device",
         "zh": "本机没有 NVIDIA 驱动及其设备",
     },
     "no-nvml": {
@@ -58,7 +58,7 @@ WHY: dict[str, Text] = {
     },
     "no-cuda": {"en": "torch {torch} is built without CUDA", "zh": "torch {torch} 未带 CUDA"},
     "hangs": {"en": "no answer within {seconds} s", "zh": "{seconds} 秒内没有应答"},
-    "died": {"en": "the probe ended by {error}", "zh": "探测进程因 {error} 结束"},
+    "died": {"en": "the probe died with {error}", "zh": "探测进程因 {error} 退出"},
     "broke": {"en": "a bug in the probe ({error})", "zh": "探测程序出错（{error}）"},
 }
 

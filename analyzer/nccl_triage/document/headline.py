@@ -25,20 +25,20 @@ LONG = 110
 _WAITS = lazily(r"\bwait|gave up|time(?:d )?out")
 
 _SAYS: dict[str, tuple[str, str]] = {
-    "finished": ("The job came to its end in good order", "作业正常结束"),
-    "running": ("The job goes on to the end of the input", "直到输入结束作业仍在运行"),
+    "finished": ("The job finished", "作业正常结束"),
+    "running": ("The job was still running at the end of the input", "直到输入结束作业仍在运行"),
     "stopped": ("The job was told to stop", "作业被要求停止"),
     "failed": ("The job failed", "作业失败"),
     "hung": ("The job hung", "作业卡住了"),
-    "cut": ("The input ends before the job did", "输入在作业结束之前就中断了"),
-    "none": ("Nothing of a distributed job is recognised in this input", "输入中没有识别出分布式作业的内容"),
+    "cut": ("The input ends before the job does", "输入在作业结束之前就中断了"),
+    "none": ("No distributed job recognised in this input", "输入中没有识别出分布式作业的内容"),
 }
 #: How far a truncated run came, by the kind of its last known line.
 _PHASES: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
     (("task.started",), ("in a long task", "处于一项耗时任务中")),
-    (("communicator.ready", "collective.entered"), ("behind its set-up, before any step", "准备已完成，尚未开始任何步骤")),
+    (("communicator.ready", "collective.entered"), ("set up, before the first step", "准备已完成，尚未开始任何步骤")),
     (("job.launched", "job.restarted", "setup", "communicator.starting", "interface.chosen", "transport.chosen"),
-     ("in its set-up", "处于准备阶段")),
+     ("during setup", "处于准备阶段")),
 )  # fmt: skip
 
 
@@ -116,14 +116,14 @@ def _well(case: Case) -> dict[str, str]:
     found = (
         {"en": "No failure: the job finished", "zh": "没有故障：作业已正常结束"}
         if finished
-        else {"en": "No failure: the job goes on", "zh": "没有故障：作业仍在运行"}
+        else {"en": "No failure: the job is still running", "zh": "没有故障：作业仍在运行"}
     )
     earlier = [run for run in case.story.runs if run is not case.story.told and run.outcome.is_bad]
     if earlier:
-        found["en"] += f" (of {len(case.story.runs)} runs in this input {len(earlier)} earlier failed)"
+        found["en"] += f" ({len(earlier)} of {len(case.story.runs)} runs in this input failed earlier)"
         found["zh"] += f"（输入含 {len(case.story.runs)} 次运行，其中较早的 {len(earlier)} 次失败）"
     elif any(event.is_failure for event, _ in case.aside):
-        found["en"] += " after the warnings in this log"
+        found["en"] += " despite the warnings in this log"
         found["zh"] += "，日志中的警告未造成影响"
     return {"en": f"{found['en']}.", "zh": f"{found['zh']}。"}
 
@@ -134,30 +134,30 @@ def _unknown(case: Case) -> dict[str, str]:
         words = says(case.story.outcome)
         if state == "cut":
             return {
-                "en": f"{words['en'][:-1]}; nothing in it speaks of a failure.",
+                "en": f"{words['en'][:-1]}; it shows no failure.",
                 "zh": f"{words['zh'][:-1]}；其中没有故障信息。",
             }
         return words
     if case.value("stacks.dumped") and not case.failures:
-        return {"en": "The job hung, and its stacks do not show why.", "zh": "作业卡住了，但其调用栈没有显示原因。"}
+        return {"en": "The job hung; its stacks do not show why.", "zh": "作业卡住了，但其调用栈没有显示原因。"}
     if state == "hung" and not case.failures:
         return {
-            "en": "No failure is reported, but the job does not go on, and this log does not show why.",
+            "en": "No failure is reported, but the job made no further progress; this log does not show why.",
             "zh": "没有报告故障，但作业没有继续，这份日志没有显示原因。",
         }
     if not case.failures:
         return {
-            "en": "Lines of this log sound like trouble, and none is known to tell what it is.",
+            "en": "Some lines look like errors, but none identifies the problem.",
             "zh": "日志中有些内容像是出了问题，但没有一行能说明是什么问题。",
         }
     if state == "hung":
-        return {"en": "The job hung, and this log does not show why.", "zh": "作业卡住了，但这份日志没有显示原因。"}
+        return {"en": "The job hung; this log does not show why.", "zh": "作业卡住了，但这份日志没有显示原因。"}
     if state == "stopped":
         return {
-            "en": "The job was told to stop, and this log does not show why.",
+            "en": "The job was told to stop; this log does not show why.",
             "zh": "作业被要求停止，但这份日志没有显示原因。",
         }
-    return {"en": "The job failed, and this log does not show why.", "zh": "任务失败了，但这份日志没有显示原因。"}
+    return {"en": "The job failed; this log does not show why.", "zh": "作业失败了，但这份日志没有显示原因。"}
 
 
 def headline(diagnosis: Findings) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The incident: the first fault, the waits that followed, what it cost, the last checkpoint and good step before it.
 
-A time-out back-dates its collective: the printing rank has waited since its line's time minus the time that the
+A timeout back-dates its collective: the printing rank has waited since its line's time minus the time that the
 operation ran (the clock of an operation starts when the CPU enqueues it, PyTorch ``ProcessGroupNCCL.cpp``).
 """
 

@@ -30,7 +30,7 @@ def _collector(observations: Observations) -> list[dict[str, str]]:
     if (place := line_origins.only_place(observations)) is not None:
         found.append(
             {
-                "en": f"Every line was collected at {place}: that tells no rank or host apart.",
+                "en": f"Every line was collected at {place}, so ranks and hosts cannot be told apart by it.",
                 "zh": f"所有日志行都采集自 {place}：无法据此区分 rank 或主机。",
             }
         )
@@ -39,7 +39,7 @@ def _collector(observations: Observations) -> list[dict[str, str]]:
         en, zh = ("behind", "慢") if seconds > 0 else ("ahead of", "快")
         found.append(
             {
-                "en": f"{source} has two clocks: the collector's is {hours} h {en} the program's. Times are the collector's.",
+                "en": f"{source} has two clocks: the collector's is {hours} h {en} the program's. Times shown are the collector's.",
                 "zh": f"{source} 有两个时钟：采集器的时钟比程序{zh} {hours} 小时。此处的时间为采集器的时间。",
             }
         )
@@ -47,8 +47,8 @@ def _collector(observations: Observations) -> list[dict[str, str]]:
 
 
 _ZONES = {
-    "en": " Clocks in different zones would look the same: compare 'date' on the host and in the job.",
-    "zh": "若两边时钟时区不同也会如此：请比较主机与作业中的 date 输出。",
+    "en": " Different time zones would look the same: compare 'date' on the host and in the job.",
+    "zh": "如果两边时区不同也会如此：请比较主机与作业中的 date 输出。",
 }
 
 
@@ -78,16 +78,16 @@ def _exclusion(reason: str, items: Sequence[Aside]) -> dict[str, str]:
 
 _GOOD_RUN = {
     "failed": (
-        "The log given as a good run is itself that of a failure ({cause}): what it shares with this one is not told.",
+        "The log given as a good run is itself a failure ({cause}), so what both share is not shown.",
         "作为正常运行给出的日志本身就是故障日志（{cause}）：两者相同之处不会列出。",
     ),
     "empty": (
-        "Nothing is known in the log given as a good run: no comparison is possible.",
+        "No line of the log given as a good run is recognised, so it cannot be compared.",
         "作为正常运行给出的日志中没有可识别的内容，无法比较。",
     ),
     "other": (
-        "The log given as a good run shares no kind of line with this one: it seems to be of another program, and no "
-        "comparison is possible.",
+        "The log given as a good run shares no kind of line with this one. It seems to be from another program and "
+        "cannot be compared.",
         "作为正常运行给出的日志与本日志没有任何同类的行，似乎来自另一个程序，无法比较。",
     ),
 }
@@ -120,14 +120,14 @@ def _stacks(case: Case) -> list[dict[str, str]]:
     ordered = sorted(places.items(), key=lambda place: -len(place[1]))
     told = [f"{len(there)}{_names(case, there)}: {place}" for place, there in ordered[:MAX_PLACES]]
     more = len(ordered) - len(told)
-    en = f"Where the {len(stacks)} dumped processes stand: {'; '.join(told)}{f'; and {more} other places' if more else ''}."
+    en = f"Where the {len(stacks)} dumped processes are: {'; '.join(told)}{f'; and {more} other places' if more else ''}."
     zh = f"被导出调用栈的 {len(stacks)} 个进程所在位置：{'；'.join(told)}{f'；另有 {more} 处' if more else ''}。"
     if case.value("stacks.together"):
-        en += " All wait at the same place: none of these took another path, so look at ranks that were not dumped, at the network and at the GPUs."
+        en += " All wait in the same place, so none of them took another path. Check ranks that were not dumped, the network and the GPUs."
         zh += "它们都在同一处等待：这些进程都没有走另一条路径，请检查未导出调用栈的 rank、网络和 GPU。"
     if all(one.activity is not None and one.activity.id == _LOCK for one in stacks):
-        en += " All wait for the lock of a build, and none of them builds: a build that was killed leaves it behind. Where no other process builds, remove the file `lock` (torch.utils.cpp_extension: below ~/.cache/torch_extensions or TORCH_EXTENSIONS_DIR) and start again."
-        zh += "它们都在等待编译锁，却没有进程在编译：被杀掉的编译会留下锁文件。若没有其他进程在编译，请删除 `lock` 文件（torch.utils.cpp_extension 位于 ~/.cache/torch_extensions 或 TORCH_EXTENSIONS_DIR 下）后重新启动。"
+        en += " All wait for a build lock, and none of them is building: a killed build leaves the lock behind. If no other process is building, remove the file `lock` (torch.utils.cpp_extension: below ~/.cache/torch_extensions or TORCH_EXTENSIONS_DIR) and restart."
+        zh += "它们都在等待编译锁，却没有进程在编译：被杀掉的编译会留下锁文件。如果没有其他进程在编译，请删除 `lock` 文件（torch.utils.cpp_extension 位于 ~/.cache/torch_extensions 或 TORCH_EXTENSIONS_DIR 下）后重新启动。"
     return [{"en": en, "zh": zh}]
 
 
@@ -154,15 +154,15 @@ def _flight_recorder(case: Case) -> list[dict[str, str]]:
     if agrees:
         made.append(
             {
-                "en": f"The flight recorder and the log agree: both point at {_of_ranks(agrees)}.",
+                "en": f"The flight recorder and the log agree: both point to {_of_ranks(agrees)}.",
                 "zh": f"flight recorder 与日志一致：都指向 rank {spans(agrees)}。",
             }
         )
     elif differs:
         made.append(
             {
-                "en": f"The flight recorder and the log disagree: the dumps point at {_of_ranks(differs)}, the log at others. "
-                "The dumps show what was issued, the log what was felt; look at both.",
+                "en": f"The flight recorder and the log disagree: the dumps point to {_of_ranks(differs)}, the log to others. "
+                "The dumps show which calls were issued, the log shows the effects; check both.",
                 "zh": f"flight recorder 与日志不一致：转储指向 rank {spans(differs)}，日志指向其他 rank。转储显示发起了什么，日志显示表现如何，两者都要看。",
             }
         )
@@ -171,14 +171,14 @@ def _flight_recorder(case: Case) -> list[dict[str, str]]:
         by = case.value("recorder.slow_by")
         made.append(
             {
-                "en": f"By the times in the flight recorder dumps {_of_ranks(slow)} came later than the rest again and again: {by}.",
-                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 一次又一次地晚于其余 rank：{by}。",
+                "en": f"According to the flight recorder dumps, {_of_ranks(slow)} repeatedly came later than the others: {by}.",
+                "zh": f"flight recorder 转储中的时间显示 rank {spans(slow)} 反复晚于其余 rank：{by}。",
             }
         )
     if found.absent:
         made.append(
             {
-                "en": f"No flight recorder dump of {_of_ranks(found.absent)}: the dumps can neither blame nor clear them.",
+                "en": f"There is no flight recorder dump of {_of_ranks(found.absent)}, so the dumps can neither blame nor clear them.",
                 "zh": f"缺少 rank {spans(found.absent)} 的 flight recorder 转储：无法据此归咎或排除它们。",
             }
         )
@@ -186,14 +186,14 @@ def _flight_recorder(case: Case) -> list[dict[str, str]]:
         versions = ", ".join(found.versions)
         made.append(
             {
-                "en": f"The flight recorder dumps are of different versions ({versions}): what all of them have was compared.",
+                "en": f"The flight recorder dumps have different versions ({versions}); only what they share was compared.",
                 "zh": f"flight recorder 转储的版本不同（{versions}）：只比较了共有的内容。",
             }
         )
     if found.cut:
         made.append(
             {
-                "en": "There were too many process groups to keep all of their calls: only the last ones of each were compared.",
+                "en": "There were too many process groups to keep all calls; only the last calls of each were compared.",
                 "zh": "进程组过多，无法保留全部调用：每个进程组只比较了最后的若干次。",
             }
         )
@@ -225,7 +225,7 @@ def marked(case: Case, headline: dict[str, str]) -> dict[str, str]:
     else:
         read = size(found.read), size(found.read)
     return {
-        "en": f"PARTIAL, reading was interrupted after {read[0]}. {headline['en']}",
+        "en": f"PARTIAL: reading was interrupted after {read[0]}. {headline['en']}",
         "zh": f"不完整：读取在 {read[1]} 处被中断。{headline['zh']}",
     }
 
@@ -238,9 +238,9 @@ def _interruption(case: Case) -> list[dict[str, str]]:
     name, complete, files = found["signal"], found["files_read"], found["files"]
     return [
         {
-            "en": f"Reading was interrupted by {name}: {complete} of {files} inputs were read to their end. What is "
-            "missing may only be unread: ranks that seem silent are not counted as silent, and no cause is called "
-            "established. Run it again to read everything.",
+            "en": f"Reading was interrupted by {name}: {complete} of {files} inputs were read to the end. What is "
+            "missing may only be unread, so ranks that seem silent are not counted as silent and no cause is called "
+            "established. Run again to read everything.",
             "zh": f"读取被 {name} 中断：{files} 个输入中有 {complete} 个读完。缺少的内容可能只是尚未读取：看似沉默的 rank "
             "不计为沉默，任何原因都不视为已确立。请重新运行以读取全部内容。",
         }
@@ -257,19 +257,19 @@ def notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     found += _good_run(case)
     found += _stacks(case)
     if verdict == "healthy" and case.story.outcome.state == "running":
-        # A job that hangs before any time-out prints nothing: its log looks like that of a job that runs.
+        # A job that hangs before any timeout prints nothing: its log looks like that of a job that runs.
         found.append(
             {
-                "en": "The log does not say that the job finished. If it hangs now, its log cannot show why: take "
-                "py-spy dump --pid PID of every rank, and look for the one that stands elsewhere.",
-                "zh": "日志没有表明作业已结束。若作业此刻卡住，仅凭日志看不出原因：请对每个 rank 执行 py-spy dump --pid PID，找出停在别处的那个。",
+                "en": "The log does not say that the job finished. If it hangs now, the log cannot show why: run "
+                "py-spy dump --pid PID for every rank, and look for the one that is somewhere else.",
+                "zh": "日志没有表明作业已结束。如果作业此刻卡住，仅凭日志看不出原因：请对每个 rank 执行 py-spy dump --pid PID，找出停在别处的那个。",
             }
         )
     if case.value("job.filtered"):
         found.append(
             {
                 "en": "The input looks filtered by grep: Python tracebacks, exit codes and kernel messages are missing, "
-                "so causes outside NCCL cannot be seen. Give the unfiltered log.",
+                "so causes outside NCCL cannot be seen. Use the unfiltered log.",
                 "zh": "输入看起来经过 grep 过滤：缺少 Python 异常、退出码和内核消息，无法看到 NCCL 之外的原因。请提供未过滤的日志。",
             }
         )

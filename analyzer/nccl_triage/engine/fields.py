@@ -18,7 +18,7 @@ def identifier(node: Node) -> str:
     """Return an id: lower-case words joined by ".", "_" or "-"."""
     text = node.text()
     if not _ID.match(text):
-        raise node.fail("{text!r} is no id", "use lower case words joined by '.', '_' or '-'", text=text)
+        raise node.fail("{text!r} is not an id", "use lower case words joined by '.', '_' or '-'", text=text)
     return text
 
 

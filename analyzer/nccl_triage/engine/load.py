@@ -69,7 +69,7 @@ def texts_of(folder: Path) -> list[tuple[str, str, str]]:
         found.append((inside.parts[0], f"{label}/{inside.as_posix()}", _text(path)))
         room -= len(found[-1][2])
         if room < 0:
-            raise RuleError("holds more files or more text than rules have", where=str(folder))
+            raise RuleError("contains more files or text than a rules folder may have", where=str(folder))
     return found
 
 
@@ -91,7 +91,7 @@ def paths_of(folder: Path) -> list[Path]:
             waiting += [entry for entry in reversed(entries) if entry.is_dir()]
             found += [entry for entry in entries if entry.suffix in (".yaml", ".yml") and not entry.is_dir()]
             if max(len(visited), len(found)) > MAX_FILES:
-                raise RuleError("holds more files or more text than rules have", where=str(folder))
+                raise RuleError("contains more files or text than a rules folder may have", where=str(folder))
     return found
 
 
@@ -223,12 +223,12 @@ def load(user_folders: tuple[Path, ...] = (), builtin: bool = True) -> RuleSet:
     for folder in user_folders:
         if not folder.is_dir():
             raise InputError(
-                "{folder} is not a folder of rules", remedy="give a folder with signatures/ or causes/", folder=folder
+                "{folder} is not a rules folder", remedy="give a folder with signatures/ or causes/", folder=folder
             )
         found = _read_folder(folder, "", True, rules)
         if not found:
             raise InputError(
-                "{folder} holds no rules", remedy="put YAML files below signatures/ or causes/ in it", folder=folder
+                "{folder} contains no rules", remedy="put YAML files below signatures/ or causes/ in it", folder=folder
             )
         texts += found.values()
         foreign += found

@@ -75,7 +75,7 @@ class Node(NamedTuple):
         text = self.text()
         names = list(allowed)
         if text not in names:
-            raise self.fail("{text!r} is none of {names}", text=text, names=", ".join(names))
+            raise self.fail("{text!r} is not one of {names}", text=text, names=", ".join(names))
         return text
 
     def keys(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Node]:
@@ -145,7 +145,9 @@ def _build(node: yaml.Node, path: str, left: Iterator[int], depth: int = 0) -> N
         for key, value in node.value:
             name = str(key.value)
             if name in found:
-                raise RuleError("the key {name!r} stands twice", where=f"{path}:{key.start_mark.line + 1}", name=name)
+                raise RuleError(
+                    "the key {name!r} is listed twice", where=f"{path}:{key.start_mark.line + 1}", name=name
+                )
             found[name] = _build(value, path, left, depth + 1)
         return Node(found, path, line)
     if isinstance(node, yaml.SequenceNode):

@@ -259,7 +259,7 @@ def _unique(items: tuple[Evidence, ...]) -> None:
     seen: set[str] = set()
     for item in items:
         if item.id in seen:
-            raise RuleError("the evidence id {id!r} stands twice", where=item.where_defined, id=item.id)
+            raise RuleError("the evidence id {id!r} is listed twice", where=item.where_defined, id=item.id)
         seen.add(item.id)
 
 

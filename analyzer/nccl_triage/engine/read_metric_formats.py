@@ -46,7 +46,7 @@ def check_names(rules: SeriesRules) -> None:
             metric = rules.metrics.get(name.metric)
             if metric is None and name.metric not in PLACES:
                 raise RuleError(
-                    "{text!r} stands for the unknown metric {metric!r}",
+                    "{text!r} maps to the unknown metric {metric!r}",
                     where=item.where,
                     text=name.text,
                     metric=name.metric,
@@ -54,7 +54,7 @@ def check_names(rules: SeriesRules) -> None:
             known = UNITS[metric.unit] if metric is not None else {}
             if name.unit is not None and name.unit not in known:
                 raise RuleError(
-                    "{text!r}: {unit!r} is no unit of {metric!r}",
+                    "{text!r}: {unit!r} is not a unit of {metric!r}",
                     where=item.where,
                     text=name.text,
                     unit=name.unit,
@@ -68,7 +68,7 @@ def _metric(node: Node) -> Metric:
     identifier = part["id"].text()
     if not _ID.match(identifier) or identifier in PLACES:
         raise part["id"].fail(
-            "{identifier!r} is no id of a metric", "use lower case words joined by '_'", identifier=identifier
+            "{identifier!r} is not a valid metric id", "use lower case words joined by '_'", identifier=identifier
         )
     return Metric(
         id=identifier,
@@ -102,7 +102,7 @@ def _format(node: Node, program: str, user: bool) -> LineFormat:
     identifier = part["id"].text()
     if not _ID.match(identifier):
         raise part["id"].fail(
-            "{identifier!r} is no id of a format", "use lower case words joined by '-'", identifier=identifier
+            "{identifier!r} is not a valid format id", "use lower case words joined by '-'", identifier=identifier
         )
     for literal in part["literals"].items():
         if len(literal.text()) < 3:

@@ -47,10 +47,10 @@ def read_signature(node: Node, program: str, user: bool, table: AnchorTable | No
     keep_by = text_list(part, "keep_by")
     for name in keep_by:
         if f"(?P<{name}>" not in pattern.source:
-            raise part["keep_by"].fail("{name!r} is no named group of the pattern", name=name)
+            raise part["keep_by"].fail("{name!r} is not a named group of the pattern", name=name)
     codes = optional_text(part, "codes")
     if codes is not None and f"(?P<{codes}>" not in pattern.source:
-        raise part["codes"].fail("{name!r} is no named group of the pattern", name=codes)
+        raise part["codes"].fail("{name!r} is not a named group of the pattern", name=codes)
     sets = text_mapping(part, "sets")
     for name in sets:
         if f"(?P<{name}>" in pattern.source:
@@ -60,7 +60,7 @@ def read_signature(node: Node, program: str, user: bool, table: AnchorTable | No
         premise = expression.parse(part["premise"].text(), part["premise"].where, set(VALUE_FUNCTIONS))
         for name in sorted(premise.fields()):
             if f"(?P<{name}>" not in pattern.source:
-                raise part["premise"].fail("{name!r} is no named group of the pattern", name=name)
+                raise part["premise"].fail("{name!r} is not a named group of the pattern", name=name)
     role = part["role"].choice(ROLES)
     return Signature(
         id=identifier(part["id"]),
@@ -94,7 +94,7 @@ def _culprit_fields(node: Node, pattern: Pattern, user: bool) -> CulpritFields:
         raise node.fail("a culprit needs one of {names}", names="rank, host")
     for name, group in found.items():
         if f"(?P<{group}>" not in pattern.source:
-            raise part[name].fail("{name!r} is no named group of the pattern", name=group)
+            raise part[name].fail("{name!r} is not a named group of the pattern", name=group)
     return CulpritFields(found, bilingual(part["why"], user), part["within"].integer() if "within" in part else 0)
 
 

@@ -49,7 +49,7 @@ class _RuleUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         found = _classes().get((module, name))
         if found is None:
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of rules")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of rules")
         return found
 
 

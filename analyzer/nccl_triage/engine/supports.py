@@ -203,5 +203,7 @@ def attach(causes: dict[str, Cause], supports: Iterable[Support], produced: Iter
     for row in produced:
         cause = _known(causes, row.cause, row.evidence.where_defined)
         if any(item.id == row.evidence.id for item in (*cause.evidence, *cause.against)):
-            raise RuleError("the evidence id {id!r} stands twice", where=row.evidence.where_defined, id=row.evidence.id)
+            raise RuleError(
+                "the evidence id {id!r} is listed twice", where=row.evidence.where_defined, id=row.evidence.id
+            )
         causes[row.cause] = cause._replace(evidence=(*cause.evidence, row.evidence))

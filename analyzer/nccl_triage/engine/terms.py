@@ -45,11 +45,11 @@ def refuse_cycles(premises: Mapping[str, Premise]) -> None:
     """Raise RuleError for a premise that refers to itself, or to too many others."""
     for item in premises.values():
         if item.id in referenced_premises(premises, item.when):
-            raise RuleError("the premise {id!r} asks for itself", where=item.when.where, id=item.id)
+            raise RuleError("the premise {id!r} refers to itself", where=item.when.where, id=item.id)
     steps: dict[str, int] = {}
     for item in premises.values():
         if _steps(premises, item, steps) > MOST_STEPS:
-            raise RuleError("the premise {id!r} asks for too many others", where=item.when.where, id=item.id)
+            raise RuleError("the premise {id!r} refers to too many others", where=item.when.where, id=item.id)
 
 
 def _steps(premises: Mapping[str, Premise], item: Premise, known: dict[str, int]) -> int:

@@ -32,7 +32,7 @@ LOOK, LOOK_SHARE = 3.0, 20.0
 RETIRED = 60.0
 #: Seconds after which a vanished log is given up: on file servers, files may be invisible for moments.
 GONE = 10.0
-#: The most former files of one name that are kept, and the most that are remembered as read.
+#: The most rotated files of one name that are kept, and the most that are remembered as read.
 MAX_FORMER, MAX_FORGOTTEN = 8, 4096
 #: Files by device and inode; several files may have had the same, one after the other.
 Files = dict[tuple[int, int], list[FileTail]]
@@ -197,7 +197,7 @@ class Follower:
             self.logs.remove(log)
             if log.file is not None and log.moved:
                 self._forgotten.append((log.name, log.file))
-            note = f"only the last {MAX_FORMER} former files of {log.origin.path} are part of this diagnosis"
+            note = f"only the last {MAX_FORMER} rotated files of {log.origin.path} are part of this diagnosis"
             if note not in self._remarks:
                 self._remarks.append(note)
 

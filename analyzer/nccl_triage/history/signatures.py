@@ -8,7 +8,7 @@ HOST, GPU = "history.host_failed_before", "history.gpu_failed_before"
 #: Signature -> kind and meaning, as parsers declare what they make.
 PRODUCES: dict[str, Produced] = {
     HOST: Produced("recall", "Earlier diagnoses named this host as the culprit of the same cause."),
-    GPU: Produced("recall", "Earlier diagnoses named a GPU that fails in this log, too."),
+    GPU: Produced("recall", "Earlier diagnoses named a GPU that also fails in this log."),
 }
 #: The source of such events.
 SOURCE = "<history>"

@@ -210,13 +210,13 @@ def _make(path: Path) -> None:
 _DAMAGED = "it is damaged"
 #: How SQLite begins to say it -> what that means to a user.
 _MEANINGS = {
-    "database is locked": "others write to it and do not finish",
+    "database is locked": "other programs keep writing to it",
     "attempt to write a readonly database": "it may not be written",
-    "unable to open database file": "it cannot be opened, or nothing may be written beside it",
-    "file is not a database": "it is no database",
+    "unable to open database file": "it cannot be opened, or its folder is not writable",
+    "file is not a database": "it is not a database",
     "database disk image is malformed": _DAMAGED,
     "database or disk is full": "the disk is full",
-    "disk I/O error": "the disk does not take it: full, broken, or without locks",
+    "disk I/O error": "the disk cannot be written: full, broken or without locks",
 }
 
 

@@ -57,10 +57,10 @@ class Problems:
         if self.bad_characters:
             found.append(f"{_count(self.bad_characters, 'character')} could not be decoded")
         if self.nuls:
-            found.append(f"{_count(self.nuls, 'NUL byte')} left out")
+            found.append(f"{_count(self.nuls, 'NUL byte')} removed")
         if self.cut_lines:
             what = _count(self.cut_lines, "line")
-            found.append(f"{what} longer than {self.max_line} bytes: beginning and end kept, middle left out")
+            found.append(f"{what} longer than {self.max_line} bytes: beginning and end kept, middle removed")
         if self.failure:
             found.append(self.failure)
         return found

@@ -204,7 +204,7 @@ class _Unpacked(io.RawIOBase):
             piece = memoryview(b"")
             if self._member.needs_input:
                 if not self._more_input():
-                    self._stop(f"the {self._form.name} data end early: {TRUNCATED}")
+                    self._stop(f"the {self._form.name} data ends early: {TRUNCATED}")
                     break
                 piece, self._input = self._input[:_PIECE], self._input[_PIECE:]
             try:
@@ -212,7 +212,7 @@ class _Unpacked(io.RawIOBase):
             except Exception as error:
                 if not _is_damage(error):
                     raise
-                self._stop(f"the {self._form.name} data are damaged ({error}); the rest was not read")
+                self._stop(f"the {self._form.name} data is damaged ({error}); the rest was not read")
                 break
             if self._member.eof:
                 self._next_member()

@@ -137,7 +137,7 @@ def _as_lines(stream: BinaryIO, form: ToolReport, info: SourceInfo) -> BinaryIO:
     if form.is_text:
         return stream
     stream.close()
-    problem = f"larger than the {form.max_size >> 20} MiB that are read of such a file; left out"
+    problem = f"larger than the limit of {form.max_size >> 20} MiB for such a file; skipped"
     if len(data) > form.max_size and problem not in info.problems:
         info.problems.append(problem)
     return io.BytesIO()

@@ -21,7 +21,7 @@ SKIPPED_FOLDERS = frozenset({
 
 #: File systems of the kernel: their files have no end, or block, and no job writes its logs there.
 KERNEL_FOLDERS = ("/proc", "/sys")
-OF_THE_KERNEL = "of the kernel, no logs"
+OF_THE_KERNEL = "kernel files, not logs"
 LEADS_OUT = "links that lead out of the folder; --follow-links reads them"
 #: Files and folders that one walk looks at, at most.
 MAX_ENTRIES = 200_000
@@ -109,7 +109,7 @@ class _Walk:
                 continue
             self._seen += 1
             if self._seen > MAX_ENTRIES:
-                self._complain(path.parent, f"more than {MAX_ENTRIES} files and folders, the rest was not looked at")
+                self._complain(path.parent, f"more than {MAX_ENTRIES} files and folders; the rest was not read")
                 return
             # Before anything is asked of what the link leads to: that alone may take long.
             if is_link and self._leads_out(path):

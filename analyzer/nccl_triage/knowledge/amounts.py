@@ -46,7 +46,7 @@ def duration(seconds: float) -> Text:
 
 
 def rounded_up(seconds: float) -> int:
-    """Return a time-out that people would write: steps of 5 minutes, of 15 from half an hour on, of an hour from 3 on."""
+    """Return a timeout that people would write: steps of 5 minutes, of 15 from half an hour on, of an hour from 3 on."""
     for limit, step in ((1800, 300), (10800, 900)):
         if seconds <= limit:
             return math.ceil(seconds / step) * step

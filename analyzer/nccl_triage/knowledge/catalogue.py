@@ -1,4 +1,4 @@
-"""Doubtful advice, error numbers and their registers, symptoms, shared steps and time-outs: the files below ``rules/``."""
+"""Doubtful advice, error numbers and their registers, symptoms, shared steps and timeouts: the files below ``rules/``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def _id(node: Node) -> str:
     text = node.text()
     if not _ID.match(text):
         raise RuleError(
-            "{text!r} is no id", where=node.where, remedy="use lower case words joined by '.', '_' or '-'", text=text
+            "{text!r} is not an id",
+            where=node.where,
+            remedy="use lower case words joined by '.', '_' or '-'",
+            text=text,
         )
     return text
 
@@ -261,13 +264,13 @@ def finders() -> dict[str, PlatformCommand]:
 
 @cache
 def owners() -> tuple[Owner, ...]:
-    """Return who may have set a time-out of so many milliseconds."""
+    """Return who may have set a timeout of so many milliseconds."""
     return tuple(_read("timeouts", "owners", _owner))
 
 
 @cache
 def knobs() -> dict[str, Knob]:
-    """Return how each program's time-out of collectives is set, by id."""
+    """Return how each program's timeout of collectives is set, by id."""
     found = _unique(_read("timeouts", "knobs", _knob), lambda item: item.id, lambda item: item.where)
     return {item.id: item for item in found}
 

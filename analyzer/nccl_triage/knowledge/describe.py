@@ -104,7 +104,7 @@ def family(name: str, rules: RuleSet) -> Data:
 
 
 def owner(milliseconds: int, rules: RuleSet) -> Data:
-    """Return who may have set a time-out."""
+    """Return who may have set a timeout."""
     from nccl_triage.knowledge import amounts, timeouts
 
     rows = timeouts.owners(milliseconds, {})

@@ -241,7 +241,7 @@ class SharedStep(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Who may have set a time-out of so many milliseconds; ``knob`` is the id of the entry that changes it."""
+    """Who may have set a timeout of so many milliseconds; ``knob`` is the id of the entry that changes it."""
 
     milliseconds: int
     who: Text
@@ -252,7 +252,7 @@ class Owner(NamedTuple):
 
 
 class Knob(NamedTuple):
-    """How a program's time-out of collectives is set: ``write`` holds ``{seconds}``, ``{minutes}`` or ``{hours}``."""
+    """How a program's timeout of collectives is set: ``write`` holds ``{seconds}``, ``{minutes}`` or ``{hours}``."""
 
     id: str
     program: str

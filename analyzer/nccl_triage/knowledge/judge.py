@@ -148,7 +148,7 @@ _PLACEHOLDER = lazily(r"^(?:\$.*|<.*>|\.\.\.|…)$|\$[{(]")
 _HOST_PROGRAM = {"gloo": "torch", "torchelastic": "torch", "pytorch": "torch"}
 
 OUTSIDE = {
-    "en": "{value} is not among the values that {name} understands: {grammar}.",
+    "en": "{value} is not a valid value of {name}: {grammar}.",
     "zh": "{name} 不识别 {value}：可用的值是{grammar}。",
 }
 TOO_NEW = {
@@ -165,13 +165,13 @@ DEFAULT = {
 }
 SINCE = {"en": " since {program} {since}", "zh": "（自 {program} {since} 起）"}
 DEBUGGING = {
-    "en": "{name} is for diagnosis: a test, not a fix. It must not stay in scripts.",
+    "en": "{name} is for diagnosis: a test, not a fix. Do not leave it in scripts.",
     "zh": "{name} 用于诊断：是测试手段，不是修复办法，不应留在脚本中。",
 }
 LEGACY = {"en": "{name} is an old name.", "zh": "{name} 是旧名称。"}
 REPLACED = {"en": " Use {new}.", "zh": "请改用 {new}。"}
 UNKNOWN = {
-    "en": "{title} reads no variable {name} ({checked}), so it has no effect.",
+    "en": "{title} does not read {name} ({checked}), so it has no effect.",
     "zh": "{title} 不读取 {name}（{checked}），因此不起作用。",
 }
 SLIP = {"en": "{name} is not known here.", "zh": "这里不认识 {name}。"}

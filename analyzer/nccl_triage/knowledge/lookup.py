@@ -88,7 +88,7 @@ def _advice(query: str) -> KnowledgeItem | None:
 
 
 def _owner(query: str) -> KnowledgeItem | None:
-    """Return the time-out that ``Timeout(ms)=600000`` names, in milliseconds."""
+    """Return the timeout that ``Timeout(ms)=600000`` names, in milliseconds."""
     match = _TIMEOUT.match(query)
     return KnowledgeItem("owner", int(match["number"])) if match is not None else None
 

@@ -130,7 +130,7 @@ def bounds(part: Part, key: str) -> tuple[Bound, ...]:
     for item in part[key].items() if key in part else ():
         bound = version_bound(item.text())
         if bound is None:
-            raise item.fail("{text!r} is no condition on a version", "write it as: nccl >= 2.27", text=item.text())
+            raise item.fail("{text!r} is not a version condition", "write it as: nccl >= 2.27", text=item.text())
         found.append(bound)
     return tuple(found)
 

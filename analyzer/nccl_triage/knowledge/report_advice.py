@@ -1,4 +1,4 @@
-"""What a report advises from the knowledge: staged steps of a cause, remarks on the environment, a collective's time-out."""
+"""What a report advises from the knowledge: staged steps of a cause, remarks on the environment, a collective's timeout."""
 
 from __future__ import annotations
 
@@ -89,35 +89,35 @@ def environment_remarks(environment: Mapping[str, Any], versions: Mapping[str, s
 
 #: Maximum number of owners in a document.
 _OWNERS = 4
-#: A longer time-out in milliseconds cannot be explained by the size of a training step's message.
+#: A longer timeout in milliseconds cannot be explained by the size of a training step's message.
 _LONG = 300_000
 
 FITS = {
-    "en": "The {op} moves {size}{dtype}. Even at {rate} GB/s, less than Ethernet of 1 Gbit/s carries, it takes "
-    "{needs}; the time-out is {limit}. Its size does not explain the time-out: a rank came late or never, or the path "
+    "en": "The {op} moves {size}{dtype}. Even at {rate} GB/s, less than 1 Gbit/s Ethernet, it takes "
+    "{needs}; the timeout is {limit}. So the size does not explain the timeout: a rank was late or missing, or the path "
     "broke.",
     "zh": "这次 {op} 传输 {size}{dtype}。即使只有 {rate} GB/s（低于 1 Gbit/s 以太网），也只需 {needs}，而超时是 {limit}。"
     "数据量解释不了这次超时：有 rank 迟到或缺席，或路径中断。",
 }
 TIGHT = {
     "en": "The {op} moves {size}{dtype}. At {rate} GB/s, a very slow network, it takes {needs}, longer than the "
-    "time-out of {limit}. Measure the bandwidth before you blame a rank.",
+    "timeout of {limit}. Measure the bandwidth before you blame a rank.",
     "zh": "这次 {op} 传输 {size}{dtype}。在 {rate} GB/s 的极慢网络上需要 {needs}，超过了 {limit} 的超时。在怀疑某个 rank "
     "之前，请先测量带宽。",
 }
 SMALL = {
-    "en": "This {op} moves next to nothing: only a rank that is late or absent, or a broken path, can explain the time-out "
+    "en": "This {op} moves almost no data: only a late or missing rank, or a broken path, can explain the timeout "
     "of {limit}.",
     "zh": "这次 {op} 几乎不传输数据：只有 rank 迟到或缺席、或路径中断，才能解释 {limit} 的超时。",
 }
 UNSIZED = {
-    "en": "The log does not tell how much this collective moves. At sane bandwidths no collective of a training step "
+    "en": "The log does not show how much data this collective moves. At normal bandwidths no collective of a training step "
     "takes {limit}: look for a rank that is late or absent.",
     "zh": "日志没有显示这次集合操作的数据量。在正常带宽下，训练中的集合操作都不会耗时 {limit}：请查找迟到或缺席的 rank。",
 }
 SHORT = {
-    "en": "The log does not tell how much this collective moves. With a time-out as short as {limit} a large message on a "
-    "slow network can be the reason: compute it with nccl-triage timeouts --op OP --numel N.",
+    "en": "The log does not show how much data this collective moves. With a timeout as short as {limit}, a large message on a "
+    "slow network can be the reason. Compute it with nccl-triage timeouts --op OP --numel N.",
     "zh": "日志没有显示这次集合操作的数据量。超时只有 {limit}，慢网络上的大消息就可能超时：请用 nccl-triage timeouts --op OP "
     "--numel N 计算。",
 }
@@ -165,7 +165,7 @@ def _owner_rows(milliseconds: int, known: Mapping[str, str], frameworks: Sequenc
 def collective_advice(
     collective: Mapping[str, Any], known: Mapping[str, str], frameworks: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the advice on a document's collective, or None when it shows no time-out.
+    """Return the advice on a document's collective, or None when it shows no timeout.
 
     ``known`` maps programs to versions, ``frameworks`` are those that the log shows.
     """

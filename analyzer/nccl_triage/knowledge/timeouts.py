@@ -95,7 +95,7 @@ def message_of_unknown_group(
 
 
 def owners(milliseconds: int, known: Mapping[str, str], frameworks: Sequence[str] = ()) -> list[Owner]:
-    """Return who may have set a time-out, the programs that the log shows first.
+    """Return who may have set a timeout, the programs that the log shows first.
 
     ``known`` maps programs to versions: who is contradicted by one is left out.
     """
@@ -149,9 +149,9 @@ TITLES: dict[str, Text] = {
         "en": "one rank gathers and writes a checkpoint (weights and optimizer)",
         "zh": "单个 rank 汇集并写出检查点（权重和优化器状态）",
     },
-    "compile": {"en": "compiling and capturing graphs, assumed", "zh": "编译与捕获 CUDA graph（假设值）"},
+    "compile": {"en": "compiling and capturing graphs (assumed)", "zh": "编译与捕获 CUDA graph（假设值）"},
     "tokenise": {"en": "one rank tokenises the data", "zh": "单个 rank 对数据分词"},
-    "measured": {"en": "the phase that you measured", "zh": "你测得的阶段"},
+    "measured": {"en": "the phase you measured", "zh": "你测得的阶段"},
 }
 
 
@@ -182,6 +182,6 @@ def phases(given: Assumptions) -> list[Phase]:
 
 
 def recommended(given: Assumptions) -> int:
-    """Return a time-out in seconds: the longest phase times the factor, rounded up, never below PyTorch's default."""
+    """Return a timeout in seconds: the longest phase times the factor, rounded up, never below PyTorch's default."""
     longest = phases(given)[0].seconds
     return max(LEAST, amounts.rounded_up(longest * given.factor))

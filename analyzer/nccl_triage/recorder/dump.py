@@ -92,7 +92,7 @@ def read(data: bytes) -> Dump:
         except (ValueError, RecursionError) as error:
             raise NotPlainError("no JSON") from error
     if not isinstance(document, Mapping) or not isinstance(document.get("entries"), (list, tuple)):
-        raise NotPlainError("no dump of the flight recorder")
+        raise NotPlainError("not a flight recorder dump")
     return _dump(document)
 
 
@@ -102,9 +102,7 @@ def _dump(document: Mapping[str, Any]) -> Dump:
         text_of(document.get("comm_lib_version") or document.get("nccl_version"), 40),
     )
     if found.version not in KNOWN:
-        found.problems.append(
-            f"version {found.version} of the flight recorder is not known here; read as far as it resembles 2.10"
-        )
+        found.problems.append(f"unknown flight recorder version {found.version}; read as far as it resembles 2.10")
     entries = document["entries"]
     if len(entries) > MAX_ENTRIES:
         found.problems.append(f"only the last {MAX_ENTRIES} of {len(entries)} entries were read")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RECORD = "flight-recorder.record"
 PRODUCES = {
     RECORD: Produced(
-        "collective.counters", "A record of a flight recorder dump, which those of other ranks show to be telling."
+        "collective.counters", "A record of a flight recorder dump that matters in comparison with other ranks."
     )
 }
 #: Frames shown of a completed and of an open operation, and ranks of a group.
@@ -73,7 +73,7 @@ class Writer:
         """Yield the lines about the dump as a whole."""
         dump, begin = self._dump, self._begin(self._last)
         if not dump.entries:
-            yield f"{begin}empty flight recorder, version {dump.version}: this rank issued nothing that was recorded"
+            yield f"{begin}empty flight recorder, version {dump.version}: this rank has no recorded operation"
         else:
             world = max((len(g.ranks) for g in dump.groups.values()), default=0)
             size = f", world_size={world}" if world > 1 else ""

@@ -36,7 +36,7 @@ def loads(data: bytes) -> object:
 
 def _key(value: object) -> str:
     if type(value) is not str:
-        raise NotPlainError("a key that is no text")
+        raise NotPlainError("a key that is not text")
     return value
 
 
@@ -47,7 +47,7 @@ def _run(data: bytes) -> object:
     memo: dict[int, Any] = {}
     push, containers, at = stack.append, 0, 0
     if not data.startswith(b"\x80"):
-        raise NotPlainError("no pickle of protocol 2 or later")
+        raise NotPlainError("not a pickle of protocol 2 or later")
     for _ in range(MAX_OPS):
         op = data[at]
         at += 1
@@ -91,7 +91,7 @@ def _run(data: bytes) -> object:
         elif op == 0x8A:  # LONG1
             size = data[at]
             if size > MAX_NUMBER:
-                raise NotPlainError("a number of too many digits")
+                raise NotPlainError("a number with too many digits")
             push(int.from_bytes(data[at + 1 : at + 1 + size], "little", signed=True))
             at += 1 + size
         elif op == 0x4E:  # N NONE
@@ -124,7 +124,7 @@ def _set_items(stack: list[Any], start: int) -> None:
     for index in range(start, len(stack), 2):
         key = stack[index]
         if type(key) is not str:
-            raise NotPlainError("a key that is no text")
+            raise NotPlainError("a key that is not text")
         target[key] = stack[index + 1]
 
 
@@ -169,5 +169,5 @@ def _rare(op: int, data: bytes, at: int, stack: list[Any], marks: list[int]) -> 
         start = marks.pop()
         stack[start:] = [tuple(stack[start:])]
     else:
-        raise NotPlainError(f"an opcode ({op:#04x}) that dumps of plain data do not have; nothing of it was executed")
+        raise NotPlainError(f"an opcode ({op:#04x}) that plain-data dumps do not contain; nothing was executed")
     return at

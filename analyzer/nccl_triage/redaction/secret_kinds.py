@@ -118,7 +118,7 @@ def read(text: str, path: str) -> tuple[SecretKind, ...]:
     for node in root["secrets"].items():
         row = _row(node, parts)
         if row.id in found:
-            raise node.fail("the id {id!r} stands twice", id=row.id)
+            raise node.fail("the id {id!r} is listed twice", id=row.id)
         found[row.id] = row
     return tuple(found.values())
 

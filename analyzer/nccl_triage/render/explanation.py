@@ -30,9 +30,9 @@ class ExplanationBlock(NamedTuple):
 
 _LINES = """
 about = About = 说明
-advice = Advice that people repeat about it = 关于它的常见说法
+advice = Common advice about it = 关于它的常见说法
 against = Speaks against it = 反对的证据
-action = What is done at once = 立即处理
+action = Immediate action = 立即处理
 aliases = Also known as = 别名
 applies_to = Applies to = 适用于
 as_of = Numbers as of = 编号截至
@@ -49,7 +49,7 @@ control = Control = 对照
 dangerous = dangerous = 危险
 decisive = decisive = 决定性
 default = Default = 默认值
-diagnosis-only = for diagnosis only: a test, not a fix; it must not stay in scripts = 仅用于诊断：是测试而不是修复，不应留在脚本里
+diagnosis-only = for diagnosis only: a test, not a fix; do not leave it in scripts = 仅用于诊断：是测试而不是修复，不应留在脚本里
 env = environment variable = 环境变量
 english_only = (the meanings of signatures exist in English only) = （特征的含义只有英文）
 event_kind = Kind = 类别
@@ -57,8 +57,8 @@ evidence = Speaks for it = 支持的证据
 evidence_against = Evidence against = 反驳以下根因
 evidence_for = Evidence for = 支持以下根因
 experiment = How to confirm it on the hardware = 如何在硬件上验证
-explains = At the low bandwidth it takes as long as the timeout: measure the bandwidth. = 在低带宽下耗时已达到超时：请测量带宽。
-explains_not = Even at the low bandwidth it is far from the timeout: its size does not explain it. = 即使在低带宽下也远未达到超时：数据量解释不了超时。
+explains = At low bandwidth it takes as long as the timeout: measure the bandwidth. = 在低带宽下耗时已达到超时：请测量带宽。
+explains_not = Even at low bandwidth it stays far below the timeout: the size does not explain it. = 即使在低带宽下也远未达到超时：数据量解释不了超时。
 family = family = 类别
 families = Families = 类别
 first = First = 首先
@@ -87,8 +87,8 @@ needs = Needs = 需要
 no-op = changes nothing = 没有作用
 not_known = not known here = 这里没有记录
 not_read = not read by {program} = {program} 不读取
-not_samples = Looks like it and is not = 相似但不是
-no_owner = It is no default that is known here: the job's own code or options set it. = 不是这里已知的默认值：由作业自身的代码或选项设定。
+not_samples = Looks similar but is not = 相似但不是
+no_owner = Not a known default: the job's own code or options set it. = 不是这里已知的默认值：由作业自身的代码或选项设定。
 note = note = 提示
 number = number = 编号
 owners = Who sets the number in Timeout(ms)= = Timeout(ms)= 中的数值由谁设定
@@ -99,7 +99,7 @@ printed_by = Printed by = 打印位置
 problem = problem = 问题
 problems = Problems = 问题
 program = Program = 程序
-read = read by {program}; there is no further text about it here = {program} 会读取，这里没有更多说明
+read = read by {program}; no further description here = {program} 会读取，这里没有更多说明
 recommended = Recommended timeout = 建议的超时
 references = Sources = 参考资料
 refuted_if = Refuted if = 否定条件
@@ -117,16 +117,16 @@ sees = log = 日志
 set-by-launcher = set by the launcher = 由启动器设置
 severity = Severity = 严重程度
 severity_error = error: work is lost = 错误：工作丢失
-severity_fatal = fatal: a reset or a repair is due = 致命：需要复位或维修
-severity_notice = notice: it only informs = 提示：仅供参考
-severity_warning = warning: it may foretell a fault = 警告：可能预示故障
+severity_fatal = fatal: needs a reset or repair = 致命：需要复位或维修
+severity_notice = notice: for information only = 提示：仅供参考
+severity_warning = warning: may announce a fault = 警告：可能预示故障
 signature = signature = 特征
 signatures = Signatures = 特征
 since = since {version} = 自 {version} 起
 size = What the collective needs = 集合操作本身需要的时间
 stage_15min = Within 15 minutes = 15 分钟内
 stage_5min = Within 5 minutes = 5 分钟内
-stage_lasting = For good = 长期
+stage_lasting = Long term = 长期
 stages = What to do, and when = 何时做什么
 status = Status = 类型
 strong = strong = 强
@@ -136,7 +136,7 @@ tells = Tells = 指向
 tells_cause = names the cause = 指出原因
 tells_either = cause or victim = 可能是原因，也可能是受害者
 tells_nothing = says nothing about the cause = 与原因无关
-tells_victim = a victim prints it = 由受害者打印
+tells_victim = printed by a victim = 由受害者打印
 timeouts = Timeouts of collectives = 集合操作的超时
 topics = Topics = 专题
 topic_codes = the tables of numbers: CUDA, NCCL, InfiniBand, exit codes, Xid, SXid = 编号表：CUDA、NCCL、InfiniBand、退出码、Xid、SXid
@@ -146,7 +146,7 @@ traps = Traps = 易错之处
 tuning = a setting = 设置
 undo = How to undo it = 如何撤销
 unknown-to-nccl = not read by the program itself = 程序本身不读取
-unsupported = no source says so = 没有依据
+unsupported = unsupported by any source = 没有依据
 until = until {version} = 到 {version} 为止
 urgency = urgency {urgency} = 紧急程度：{urgency}
 values = Values = 取值

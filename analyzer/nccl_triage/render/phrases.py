@@ -134,8 +134,8 @@ def who(point: Mapping[str, Any], lang: Lang) -> str:
 #: Maximum number of last lines shown.
 _HANG_LINES = 4
 _HANG_ADVICE = {
-    "en": "While it lasts: py-spy dump --pid PID on every rank tells where each is stuck; save the flight recorder's files "
-    "(TORCH_NCCL_DEBUG_INFO_TEMP_FILE) of every node before anything is restarted.",
+    "en": "While it hangs, run py-spy dump --pid PID on every rank to see where it is stuck. Save the flight recorder files "
+    "(TORCH_NCCL_DEBUG_INFO_TEMP_FILE) of every node before restarting anything.",
     "zh": "趁进程仍在：对每个 rank 运行 py-spy dump --pid PID 可看出各自卡在哪里；重启之前先保存各节点的 flight recorder 文件"
     "（TORCH_NCCL_DEBUG_INFO_TEMP_FILE）。",
 }
@@ -157,7 +157,7 @@ def hang_sentence(hang: Mapping[str, Any], lang: Lang) -> str:
     parts[0] += f", for {spans[0]}; a step usually takes {spans[1]}"
     parts += [f"behind: rank {behind}"] * bool(behind) + [f"silent: rank {silent}"] * bool(silent)
     parts += [f"still printing: rank {printing}"] * bool(printing)
-    parts += ["the last lines announce work that may take long"] * bool(hang.get("announced"))
+    parts += ["the last lines announce work that may take a long time"] * bool(hang.get("announced"))
     return "; ".join(parts)
 
 

@@ -23,24 +23,24 @@ down = down = 未启用
 errno = Error = 错误码
 expected = Expected = 预期
 fails = fails = 失败
-findings = What stands out = 异常之处
+findings = Anomalies = 异常之处
 free = {n} free = 空闲 {n}
 from = From = 从
 interface = Interface = 网络接口
 interfaces = Interfaces = 网络接口
 last_call = last call = 最后一次调用
 limits = Limits = 限制
-matrix_left_out = {n} hosts without a failing path are left out = 省略了 {n} 台没有问题路径的主机
+matrix_left_out = {n} hosts without a failing path are not shown = 省略了 {n} 台没有问题路径的主机
 message = Collective = 集合操作
-narrowed_group = Narrowed down to the group {who} in {n} further runs; no smaller part of it fails alone. = 又运行 {n} 次后缩小到这一组：{who}；其中更小的部分单独运行不会失败。
+narrowed_group = Narrowed down to the group {who} in {n} further runs; no smaller part fails alone. = 又运行 {n} 次后缩小到这一组：{who}；其中更小的部分单独运行不会失败。
 narrowed_one = Narrowed down to {who} in {n} further runs. = 又运行 {n} 次后缩小到 {who}。
 narrowed_pair = Narrowed down to the pair {who} in {n} further runs. = 又运行 {n} 次后缩小到这一对：{who}。
 no_path = not probed = 未探测
 not-run = not run = 未运行
-not-testable = not testable by a collective = 无法用集合操作验证
-not_verified_text = No experiment has run on the hardware: the verdict rests on the log alone. = 尚未在硬件上做实验：结论只依据日志。
+not-testable = not testable with a collective = 无法用集合操作验证
+not_verified_text = No experiment has run on the hardware: the verdict is based on the log alone. = 尚未在硬件上做实验：结论只依据日志。
 notices = Slower than expected = 低于预期
-notices_text = Worth a look; slowness alone is no failure. = 值得检查；仅仅是慢并不算失败。
+notices_text = Worth a look; being slow is not a failure. = 值得检查；仅仅是慢并不算失败。
 other_suspects = The other suspects = 其他可能原因的验证
 outcome = Outcome = 结果
 passes = passes = 通过
@@ -55,7 +55,7 @@ path_reachable = reachable = 可达
 path_refused = refused = 被拒绝
 path_reset = reset = 被重置
 path_silent = no answer = 无应答
-paths = Paths that fail or work badly = 不通或质量差的路径
+paths = Failing or poor paths = 不通或质量差的路径
 port_of_log = port of the log = 日志中的端口
 ranks_on = ranks {ranks} on {hosts} = rank {ranks}，位于 {hosts}
 reachability = Reachability between the hosts = 主机之间的可达性
@@ -70,19 +70,19 @@ run_passed = passed = 通过
 run_wrong-data = wrong data = 数据错误
 runs = The runs = 各次运行
 seconds = Seconds = 秒
-sent_again = {n} segments sent again = 重传 {n} 个报文段
+sent_again = {n} segments retransmitted = 重传 {n} 个报文段
 shows = What it shows = 说明了什么
 stage_device = choosing the GPU = 选择 GPU
 stage_done = timed iterations = 计时迭代
 stage_end = to the end = 全部完成
 stage_entered = before the collective = 进入集合操作之前
-stage_group = connecting with one another = 彼此建立连接
+stage_group = connecting to each other = 彼此建立连接
 stage_imported = importing torch = 导入 torch
 stage_start = starting = 启动
 stage_store = meeting at the store = 在 store 会合
 stage_warm = first collective = 首次集合操作
 to = To = 到
-to_verify = This reruns the failed collective on the hardware at hand and says whether that confirms the diagnosis: = 以下命令在现有硬件上重新运行失败的集合操作，判断是否证实诊断：
+to_verify = This reruns the failed collective on your hardware and says whether it confirms the diagnosis: = 以下命令在现有硬件上重新运行失败的集合操作，判断是否证实诊断：
 took = {n} s in all = 共 {n} 秒
 treatments = With one thing changed = 只改变一个因素
 unlimited = unlimited = 不限
@@ -140,8 +140,8 @@ cost = {span} on {ranks} ranks: {hours} rank-hours lost = {ranks} 个 rank 持�
 cost_at_least = {span} on {ranks} ranks or more: at least {hours} rank-hours lost = 至少 {ranks} 个 rank 持续 {span}，至少损失 {hours} rank·小时
 cost_at_least_one = {span} on 1 rank or more: at least {hours} rank-hours lost = 至少 1 个 rank 持续 {span}，至少损失 {hours} rank·小时
 cost_one = {span} on 1 rank: {hours} rank-hours lost = 1 个 rank 持续 {span}，损失 {hours} rank·小时
-count_min = Smallest = 最小
 count_max = Largest = 最大
+count_min = Smallest = 最小
 curves = Curves = 曲线
 diff_algorithm = algorithm = 算法
 diff_divergence = first difference = 首个分歧
@@ -168,7 +168,7 @@ kind_public = public = 公网
 lasted = lasted {span} = 持续 {span}
 last_value = Last = 最后
 mark_last_good = last good step = 最后一个正常 step
-mark_not_finite = not a number from here on = 由此起为非数值
+mark_not_finite = not finite from here on = 由此起为非数值
 mark_slow_down = slower from here on = 由此起变慢
 mark_slow_rank = slower than its peers = 比其他 rank 慢
 mark_spike = rises here = 由此处升高
@@ -178,8 +178,8 @@ more_hosts = and {n} more = 另有 {n} 个
 network = Network = 网络
 network_map = Networks of the hosts = 主机所在的网络
 not_finite = Not a number at = 出现非数值的位置
-not_seen = What was not seen = 缺少哪些信息
-not_seen_text = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
+not_seen = Missing information = 缺少哪些信息
+not_seen_text = The log lacks information that would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
 one_clock_no = Clocks of different hosts may differ. = 不同主机的时钟可能有偏差。
 pseudonym_accounts = accounts = 账号
 pseudonym_addresses = addresses = 地址
@@ -196,10 +196,10 @@ pseudonym_paths = paths = 路径
 pseudonym_phones = telephone numbers = 电话号码
 pseudonym_serials = serial numbers = 序列号
 pseudonym_users = users = 用户
-pseudonyms = Redacted: pseudonyms stand for the true names ({counts}). = 已脱敏：真实名称以假名代替（{counts}）。
+pseudonyms = Redacted: pseudonyms replace the real names ({counts}). = 已脱敏：真实名称以假名代替（{counts}）。
 pseudonyms_none = none = 无
 remark = In plain words = 说明
-secrets_masked = The input holds secrets ({kinds}), masked here. Whoever can read the log can use them: revoke them. = 输入中含有密钥或口令（{kinds}），此处已遮盖。能读到日志的人都能使用它们，请尽快吊销。
+secrets_masked = The input contains secrets ({kinds}), masked here. Anyone who can read the log can use them: revoke them. = 输入中含有密钥或口令（{kinds}），此处已遮盖。能读到日志的人都能使用它们，请尽快吊销。
 span_days = {n} d = {n} 天
 span_hours = {n} h = {n} 小时
 span_minutes = {n} min = {n} 分钟
@@ -207,14 +207,14 @@ span_seconds = {n} s = {n} 秒
 speaks_for = Speaks for = 支持的原因
 stage_15min = In the next 15 minutes = 15 分钟内
 stage_5min = In the next 5 minutes = 5 分钟内
-stage_lasting = For good = 长期措施
+stage_lasting = Long term = 长期措施
 started = Started = 开始时间
 started_about = about {time} = 约 {time}
 started_at = {time} = {time}
 story_consequence = First consequence = 首个连带后果
 story_end = Last line of the failure = 故障的最后一行
 story_fault = First fault = 首个故障
-story_sign = First sign that the log shows = 日志中的首个征兆
+story_sign = First sign in the log = 日志中的首个征兆
 story_progress = Last progress = 最后一次进展
 story_waiting = A rank begins to wait = 有 rank 开始等待
 this_run = This run = 本次运行
@@ -228,7 +228,7 @@ TERMINAL = """
 collect = collect = 收集
 consequence_all = {n} ranks failed ({ranks}) = {n} 个 rank 失败（{ranks}）
 consequence_all_one = 1 rank failed ({ranks}) = 1 个 rank 失败（{ranks}）
-consequence_lines_one = 1 line only shows what followed = 1 行只是后续现象
+consequence_lines_one = 1 line only shows the consequences = 1 行只是后续现象
 consequence_ranks_one = 1 other rank failed as a result ({ranks}) = 另有 1 个 rank 因此失败（{ranks}）
 count_input = {n} input = {n} 个输入
 count_inputs = {n} inputs = {n} 个输入
@@ -272,10 +272,10 @@ HISTORY = """
 history_by_cause = By cause = 按原因
 history_by_host = By host = 按主机
 history_cause = Causes = 原因
-history_cut = The latest {shown} of {total}; nccl-triage history list shows all. = 最近的 {shown} 条，共 {total} 条；全部见 nccl-triage history list。
-history_exclude = Hosts to leave out = 应排除的主机
+history_cut = The latest {shown} of {total}; nccl-triage history list shows them all. = 最近的 {shown} 条，共 {total} 条；全部见 nccl-triage history list。
+history_exclude = Hosts to exclude = 应排除的主机
 history_exclude_none = No host failed twice in the last 14 days. = 最近 14 天内没有主机失败两次。
-history_exclude_text = They failed at least twice in the last 14 days, of causes that a host can be to blame for. = 这些主机在最近 14 天内至少因可归咎于主机的原因失败过两次。
+history_exclude_text = They failed at least twice in the last 14 days from causes that a host can be blamed for. = 这些主机在最近 14 天内至少因可归咎于主机的原因失败过两次。
 history_failures = Failures = 失败次数
 history_first = First = 首次
 history_gpu = GPUs = GPU
@@ -285,16 +285,16 @@ history_kept = Kept = 已保存
 history_kept_text = {diagnosed} failures with a cause, {unknown} without one, {healthy} healthy jobs = 有原因的失败 {diagnosed} 次，原因不明 {unknown} 次，正常作业 {healthy} 个
 history_last = Last = 最近
 history_many = failures = 次失败
-history_nothing = Nothing is kept yet. = 尚无记录。
+history_nothing = No records yet. = 尚无记录。
 history_over_time = Over time = 时间分布
-history_over_time_text = A bar is {days} days; its height is the number of jobs. = 每个柱形为 {days} 天，高度为作业数。
+history_over_time_text = Each bar covers {days} days; its height is the number of jobs. = 每个柱形为 {days} 天，高度为作业数。
 history_place = Database = 数据库
 history_rank = Ranks = rank
 history_recorded = Recorded = 记录于
 history_recurs = What recurred in the last 14 days = 最近 14 天内反复出现的情况
 history_recurs_none = Nothing failed twice in the last 14 days. = 最近 14 天内没有失败两次的对象。
 history_text = Earlier diagnoses = 历史诊断
-history_undated = when it was read: the log has no time = 读取时刻：日志没有时间
+history_undated = time of reading: the log has no timestamps = 读取时刻：日志没有时间
 history_worked = Healthy jobs since = 此后正常作业
 """
 

@@ -212,7 +212,7 @@ def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
     for name, value in run["env"].items():
         lines.append(visible(f"      {name}={value}"))
     for text in entry["treatments"]:
-        lines.append(visible(f"    {'若失败，再试' if chinese else 'if it fails'}: {text}, x{entry['repeats']}"))
+        lines.append(visible(f"    {'如果失败，再试' if chinese else 'if it fails'}: {text}, x{entry['repeats']}"))
     lines.append(
         visible(
             f"    {'最多' if chinese else 'at most'}: {entry['seconds_at_most']:.0f} s, "

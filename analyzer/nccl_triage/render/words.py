@@ -53,11 +53,11 @@ collective = Collective = 集合通信
 confidence = confidence = 置信度
 confirm = to confirm = 如需验证
 confirmed = confirmed = 已证实
-consequence_lines = {n} lines only show what followed = {n} 行只是后续现象
+consequence_lines = {n} lines only show the consequences = {n} 行只是后续现象
 consequence_ranks = {n} other ranks failed as a result ({ranks}) = 另有 {n} 个 rank 因此失败（{ranks}）
 consequences = consequences = 连带后果
 contents = Contents = 目录
-contributions = What every observation added to the score = 每条观察对得分的贡献
+contributions = What each observation added to the score = 每条观察对得分的贡献
 count = Count = 次数
 culprit = culprit = 故障源
 culprit_unknown = not identified = 未能确定
@@ -76,7 +76,7 @@ first = First = 首次
 first_error = First error = 首个错误
 first_fault = first fault = 首个故障
 fix = fix = 修复
-foreign_rules = not shipped with nccl-triage, but heard in this verdict: {rules} = 并非随 nccl-triage 发布，但参与了本结论：{rules}
+foreign_rules = not shipped with nccl-triage, but used in this verdict: {rules} = 并非随 nccl-triage 发布，但参与了本结论：{rules}
 foreign = other rules = 外来规则
 fixes = What to do now = 现在该做什么
 frameworks = frameworks = 框架
@@ -102,8 +102,8 @@ more = more = 详情
 more_lines = more lines = 更多行
 name = Name = 名称
 next_check = Next check = 下一步检查
-no_evidence = No line of the log was kept as evidence. = 没有保留作为证据的日志行。
-not_drawn = {n} ranks in the commonest state are not drawn = 有 {n} 个处于最常见状态的 rank 未画出
+no_evidence = No log line was kept as evidence. = 没有保留作为证据的日志行。
+not_drawn = {n} ranks in the most common state are not shown = 有 {n} 个处于最常见状态的 rank 未画出
 not_verified = not verified = 未验证
 note = note = 说明
 notes = Notes = 说明
@@ -116,7 +116,7 @@ possible = possible = 可能
 possible_causes = Possible causes = 可能的原因
 problems = problems = 问题
 rank = Rank = rank
-rank_grid = Ranks: who did what = 各 rank 的状态
+rank_grid = State of the ranks = 各 rank 的状态
 ranks = Ranks = rank
 references = references = 参考
 refuted = refuted = 已推翻
@@ -144,15 +144,15 @@ state_behind = behind = 落后
 state_dead = died = 已退出
 state_entered = waiting = 等待中
 state_error = error = 报错
-state_missing = never came = 未到达
+state_missing = missing = 未到达
 state_ok = ok = 正常
 state_root = culprit = 故障源
 state_unknown = unknown = 未知
 strong = strong = 强
-summary_cut = The rest of the report does not fit here; --format markdown shows it all. = 报告其余部分在此放不下；完整内容见 --format markdown。
+summary_cut = The rest of the report does not fit here; --format markdown shows all of it. = 报告其余部分在此放不下；完整内容见 --format markdown。
 supported = supported = 有证据支持
 symptoms = Symptoms = 症状
-table_twin = The same as a table = 以表格显示
+table_twin = Same data as a table = 以表格显示
 text = Text = 文本
 theme = Theme = 主题
 theme_auto = auto = 自动

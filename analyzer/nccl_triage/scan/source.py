@@ -201,7 +201,7 @@ class SourceScan:
 
     def _tell_given_up(self) -> None:
         for rule, pattern in self._users:
-            problem = f"the pattern of rule {rule} took too long and was given up"
+            problem = f"the pattern of rule {rule} took too long and was skipped"
             if pattern.stopped and problem not in self._info.problems:
                 self._info.problems.append(problem)
 

@@ -19,14 +19,12 @@ from nccl_triage.steps.metric_series import JobMetrics
 
 #: Signature -> kind and meaning of its events.
 PRODUCES: dict[str, Produced] = {
-    "steps.slow_rank": Produced(
-        "measurement", "A rank whose steps take longer than those of its peers, again and again."
-    ),
+    "steps.slow_rank": Produced("measurement", "A rank whose steps repeatedly take longer than its peers'."),
     "steps.slow_down": Produced(
         "measurement", "The last steps before the failure took several times as long as usual."
     ),
     "steps.throughput_drop": Produced(
-        "measurement", "The throughput of the last steps before the failure was a fraction of the usual."
+        "measurement", "Throughput of the last steps before the failure was a fraction of the usual."
     ),
     "steps.loss_spike": Produced(
         "numbers.bad", "Loss or gradient norm rose far above its usual value and stayed there until the failure."

@@ -45,14 +45,16 @@ def render(data: bytes, info: SourceInfo) -> bytes | None:
         dump = read(data)
     except NotPlainError as error:
         if data.startswith(b"\x80"):
-            info.problems.append(f"no dump of the flight recorder that can be read safely: {error}")
+            info.problems.append(f"not a flight recorder dump that can be read safely: {error}")
         return None
     info.problems.extend(problem for problem in dump.problems if problem not in info.problems)
     rank = rank_in(info.path.rsplit("/", 1)[-1])
     if rank is None:
         rank = info.rank
     if rank is None:
-        info.problems.append("the name of this flight recorder dump ends in no rank; it was not compared with others")
+        info.problems.append(
+            "the name of this flight recorder dump does not end in a rank; it was not compared with others"
+        )
         rank = -1
     else:
         info.rank = rank

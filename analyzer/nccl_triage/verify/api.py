@@ -99,7 +99,7 @@ def means_of(settings: Settings) -> Means:
     }
     if refusals:
         reason = {
-            "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them all the same)",
+            "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them anyway)",
             "zh": "；".join(refusal.reason_zh for refusal in refusals[:4]) + "（--allow-busy 可强制使用）",
         }
     return Means(places, no_gpu=reason, torch=torch, gpu_faults=faults)

@@ -160,7 +160,7 @@ def never_entered(view: AssessedRun) -> RunFinding | None:
             "left",
             left,
             "rank {ranks} exited with code 0 before the collective in which the others wait",
-            "rank {ranks} 在集合操作之前以退出码 0 离开",
+            "rank {ranks} 在集合操作之前以退出码 0 退出",
         )
     return view.finding(
         "absent",
@@ -201,7 +201,7 @@ def slow(view: AssessedRun) -> RunFinding | None:
     return view.finding(
         "slow",
         culprit,
-        f"the others wait {next_one:.2f} s an iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",
+        f"the others wait {next_one:.2f} s per iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",
         f"其他 rank 每次迭代等待 rank {{ranks}} {next_one:.2f} 秒，而它只等待 {shortest:.2f} 秒",
     )
 
@@ -233,7 +233,7 @@ def different_call(view: AssessedRun) -> RunFinding | None:
     return view.finding(
         "different-call",
         odd,
-        f"rank {{ranks}} calls {other[0]} {other[1]} where the others call {common[0]} {common[1]}",
+        f"rank {{ranks}} calls {other[0]} {other[1]} while the others call {common[0]} {common[1]}",
         f"rank {{ranks}} 调用 {other[0]} {other[1]}，而其他 rank 调用 {common[0]} {common[1]}",
     )
 
@@ -270,7 +270,7 @@ def died_of_signal(view: AssessedRun) -> RunFinding | None:
     return view.finding(
         kind,
         [first],
-        f"rank {{ranks}} ended by {name} at the stage after {first.stage!r}",
+        f"rank {{ranks}} was stopped by {name} at the stage after {first.stage!r}",
         f"rank {{ranks}} 在阶段 {first.stage!r} 之后被 {name} 终止",
         "by-hangup" if number == signal.SIGHUP else OTHERWISE,
     )
@@ -286,7 +286,7 @@ def own_root_error(view: AssessedRun) -> RunFinding | None:
     if own.told_by_stages:
         return None  # the stages tell these better than the texts of the ranks that waited
     ranks = [trace for trace in view.traces if trace.rank in own.ranks]
-    says = f"the ranks' own log speaks of {own.cause}: {own.line}"
+    says = f"the ranks' own log points to {own.cause}: {own.line}"
     return RunFinding(
         own.cause,
         "own-log",
@@ -342,7 +342,7 @@ def all_waited(view: AssessedRun) -> RunFinding | None:
     return _nobody(
         view,
         "collective-failed",
-        "every rank entered the collective, and it did not complete",
+        "every rank entered the collective, but it did not complete",
         "所有 rank 都进入了集合操作，但它没有完成",
     )
 
@@ -354,7 +354,7 @@ def group_failed(view: AssessedRun) -> RunFinding | None:
     return _nobody(
         view,
         "group-failed",
-        "the ranks met at the store and could not connect with one another",
+        "the ranks met at the store but could not connect to each other",
         "各 rank 已在 store 会合，但彼此无法建立连接",
     )
 

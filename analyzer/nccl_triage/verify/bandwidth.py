@@ -203,12 +203,12 @@ def parse(text: str, path: str) -> tuple[BandwidthRow, ...]:
     seen: set[str] = set()
     for node, row in pairs:
         if row.id in seen:
-            raise node.fail("the id {id!r} stands twice", id=row.id)
+            raise node.fail("the id {id!r} is listed twice", id=row.id)
         seen.add(row.id)
         takers = [other.id for other in matching(rows, *row.example)]
         if takers != [row.id]:
             raise node.fail(
-                "the example of {id!r} is taken by {takers}" if takers else "the example of {id!r} is taken by no row",
+                "the example of {id!r} is matched by {takers}" if takers else "the example of {id!r} matches no row",
                 id=row.id,
                 takers=", ".join(takers),
             )
@@ -274,11 +274,11 @@ def _source(node: Node) -> str:
     keys = node.keys(["url", "read"])
     url, day = keys["url"].text(), keys["read"].text()
     if not url.startswith("https://"):
-        raise keys["url"].fail("{url!r} is no https address", url=url)
+        raise keys["url"].fail("{url!r} is not an https address", url=url)
     try:
         datetime.date.fromisoformat(day)
     except ValueError:
-        raise keys["read"].fail("{day!r} is no day (YYYY-MM-DD)", day=day) from None
+        raise keys["read"].fail("{day!r} is not a date (YYYY-MM-DD)", day=day) from None
     return f"{url} (read {day})"
 
 
@@ -308,7 +308,7 @@ def band_of(result: RunResult, facts: Sequence[Facts], op: str) -> tuple[Band | 
     if run.backend == "nccl":
         return _nccl(result, facts)
     if len(run.places) == 1:
-        return None, _text("nothing left the host (loopback)", "数据没有离开本机（回环）")
+        return None, _text("no data left the host (loopback)", "数据没有离开本机（回环）")
     band, reason = _tcp(result, facts)
     return band and replace(band, low=min(band.low, GLOO_LOW)), reason
 
@@ -328,7 +328,7 @@ def _nccl(result: RunResult, facts: Sequence[Facts]) -> tuple[Band | None, Text 
     if len(run.places) > 1:
         if env.get("NCCL_IB_DISABLE") == "1" or env.get("NCCL_NET") == "Socket":
             return _tcp(result, facts)
-        return None, _text("the network that NCCL took is not known", "不清楚 NCCL 使用了哪种网络")
+        return None, _text("the network used by NCCL is unknown", "不清楚 NCCL 使用了哪种网络")
     if switched:
         return None, _text(f"{', '.join(switched)} switches the path", f"{', '.join(switched)} 改变了通路")
     name = str(devices[0].get("name") or "")
@@ -353,7 +353,7 @@ def _tcp(result: RunResult, facts: Sequence[Facts]) -> tuple[Band | None, Text |
     speeds = [entry.get("speed_mbit") for entries in taken for entry in entries]
     known = [int(speed) for speed in speeds if speed]
     if not known or len(known) < len(speeds) or len(taken) < len(run.places) or not all(taken):
-        return None, _text("the speed of the interface is not known", "网络接口的速率未知")
+        return None, _text("the speed of the interface is unknown", "网络接口的速率未知")
     ports = min(len(entries) for entries in taken)
     return expectation("", f"tcp {min(known) / 1000:g}", run.world, ports=ports), None
 

@@ -196,7 +196,7 @@ class _Test:
 
         found = bisect(units, fails)
         if unknown:
-            return  # the time was over before everybody was asked: nobody is cleared, nobody is blamed
+            return  # time ran out before everybody was asked: nobody is cleared, nobody is blamed
         shown: list[Any] = [names[unit] for unit in found.units] if by_place else list(found.units)
         outcome.narrowed = {"hosts" if by_place else "ranks": shown, "kind": found.kind, "runs": found.tests}
         if found.kind == "group":

@@ -88,7 +88,7 @@ def selected(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
             problem = f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} names {kind}"
             break
         if gpu in chosen:
-            chosen, problem = [], f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} stands twice"
+            chosen, problem = [], f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} is listed twice"
             break
         chosen.append(gpu)
     by_index = any(entry.strip().isdigit() for entry in wanted.split(","))
@@ -97,7 +97,10 @@ def selected(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
         and len({gpu.name for gpu in inventory.gpus}) > 1
         and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
     ):
-        problem = problem or "different GPUs in one host: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or indices may mean others"
+        problem = (
+            problem
+            or "different GPUs in one host: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or indices may refer to other GPUs"
+        )
     return replace(inventory, gpus=tuple(chosen), problem=problem)
 
 
@@ -168,7 +171,7 @@ def _at_rest(gpu: Gpu, own: frozenset[int]) -> Iterator[Refusal]:
             gpu,
             "processes",
             f"{name} is used by {len(others)} other process(es): pid {listed}{more}",
-            f"{name} 正被其他 {len(others)} 个进程使用: pid {listed}{more}",
+            f"{name} 正被其他 {len(others)} 个进程使用：pid {listed}{more}",
         )
     if gpu.memory_used is not None:
         used = gpu.memory_used - sum(process.used or 0 for process in gpu.processes if process.pid in own)
@@ -177,7 +180,7 @@ def _at_rest(gpu: Gpu, own: frozenset[int]) -> Iterator[Refusal]:
             yield Refusal(
                 gpu,
                 "memory",
-                f"{name} has {_size(used)} of memory in use (limit {_size(limit)}), perhaps by a process of another container",
+                f"{name} has {_size(used)} of memory in use (limit {_size(limit)}), perhaps by a process in another container",
                 f"{name} 已占用显存 {_size(used)}(上限 {_size(limit)}),可能来自另一个容器中的进程",
             )
     if gpu.compute_mode not in (None, "default"):
@@ -189,7 +192,10 @@ def _at_rest(gpu: Gpu, own: frozenset[int]) -> Iterator[Refusal]:
         )
     if gpu.mig:
         yield Refusal(
-            gpu, "mig", f"{name} has MIG on: NCCL cannot use it whole", f"{name} 已启用 MIG,NCCL 无法使用整卡"
+            gpu,
+            "mig",
+            f"{name} has MIG enabled: NCCL cannot use the whole GPU",
+            f"{name} 已启用 MIG，NCCL 无法使用整卡",
         )
     yield from _health(gpu, name)
 
@@ -207,15 +213,15 @@ def _health(gpu: Gpu, name: str) -> Iterator[Refusal]:
         yield Refusal(
             gpu,
             "recovery",
-            f"the driver asks for {name}: {gpu.recovery_action}",
-            f"驱动要求对 {name} 执行: {gpu.recovery_action}",
+            f"the driver requests {name}: {gpu.recovery_action}",
+            f"驱动要求对 {name} 执行：{gpu.recovery_action}",
             evidence=True,
         )
     if gpu.ecc_uncorrected:
         yield Refusal(
             gpu,
             "ecc",
-            f"{name} counted {gpu.ecc_uncorrected} uncorrectable ECC error(s) since the driver was loaded",
+            f"{name} counted {gpu.ecc_uncorrected} uncorrectable ECC errors since the driver was loaded",
             f"{name} 自驱动加载以来出现 {gpu.ecc_uncorrected} 个不可纠正的 ECC 错误",
             evidence=True,
         )

@@ -37,7 +37,7 @@ class Trial:
 
 
 def treated(trial: Trial, treatment: Treatment) -> Trial:
-    """Return a treatment's run: with a longer time-out it may come late what came too late before."""
+    """Return a treatment's run: with a longer timeout it may come late what came too late before."""
     return replace(trial, tolerated=("late", "slow")) if treatment.variable == "timeout" else trial
 
 
@@ -83,7 +83,7 @@ def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Experim
 def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
     """Conclude from an outcome's controls and treatments: its findings, facts and row.
 
-    ``fact`` is what checks without a collective show, ``limit`` the log's time-out in seconds.
+    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds.
     """
     planned, controls = outcome.planned, outcome.controls
     outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
@@ -132,7 +132,7 @@ def as_diagnosed(planned: Planned, controls: Iterable[Trial]) -> bool:
 
 
 def is_brief(planned: Planned, controls: Iterable[Trial], limit: float | None) -> bool:
-    """Tell whether the collective takes less than 1 % of the log's time-out, for a cause that blames the time-out."""
+    """Tell whether the collective takes less than 1 % of the log's timeout, for a cause that blames the timeout."""
     if limit is None or not any(item.variable == "timeout" for item in planned.experiment.vary):
         return False
     medians = [trial.result.median for trial in controls if trial.result.passed]

@@ -102,7 +102,7 @@ def read() -> Inventory:
             NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml) here",
         }
         return Inventory(problem=known.get(error.value, f"NVML: {error}"))
-    return Inventory(gpus, driver or None, None if gpus else "the driver knows no GPU", "nvml")
+    return Inventory(gpus, driver or None, None if gpus else "the driver finds no GPU", "nvml")
 
 
 def utilisation() -> dict[int, int | None]:

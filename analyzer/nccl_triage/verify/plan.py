@@ -60,7 +60,7 @@ def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
     if wanted is None:
         matters = not about.question.hosts or about.experiment.scope != "hosts"
         yield _say(
-            f"{have} ranks; the log does not tell how many there were", f"{have} 个 rank；日志未给出原有数量", matters
+            f"{have} ranks; the log does not show how many there were", f"{have} 个 rank；日志未给出原有数量", matters
         )
     elif have < wanted:
         yield _say(f"{have} ranks instead of {wanted}", f"{have} 个 rank，原作业为 {wanted} 个", True)
@@ -94,7 +94,7 @@ def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
             f"{numel:,} elements instead of {about.wanted:,}", f"{numel:,} 个元素，日志中为 {about.wanted:,} 个", True
         )
     elif about.question.numel is None and about.run.message.op != "INIT":
-        yield _say("the log does not tell the size of the collective", "日志未给出集合操作的大小", False)
+        yield _say("the log does not show the size of the collective", "日志未给出集合操作的大小", False)
 
 
 def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
@@ -109,7 +109,7 @@ def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
     run = about.run
     if run.backend == "nccl" and 0 < about.gpus < max(Counter(slot.place for slot in run.slots).values()):
         yield _say(
-            "several ranks share a GPU: the paths between GPUs (P2P, shared memory, NVLS) are not exercised",
+            "several ranks share a GPU, so the paths between GPUs (P2P, shared memory, NVLS) are not tested",
             "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",
             True,
         )
@@ -203,7 +203,7 @@ class Planned:
         return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
 
     def limits(self, run: CollectiveRun) -> Deadlines:
-        """Return the deadlines of a run: those of the experiment, unless the run's own time-out asks for more."""
+        """Return the deadlines of a run: those of the experiment, unless the run's own timeout asks for more."""
         if run.timeout is not None and run.timeout > self.deadlines.first / 2:
             return replace(self.deadlines, first=run.timeout + self.deadlines.first / 2)
         return self.deadlines
@@ -284,7 +284,7 @@ def _why_not(experiment: Experiment, question: Question, means: Means, backend: 
         return experiment.why_not
     if experiment.kind == "memory":
         return _text(
-            "No rerun can show it: memory depends on the model; the numbers of the log decide.",
+            "A rerun cannot show it: memory depends on the model, so rely on the numbers in the log.",
             "重新运行无法验证：显存占用取决于模型，应以日志中的数字为准。",
         )
     if backend is None:
@@ -298,7 +298,7 @@ def _why_not(experiment: Experiment, question: Question, means: Means, backend: 
         )
     if means.torch is None and len(means.places) == 1:
         return _text(
-            "PyTorch is not installed for this Python: give the job's with --python",
+            "this Python has no PyTorch: use --python with the job's Python",
             "当前 Python 未安装 PyTorch：请用 --python 指定作业所用的解释器",
         )
     return None

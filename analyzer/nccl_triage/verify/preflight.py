@@ -94,7 +94,7 @@ def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator
         yield _check(
             "other-interfaces",
             "warning",
-            f"not reached from everywhere: {listed}; NCCL may take them unless NCCL_SOCKET_IFNAME names others",
+            f"not reachable from every host: {listed}; NCCL may use them unless NCCL_SOCKET_IFNAME names others",
             f"并非各处都能访问：{listed}；除非 NCCL_SOCKET_IFNAME 另行指定，NCCL 可能会使用它们",
         )
     if not found:
@@ -132,7 +132,7 @@ def collective_checks(
 ) -> Iterator[PreflightCheck]:
     """Tell which operations gave right results, who stands out, and whether the bandwidth is in its band."""
     if trial is None or written is None:
-        yield _check("collectives", "skipped", "the time was over", "时间已用完")
+        yield _check("collectives", "skipped", "time ran out", "时间已用完")
         return
     result = trial.result
     parts = [trace.parts for trace in result.ranks.values()]
@@ -145,7 +145,7 @@ def collective_checks(
         yield _check(
             "collectives",
             "ok",
-            f"{total} collectives on {run.world} ranks, all right",
+            f"{total} collectives on {run.world} ranks, all correct",
             f"{run.world} 个 rank 上 {total} 次集合操作全部正确",
         )
     else:

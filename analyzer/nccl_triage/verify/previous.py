@@ -46,7 +46,7 @@ def _load(path: Path) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise InputError("{path} is not a JSON document", cause="{why}", path=path, why=error) from None
     if not isinstance(document, dict):
-        raise InputError("{path} holds no results of verify or preflight", path=path)
+        raise InputError("{path} contains no results of verify or preflight", path=path)
     return document
 
 
@@ -66,7 +66,7 @@ def _measured(document: Mapping[str, Any], path: Path) -> Iterator[tuple[Key, fl
                     yield key_of(run, part), float(part["bandwidth"]["busbw"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
-            "{path} holds results that cannot be read",
+            "{path} contains unreadable results",
             cause="{name}: {error}",
             path=path,
             name=type(error).__name__,

@@ -18,7 +18,7 @@ _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
 #: Of these, the ones that only change logging, dumps and waiting.
 _NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
-#: Bounds of what a log can mean: ranks of a job, and 30 days of time-out.
+#: Bounds of what a log can mean: ranks of a job, and 30 days of timeout.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
 #: torch says ALLGATHER_COALESCED in its logs (Work.cpp) and ALLGATHER_coalesced in its flight recorder.
 _OPS = {name.upper(): name for name in OPERATIONS}

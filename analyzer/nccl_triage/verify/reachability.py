@@ -250,7 +250,7 @@ def interface_findings(
             interface = next(entry["name"] for entry in mine if entry["address"] in shared)
             address = sorted(shared)[0]
             en = (
-                f"{one} and {two} both have {address} on {interface}: a bridge of their own, not a network between them"
+                f"{one} and {two} both have {address} on {interface}: a bridge on each host, not a network between them"
             )
             zh = f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络"
             found.append(_wrong_interface("same-address", en, zh, one, two))

@@ -135,7 +135,7 @@ class _Execution:
     def carry_out(self) -> RunResult:
         port = self.run.port or self._port()
         if port is None:
-            return self._result("not-run", "the host of rank 0 gave no port")
+            return self._result("not-run", "the host of rank 0 reported no port")
         self._start(port)
         while self._running():
             for place, answer in self.cluster.receive(self._timeout()):
@@ -196,8 +196,8 @@ class _Execution:
                 f"deadline before {next_mark(late[0].stage)!r}: {self.deadlines.before(next_mark(late[0].stage)):.0f} s"
             )
         if self.first_failure is not None and now > self.first_failure + self.deadlines.grace:
-            return "the others did not end after the first failure"
-        return "the time for this run is over" if now > self.end else None
+            return "the others did not exit after the first failure"
+        return "the time for this run is up" if now > self.end else None
 
     def _take(self, place: int, answer: dict[str, Any]) -> None:
         kind = answer.get("answer")

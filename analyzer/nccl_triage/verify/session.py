@@ -64,7 +64,7 @@ def lock(folder: Path | None = None, *, wait: float = 0.0) -> Iterator[Held]:
                 if time.monotonic() >= deadline:
                     raise _taken(taken) from None
                 time.sleep(min(_POLL, wait))
-        note = None if paths else "no folder for a lock can be written: two verifications at once would not be noticed"
+        note = None if paths else "no folder for a lock is writable: two simultaneous verifications would go unnoticed"
         yield Held(tuple(paths), note)
 
 
@@ -79,7 +79,7 @@ class _TakenError(Exception):
 def _taken(taken: _TakenError) -> UsageError:
     return UsageError(
         "another verifier runs here (pid {pid})",
-        cause="it holds {path}; two at once would measure each other",
+        cause="it holds {path}; two at once would disturb each other's measurements",
         remedy="wait until it has ended, or let this one wait: --wait SECONDS",
         pid=taken.pid or "?",
         path=taken.path,
@@ -202,7 +202,7 @@ def _given(folder: Path, force: bool) -> Path:
     if used and not force:
         raise UsageError(
             "{folder} is not empty",
-            cause="logs of an earlier session would be taken for those of this one",
+            cause="logs of an earlier session would be mistaken for those of this one",
             remedy="name a new folder, or add --force",
             folder=folder,
         )

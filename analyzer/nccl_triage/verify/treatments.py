@@ -155,12 +155,12 @@ def _variables(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]
 
 #: Each variable that can be changed: what makes the runs, and what they are called in English and Chinese.
 _TABLE: dict[str, tuple[Callable[[CollectiveRun, KnownHosts], list[CollectiveRun]], str, str]] = {
-    "interface": (_interface, "on an interface that all hosts reach", "改用所有主机都能访问的网络接口"),
-    "placement": (_placement, "with all ranks inside one host", "所有 rank 放在同一台主机内"),
-    "members": (_members, "without the rank or host that stands out", "去掉异常的 rank 或主机"),
+    "interface": (_interface, "on an interface that all hosts can reach", "改用所有主机都能访问的网络接口"),
+    "placement": (_placement, "with all ranks on one host", "所有 rank 放在同一台主机内"),
+    "members": (_members, "without the anomalous rank or host", "去掉异常的 rank 或主机"),
     "size": (_size, "with a message of 64 bytes", "消息改为 64 字节"),
-    "timeout": (_timeout, "with a longer time-out", "延长超时"),
+    "timeout": (_timeout, "with a longer timeout", "延长超时"),
     "port": (_port, "on a free port", "改用空闲端口"),
-    "address": (_address, "at an address that all hosts reach", "改用所有主机都能访问的地址"),
+    "address": (_address, "at an address that all hosts can reach", "改用所有主机都能访问的地址"),
     "variables": (_variables, "without the suspect variables", "去掉可疑的环境变量"),
 }

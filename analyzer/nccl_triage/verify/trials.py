@@ -137,11 +137,11 @@ class Session:
             name, gpus = self.cluster.name(place), answers.get(place, {}).get("gpus", [])
             busy = [str(gpu["index"]) for gpu in gpus if _in_use(gpu)]
             if not gpus:
-                self._problem(f"{name} shows no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
+                self._problem(f"{name} has no NVIDIA GPU", f"{name} 上看不到 NVIDIA GPU")
             elif busy and not self.plan.options.allow_busy:
                 which = ", ".join(busy)
                 self._problem(
-                    f"GPU {which} of {name} is in use (--allow-busy uses it all the same)",
+                    f"GPU {which} of {name} is in use (--allow-busy uses it anyway)",
                     f"{name} 的 GPU {which} 正在被使用（--allow-busy 可强制使用）",
                 )
 

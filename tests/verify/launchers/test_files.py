@@ -79,7 +79,7 @@ def test_from_a_report_to_its_verdict_with_a_hostile_environment(tmp_path: Path)
     report.write_text(json.dumps(document("rank-divergence", hosts=[HERE], env=hostile)))
     said = triage("verify", report, "--launcher", "slurm", "--workdir", folder, "--backend", "gloo")
     assert said.returncode == 0, said.stderr
-    assert "without the rank or host that stands out" in said.stdout, "what cannot be covered must be said"
+    assert "without the anomalous rank or host" in said.stdout, "what cannot be covered must be said"
 
     ran = start(folder, PATH=srun(tmp_path / "bin"))
     assert ran.returncode == 0, ran.stderr
@@ -136,7 +136,7 @@ def test_a_rank_that_hangs_is_stopped_at_its_deadline(tmp_path: Path, rules: Rul
     work = tmp_path / "work"
     files.write(asked, rules, settings(work, patience=0.1), "slurm", faults=faults)
     ran = start(work, PATH=srun(tmp_path / "bin"), NCCL_TRIAGE_BUDGET="1")
-    assert "run-02 is left out: the budget of 1 s is spent" in ran.stderr
+    assert "run-02 is skipped: the budget of 1 s is used up" in ran.stderr
     end = records(work, "run-01", 1)[-1]
     assert (end["stage"], end["killed"], end["state"]) == ("exit", True, "T")
     assert end["why"] == "deadline before 'entered': 2 s"
@@ -176,8 +176,8 @@ def test_ranks_of_another_number_refuse_to_start(tmp_path: Path, rules: RuleSet)
     script.write_text(script.read_text().replace("--ntasks=2 --ntasks-per-node=2", "--ntasks=3 --ntasks-per-node=3"))
     ran = start(tmp_path / "work", PATH=srun(tmp_path / "bin"))
     assert "this run has 2 ranks, but the launcher says SLURM_PROCID=2 SLURM_NTASKS=3" in ran.stderr
-    assert "run-01: the launcher ended with exit code 2" in ran.stderr
-    with pytest.raises(UsageError, match="holds no result"):
+    assert "run-01: the launcher exited with code 2" in ran.stderr
+    with pytest.raises(UsageError, match="contains no result"):
         files.judge(asked, rules, tmp_path / "work")
 
 

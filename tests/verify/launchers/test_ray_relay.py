@@ -87,7 +87,7 @@ def test_answers_are_kept_until_they_are_confirmed(start: Callable[[Path], Relay
 def test_a_dead_agent_says_why(start: Callable[[Path], Relay], tmp_path: Path) -> None:
     relay = start(tmp_path)
     os.kill(collect(relay, "hello")[0]["pid"], signal.SIGKILL)
-    assert collect(relay, "gone")[-1]["error"] == "the agent ended with exit code -9"
+    assert collect(relay, "gone")[-1]["error"] == "the agent exited with code -9"
 
 
 def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_rank_without_a_result_never_came(tmp_path: Path, rules: RuleSet) -> N
         result(folder, label, 0, until="device", error="timed out waiting for the store", end={"code": 3})
     outcome, report = judged(asked, rules, folder)
     assert [(f.kind, f.ranks, f.hosts) for f in outcome.findings] == [("never-joined", (1,), ("node-a",))]
-    assert report.problems[0]["en"] == "run-01: no result of rank 1"
+    assert report.problems[0]["en"] == "run-01: no result from rank 1"
     assert report.trials[0].result.ranks[1].stage == "started"
     assert outcome.row.outcome == "supported"
 
@@ -175,7 +175,10 @@ def test_results_of_another_start_or_plan_do_not_count(tmp_path: Path, rules: Ru
         if other == "plan":
             old.write_text(old.read_text().replace('"plan": "', '"plan": "x'))
     _, report = judged(asked, rules, folder)
-    assert [text["en"] for text in report.problems] == ["run-01: no result of rank 1", "run-02: no result of rank 1"]
+    assert [text["en"] for text in report.problems] == [
+        "run-01: no result from rank 1",
+        "run-02: no result from rank 1",
+    ]
     assert not report.trials[0].result.passed
 
 
@@ -200,7 +203,7 @@ def test_an_interface_that_gloo_cannot_stand_in_for_refutes_nothing(tmp_path: Pa
             result(folder, label, rank, env={"NCCL_SOCKET_IFNAME": "ib0", "GLOO_SOCKET_IFNAME": "lo"})
     outcome, _ = judged(asked, rules, folder)
     assert outcome.row.outcome == "inconclusive"
-    assert "Gloo did not take the interface that NCCL would take" in differences(outcome)
+    assert "Gloo did not use the interface that NCCL would use" in differences(outcome)
 
 
 def test_runs_that_were_left_out_leave_the_suspect_untested(tmp_path: Path, rules: RuleSet) -> None:

@@ -18,7 +18,7 @@ def test_a_fault_stays_with_its_rank_of_the_whole_job() -> None:
 
 
 def test_a_name_that_no_fault_has_is_refused() -> None:
-    with pytest.raises(ValueError, match="no fault is called 'lat'"):
+    with pytest.raises(ValueError, match="no fault named 'lat'"):
         faults.of({"faults": {"0": {"name": "lat"}}}, 0)
 
 

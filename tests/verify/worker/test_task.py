@@ -68,7 +68,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 def test_rank_0_tells_the_others_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "now")
     (tmp_path / "store.json").write_text(json.dumps({"host": "10.0.0.9", "port": 1, "attempt": "before"}))
-    with pytest.raises(TimeoutError, match=r"rank 0 did not tell within 0\.4 s"):
+    with pytest.raises(TimeoutError, match=r"rank 0 did not report within 0\.4 s"):
         task.meet(spec(), 1, tmp_path)
     told = task.meet(spec(), 0, tmp_path)
     assert told["port"] > 0
@@ -178,7 +178,7 @@ def test_the_time_for_a_run_ends_it(start: Start) -> None:
     begun = start(spec(deadline=0.6, limits={}), **FIRST)
     assert begun.process.wait(20) == 0
     end = begun.records()[-1]
-    assert (end["killed"], end["why"]) == (True, "the time for this run is over")
+    assert (end["killed"], end["why"]) == (True, "the time for this run is up")
 
 
 def test_a_rank_without_a_store_says_so(start: Start) -> None:
@@ -186,7 +186,7 @@ def test_a_rank_without_a_store_says_so(start: Start) -> None:
     assert begun.process.wait(20) == 0
     stages = [record["stage"] for record in begun.records(1)]
     assert stages == ["task", "error"]
-    assert "rank 0 did not tell" in begun.records(1)[-1]["text"]
+    assert "rank 0 did not report" in begun.records(1)[-1]["text"]
 
 
 def test_a_process_that_is_no_rank_is_refused_with_the_reason(start: Start) -> None:

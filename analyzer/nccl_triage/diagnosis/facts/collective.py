@@ -34,7 +34,7 @@ def _stuck(case: Case) -> Fact | None:
     return Fact(records, [record.event for record in records][:8]) if records else None
 
 
-@fact("collective.timed_out_ranks", "ranks that reported a time-out of a collective (watchdog or Gloo)")
+@fact("collective.timed_out_ranks", "ranks that reported a timeout of a collective (watchdog or Gloo)")
 def _timed_out(case: Case) -> Fact | None:
     events = time_outs(case)
     if not events:
@@ -42,7 +42,7 @@ def _timed_out(case: Case) -> Fact | None:
     return Fact(case.ranks(events), events[:6])
 
 
-@fact("collective.timeouts", "how many processes reported a time-out of a collective")
+@fact("collective.timeouts", "how many processes reported a timeout of a collective")
 def _timeouts(case: Case) -> Fact | None:
     events = time_outs(case)
     if not events:
@@ -77,7 +77,7 @@ def _numel(case: Case) -> Fact | None:
     return _majority(case, "numel_in")
 
 
-@fact("collective.timeout_ms", "the time-out of the stuck operation in milliseconds")
+@fact("collective.timeout_ms", "the timeout of the stuck operation in milliseconds")
 def _timeout(case: Case) -> Fact | None:
     found = _majority(case, "timeout_ms")
     if found is not None:
@@ -97,8 +97,8 @@ def _timeout(case: Case) -> Fact | None:
 
 @fact(
     "collective.awaited_ranks",
-    "ranks whose id of a new communicator the others waited for in the store",
-    blames=("the others waited in the store for it", "其他 rank 在 store 中等待它"),
+    "ranks whose communicator id the others waited for in the store",
+    blames=("the others waited for it in the store", "其他 rank 在 store 中等待它"),
 )
 def _awaited(case: Case) -> Fact | None:
     events = id_waits(case)
@@ -121,7 +121,7 @@ def _group_size(case: Case) -> Fact | None:
 @fact(
     "collective.shape_mismatch",
     "at one sequence number ranks run different operations or sizes: the minority ranks",
-    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+    blames=("runs a different collective than the majority", "执行的集合操作与多数 rank 不同"),
 )
 def _shape_mismatch(case: Case) -> Fact | None:
     for odd, rest in case.ledger.odd_shapes(case.presence.unheard()):
@@ -163,7 +163,7 @@ def _ahead(case: Case) -> Fact | None:
 @fact(
     "collective.odd_ranks",
     "the minority among ranks stuck at different sequence numbers",
-    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+    blames=("runs a different collective than the majority", "执行的集合操作与多数 rank 不同"),
 )
 def _odd_ranks(case: Case) -> Fact | None:
     if case.fact("collective.seq_differs") is None:
@@ -231,7 +231,7 @@ _MANY = 4096
 @fact(
     "collective.absent_ranks",
     "ranks that a monitored barrier, desync report, flight recorder, RAS or Horovod's stall check names as not arrived",
-    blames=("named as the rank that did not arrive", "被点名为未到达的 rank"),
+    blames=("named as the missing rank", "被点名为缺席的 rank"),
 )
 def _absent(case: Case) -> Fact | None:
     found = case.ledger.absent
@@ -241,7 +241,7 @@ def _absent(case: Case) -> Fact | None:
 @fact(
     "ras.silent_ranks",
     "ranks of a communicator that gave NCCL's RAS no data: dead, stuck or stopped",
-    blames=("gave NCCL's RAS no data", "没有向 NCCL 的 RAS 提供数据"),
+    blames=("did not answer NCCL's RAS", "没有应答 NCCL 的 RAS"),
 )
 def _unanswered(case: Case) -> Fact | None:
     found = case.ledger.unanswered()
@@ -260,7 +260,7 @@ def _complaining(case: Case) -> dict[int, Event]:
 
 @fact(
     "collective.absent_silent_ranks",
-    "ranks named as absent that report no error themselves: still busy, asleep or late",
+    "ranks named as absent that report no error themselves: still busy, stopped or late",
 )
 def _absent_silent(case: Case) -> Fact | None:
     absent = case.fact("collective.absent_ranks")
@@ -296,7 +296,7 @@ def _late(case: Case) -> Fact | None:
     "collective.left_out_ranks",
     "the only rank below the highest that timed out which reported no failure, where two or more timed out",
     blames=(
-        "the only one up to the highest rank that did not report the time-out",
+        "the only rank up to the highest seen that did not report the timeout",
         "在已出现的最大 rank 以内，只有它没有报告超时",
     ),
 )

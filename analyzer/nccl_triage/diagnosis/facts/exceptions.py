@@ -58,9 +58,7 @@ def _all_ranks(case: Case) -> Fact | None:
     return Fact(len(ranks) > 1 and ranks >= known, found[:2])
 
 
-@fact(
-    "exception.without_end", "a Python traceback or a frame of one stands after all progress, and no exception follows"
-)
+@fact("exception.without_end", "a Python traceback or part of one comes after all progress, and no exception follows")
 def _without_end(case: Case) -> Fact | None:
     found = case.having("exception.frame", language="python")
     if not found or exceptions_of(case):
@@ -73,7 +71,7 @@ def _without_end(case: Case) -> Fact | None:
 @fact(
     "exception.checkpoint_ranks",
     "the ranks in which reading or writing a distributed checkpoint failed, if not all",
-    blames=("the checkpoint's exception names it", "检查点异常点名了它"),
+    blames=("named in the checkpoint exception", "检查点异常点名了它"),
 )
 def _checkpoint_ranks(case: Case) -> Fact | None:
     found = case.having("exception", "ranks", about="checkpoint")
@@ -115,7 +113,7 @@ def _communication_only(case: Case) -> Fact | None:
     return Fact(all(is_communication(e) for e in found), found[:2]) if found else None
 
 
-@fact("exception.before_cascade", "an application exception stands before every symptom of another rank")
+@fact("exception.before_cascade", "an application exception precedes every symptom of another rank")
 def _before(case: Case) -> Fact | None:
     found = application_exceptions(case)
     if not found or not case.order_known:

@@ -29,7 +29,7 @@ _FACTS: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "hosts.modules_differ": (
         lambda name: name == differences.MODULE,
-        "hosts of the job where NCCL chose another network module (InfiniBand, sockets, a plug-in)",
+        "hosts of the job where NCCL chose another network module (InfiniBand, sockets, a plugin)",
     ),
     "hosts.interfaces_differ": (
         lambda name: name == "interface",
@@ -81,7 +81,7 @@ def xids_of(case: Case, *kinds: str) -> list[Event]:
     return [event for event in case.of(XID) if event.fields.get("code_kind") in kinds]
 
 
-@fact("gpu.hardware_xid", "the number of the first Xid that speaks of broken hardware")
+@fact("gpu.hardware_xid", "the number of the first Xid that indicates broken hardware")
 def _hardware(case: Case) -> Fact | None:
     found = xids_of(case, "hardware")
     return Fact(int(found[0].fields["xid"]), found[:3]) if found else None
@@ -93,7 +93,7 @@ def _suspects(case: Case) -> set[int]:
 
 @fact(
     "gpu.undated_xid",
-    "the Xids stand in a kernel's log without a clock, and none is of a GPU whose rank failed first: they may be old",
+    "the Xids come from a kernel log without timestamps, and none is of a GPU whose rank failed first: they may be old",
 )
 def _undated(case: Case) -> Fact | None:
     found = xids_of(case, "hardware", "engine", "link")

@@ -21,7 +21,7 @@ def _filtered(case: Case) -> Fact | None:
     return Fact(any("filtered" in note for note in case.observations.notes), [])
 
 
-@fact("job.clockless", "most of the lines that speak of a failure carry no time")
+@fact("job.clockless", "most lines that report a failure have no timestamp")
 def _clockless(case: Case) -> Fact | None:
     bad = [event for event in case.events if event.is_failure]
     bare = [event for event in bad if event.context.time is None]

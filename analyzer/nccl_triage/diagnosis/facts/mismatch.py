@@ -137,7 +137,7 @@ def _own_fingerprints(case: Case) -> Fact | None:
 @fact(
     "mismatch.culprit_ranks",
     "the ranks that run another collective than the majority, by the best witness",
-    blames=("runs another collective than the majority", "执行的集合操作与多数 rank 不同"),
+    blames=("runs a different collective than the majority", "执行的集合操作与多数 rank 不同"),
 )
 def _culprits(case: Case) -> Fact | None:
     for name in (
@@ -166,7 +166,7 @@ def _culprits(case: Case) -> Fact | None:
     return None
 
 
-#: Collective with a root -> the words in the time-out of a rank that expects another root. The root says otherwise.
+#: Collective with a root -> the words in the timeout of a rank that expects another root. The root says otherwise.
 _ROOTED = {"BROADCAST": "recv operation", "SCATTER": "recv operation", "GATHER": "send operation"}
 _PAIR = 2
 
@@ -189,7 +189,7 @@ def _other_root(case: Case) -> Fact | None:
     return Fact(odd, [frames[odd[0]][1], *(frames[rank][1] for rank in left if rank != odd[0])])
 
 
-@fact("mismatch.tag_ranks", "ranks that name their checkpoint otherwise than the majority")
+@fact("mismatch.tag_ranks", "ranks whose checkpoint name differs from the majority")
 def _tags(case: Case) -> Fact | None:
     found = {
         rank: event for event in case.having("collective.mismatch", "name") if (rank := case.rank(event)) is not None
@@ -267,7 +267,7 @@ def _message_calls(case: Case) -> dict[int, tuple[str, Event]]:
 @fact(
     "mismatch.unmet_pair",
     "on one host, the only rank that timed out in a send and the only one that did in a receive",
-    blames=("waits in a message that never met its counterpart", "停在一条从未与对端配对的消息上"),
+    blames=("waits in a send or receive that was never matched", "停在一条从未与对端配对的消息上"),
 )
 def _unmet_pair(case: Case) -> Fact | None:
     calls = _message_calls(case)
@@ -296,7 +296,7 @@ def _all_wait(case: Case) -> Fact | None:
     return Fact(kinds.pop(), [event for _, event in calls.values()][:3])
 
 
-@fact("mismatch.any", "some witness shows ranks in different collectives")
+@fact("mismatch.any", "something shows ranks in different collectives")
 def _any(case: Case) -> Fact | None:
     events = [*case.having("collective.mismatch", counts="fingerprint"), *_other_sizes(case)]
     if events:
@@ -337,7 +337,7 @@ OP_OF_CALL = {
 }
 
 
-@fact("collective.called", "the operation that most tracebacks stand in, by the call of torch.distributed in a frame")
+@fact("collective.called", "the operation that most tracebacks are in, by the torch.distributed call in a frame")
 def _called(case: Case) -> Fact | None:
     events = [e for e in tracebacks(case) if e.fields.get("collective") in OP_OF_CALL]
     if not events:

@@ -177,7 +177,7 @@ def _outside(ips: Iterable[str], networks: frozenset[str]) -> str:
     return min(ip for ip in ips if (address := parse(ip)) is not None and network_of(address) not in networks)
 
 
-@fact("network.refused", "connections were refused (nobody listens, or a firewall answers with a reset)")
+@fact("network.refused", "connections were refused (nothing listens, or a firewall answers with a reset)")
 def _refused(case: Case) -> Fact | None:
     found = [e for e in case.of("connection.refused") if "refused" in e.text.lower()]
     return Fact(True, found[:3]) if found else None

@@ -24,7 +24,7 @@ _CLOCK = lazily(r"^(?:(?:(?P<d>\d{1,6})d,? ?)?(?P<h>\d{1,9}):)?(?P<m>\d{1,9}):(?
 
 @fact(
     "progress.long_task_ranks",
-    "ranks whose last words are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
+    "ranks whose last lines are about long work (evaluation, tokenising, saving, loading); -1: unknown rank",
     blames=("was busy with long work", "当时正忙于耗时的工作"),
 )
 def _long_task(case: Case) -> Fact | None:
@@ -50,7 +50,7 @@ def _long_task(case: Case) -> Fact | None:
     return Fact(named or [-1], list(busy.values())[:3])
 
 
-@fact("progress.slow_work_ranks", "ranks whose own piece of work took as long as the time-out of the others, or longer")
+@fact("progress.slow_work_ranks", "ranks whose own piece of work took as long as the timeout of the others, or longer")
 def _slow_work(case: Case) -> Fact | None:
     limit = case.value("collective.timeout_ms")
     if not limit:
@@ -77,7 +77,7 @@ def seconds(clock: str | None) -> int | None:
 
 @fact(
     "progress.long_bar",
-    "an unfinished progress bar of preparatory work ran about as long as the collective's time-out: its seconds",
+    "an unfinished progress bar of preparatory work ran about as long as the collective's timeout: its seconds",
 )
 def _long_bar(case: Case) -> Fact | None:
     timeout, seq = case.value("collective.timeout_ms"), case.value("collective.seq")
@@ -94,11 +94,11 @@ def _long_bar(case: Case) -> Fact | None:
 
 
 _RATE = lazily(r"([\d.]+) ?s/(?:it|step|batch|iter)")
-#: A usual step that takes this share of the time-out leaves no room for a longer one. So many steps show what is usual.
+#: A usual step that takes this share of the timeout leaves no room for a longer one. So many steps show what is usual.
 _NEAR, _USUAL = 0.7, 2
 
 
-@fact("progress.long_steps", "usual steps take nearly as long as the collective's time-out: seconds of the last one")
+@fact("progress.long_steps", "usual steps take nearly as long as the collective's timeout: seconds of the last one")
 def _long_steps(case: Case) -> Fact | None:
     timeout = case.value("collective.timeout_ms")
     first = case.first_complaints.get(None, len(case.events))
@@ -185,8 +185,8 @@ def _came_out(case: Case) -> Fact | None:
 
 @fact(
     "progress.unserved_ranks",
-    "ranks that wait to receive in a collective whose sender still waits for somebody, while the others came out of it",
-    blames=("expects the data from another rank than the one that sends it", "等待的发送方与实际发送方不同"),
+    "ranks that wait to receive in a collective whose sender still waits, while the others completed it",
+    blames=("expects data from a different rank than the sender", "等待的发送方与实际发送方不同"),
 )
 def _unserved(case: Case) -> Fact | None:
     through = set(case.value("progress.came_out_ranks") or [])
@@ -226,7 +226,7 @@ def _amounts(case: Case) -> dict[str, dict[int, tuple[str, Event]]]:
 @fact(
     "progress.odd_amount_ranks",
     "the minority among ranks that announce the same work or setting with different amounts",
-    blames=("announced another amount of work than the rest", "宣布的工作量与其他 rank 不同"),
+    blames=("announced a different amount of work than the others", "宣布的工作量与其他 rank 不同"),
 )
 def _odd_amount(case: Case) -> Fact | None:
     for said in _amounts(case).values():

@@ -31,7 +31,7 @@ def _cleaned_up(case: Case) -> set[str]:
     return {event.fields["pid"] for event in case.having("process.stopped", "pid") if event.fields["pid"]}
 
 
-@fact("process.exits", "how processes ended, as launchers report it")
+@fact("process.exits", "how processes exited, as launchers report it")
 def _exits(case: Case) -> Fact | None:
     exits = exits_of(case)
     return Fact(exits, [e.event for e in exits][:6]) if exits else None
@@ -62,7 +62,7 @@ def _killed(case: Case) -> Fact | None:
 
 @fact(
     "process.killed_together",
-    "SIGKILL ended every rank within two seconds: the kernel kills one process at a time, for memory",
+    "SIGKILL killed every rank within two seconds: the kernel kills one process at a time, for memory",
 )
 def _killed_together(case: Case) -> Fact | None:
     dead = {e.rank: e.event for e in _own_deaths(case) if e.signal == 9 and e.rank is not None}
@@ -79,7 +79,7 @@ def _killed_together(case: Case) -> Fact | None:
     return Fact(True, list(dead.values())[:4]) if max(times) - min(times) <= AT_ONCE else None
 
 
-@fact("process.killed_before_cancel", "Slurm tells of a killed task before it cancels the step: that is why it did")
+@fact("process.killed_before_cancel", "Slurm reports a killed task before it cancels the step, and because of it")
 def _killed_before_cancel(case: Case) -> Fact | None:
     cancelled = case.of("job.cancelled")
     if any(event.role == "root" for event in cancelled):
@@ -106,8 +106,8 @@ def _bus(case: Case) -> Fact | None:
 
 @fact(
     "process.terminated_ranks",
-    "ranks, fewer than half, ended by SIGTERM, SIGINT or SIGHUP that no agent sent",
-    blames=("it alone was ended by a signal that the launcher did not send", "只有它被并非启动器发送的信号终止"),
+    "ranks, fewer than half, killed by SIGTERM, SIGINT or SIGHUP that no agent sent",
+    blames=("only this rank was killed by a signal that the launcher did not send", "只有它被并非启动器发送的信号终止"),
 )
 def _terminated(case: Case) -> Fact | None:
     found = _with_signal(case, 1, 2, 15)
@@ -119,7 +119,7 @@ def _aborted(case: Case) -> Fact | None:
     return _with_signal(case, 6)
 
 
-@fact("process.terminated_only", "all reported exits are SIGTERM, SIGINT or SIGHUP: something outside ended the job")
+@fact("process.terminated_only", "all reported exits are SIGTERM, SIGINT or SIGHUP: something outside stopped the job")
 def _terminated_only(case: Case) -> Fact | None:
     exits: list[Exit] | None = case.value("process.exits")
     if not exits:
@@ -152,8 +152,8 @@ def _first_code(case: Case) -> Fact | None:
 
 @fact(
     "process.clean_exit_ranks",
-    "ranks absent from a report that lists every failed or stopped worker: they left with code 0",
-    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
+    "ranks absent from a report that lists every failed or stopped worker: they exited with code 0",
+    blames=("exited while the others continued", "其他 rank 仍在运行时它已退出"),
 )
 def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None]
@@ -172,8 +172,8 @@ def _clean_exit(case: Case) -> Fact | None:
 
 @fact(
     "process.left_children",
-    "ranks that mp.spawn neither saw fail nor had to stop when the first child failed: they had left with code 0",
-    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
+    "ranks that mp.spawn neither saw fail nor had to stop when the first child failed: they had exited with code 0",
+    blames=("exited while the others continued", "其他 rank 仍在运行时它已退出"),
 )
 def _left_children(case: Case) -> Fact | None:
     failed = case.having("exception.relayed", by="spawn")
@@ -190,13 +190,13 @@ def _left_children(case: Case) -> Fact | None:
     return Fact(left if len(left) == size - 1 - len(stopped) else [], [*failed, *stopped[:2]])
 
 
-@fact("process.killed_by_os", "a line tells of the kernel's, a cgroup's or Ray's out-of-memory killer")
+@fact("process.killed_by_os", "a line reports the kernel's, a cgroup's or Ray's out-of-memory killer")
 def _oom_killer(case: Case) -> Fact | None:
     events = case.of("memory.killed")
     return Fact(True, events[:3]) if events else None
 
 
-@fact("process.stalled_in", "where the kernel's stack of a blocked process stands: storage or gpu (its driver)")
+@fact("process.stalled_in", "where a blocked process is in the kernel: storage or gpu (its driver)")
 def _stalled_in(case: Case) -> Fact | None:
     stalled = [event for event in case.of("process.stalled") if devices.is_kernel(event)]
     for event in stalled:

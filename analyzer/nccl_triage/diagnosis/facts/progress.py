@@ -18,13 +18,13 @@ def _steps(case: Case) -> Fact | None:
     return Fact(sum(case.observations.count(name) for name in names), found[-2:]) if found else None
 
 
-@fact("job.failed", "how many lines speak of a failure, as its cause or as a consequence")
+@fact("job.failed", "how many lines report a failure, as cause or consequence")
 def _failed(case: Case) -> Fact | None:
     found = case.failures
     return Fact(len(found), found[:1]) if found else None
 
 
-@fact("progress.before_failure", "training steps (or their like) stand before the first sign of failure")
+@fact("progress.before_failure", "training steps (or similar) precede the first sign of failure")
 def _before(case: Case) -> Fact | None:
     before: list[Event] = []
     if not case.failures:
@@ -44,7 +44,7 @@ def _finished(case: Case) -> Fact | None:
 @fact(
     "progress.finished_early_ranks",
     "ranks that say they finished or ran out of data while others failed or waited afterwards",
-    blames=("left while the others went on", "其他 rank 仍在运行时它已离开"),
+    blames=("exited while the others continued", "其他 rank 仍在运行时它已退出"),
 )
 def _early(case: Case) -> Fact | None:
     bad = case.failures
@@ -121,7 +121,7 @@ def _stalled(case: Case) -> Fact | None:
 
 @fact("progress.entered_late_ranks", "ranks that entered the collective only after another rank had given up waiting")
 def _entered_late(case: Case) -> Fact | None:
-    # A driver may report the time-out first, for one of its ranks.
+    # A driver may report the timeout first, for one of its ranks.
     gave_up = case.of("collective.timeout")
     if not gave_up or not case.order_known:
         return None
@@ -146,7 +146,7 @@ def _of_nccl(case: Case, kind: str) -> list[Event]:
 
 @fact(
     "progress.vanished_ranks",
-    "ranks whose NCCL communicator came up and which, unlike the others, never aborted or ended it",
+    "ranks whose NCCL communicator came up and which, unlike the others, never aborted or destroyed it",
 )
 def _vanished(case: Case) -> Fact | None:
     up = set(case.ranks(_of_nccl(case, "communicator.ready")))
@@ -177,9 +177,9 @@ def _silent(case: Case) -> Fact | None:
 
 @fact(
     "progress.lost_host_ranks",
-    "ranks of a host from which, its launcher included, nothing is heard once the ranks of others fail",
+    "ranks of a host that, launcher included, prints nothing once other hosts' ranks fail",
     blames=(
-        "its whole host fell silent when the others lost their connections",
+        "its whole host went silent when the others lost their connections",
         "其他 rank 连接中断时，它所在的整台主机陷入沉默",
     ),
 )

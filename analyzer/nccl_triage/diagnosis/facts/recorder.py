@@ -78,7 +78,7 @@ def _broken(case: Case, part: str) -> Fact | None:
     "recorder.broken_gpu_ranks",
     "ranks whose GPU failed a health check made when their flight recorder was dumped",
     blames=(
-        "its GPU failed a health check when its flight recorder was dumped",
+        "its GPU failed the health check of the flight recorder dump",
         "导出 flight recorder 时其 GPU 未通过健康检查",
     ),
 )
@@ -90,7 +90,7 @@ def _broken_gpus(case: Case) -> Fact | None:
     "recorder.broken_nic_ranks",
     "ranks whose network card failed such a health check",
     blames=(
-        "its network card failed a health check when its flight recorder was dumped",
+        "its network card failed the health check of the flight recorder dump",
         "导出 flight recorder 时其网卡未通过健康检查",
     ),
 )
@@ -100,8 +100,8 @@ def _broken_nics(case: Case) -> Fact | None:
 
 @fact(
     "recorder.mismatch_ranks",
-    "by the flight recorders, the minority that called another operation, size or type than the rest; [-1] where there is no majority",
-    blames=("its flight recorder differs from those of the majority", "它的 flight recorder 与多数 rank 不同"),
+    "according to the flight recorders, the minority that called another operation, size or type; [-1] without a majority",
+    blames=("its flight recorder differs from the majority", "它的 flight recorder 与多数 rank 不同"),
 )
 def _mismatch(case: Case) -> Fact | None:
     finding = _first(case)
@@ -123,7 +123,7 @@ def _call(case: Case) -> Fact | None:
     return Fact(f"{number} of group {finding.group}", events([finding], "root"))
 
 
-@fact("recorder.order", "how the order of calls came apart: skipped, inserted or exchanged, and how many calls")
+@fact("recorder.order", "how the call order differs: skipped, inserted or exchanged, and how many calls")
 def _order(case: Case) -> Fact | None:
     finding = _first(case)
     if finding is None or not finding.order[0]:
@@ -135,7 +135,7 @@ def _order(case: Case) -> Fact | None:
     "recorder.missing_ranks",
     "ranks whose dump shows that they never issued the operation in which others wait, and that wait nowhere else",
     blames=(
-        "by its flight recorder it went another way than the ranks that wait",
+        "its flight recorder shows a different path than the waiting ranks",
         "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
     ),
 )
@@ -145,9 +145,9 @@ def _missing(case: Case) -> Fact | None:
 
 @fact(
     "recorder.ahead_ranks",
-    "the few ranks that issued an operation to which the majority never came",
+    "the few ranks that issued an operation that the majority never reached",
     blames=(
-        "by its flight recorder it went another way than the ranks that wait",
+        "its flight recorder shows a different path than the waiting ranks",
         "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
     ),
 )
@@ -157,9 +157,9 @@ def _ahead(case: Case) -> Fact | None:
 
 @fact(
     "recorder.lagging_ranks",
-    "ranks that issued as much as the others and completed less, or came out alone",
+    "ranks that issued as much as the others but completed less, or completed alone",
     blames=(
-        "by its flight recorder it completed less than the others",
+        "its flight recorder shows fewer completed operations than the others",
         "其 flight recorder 显示它完成的操作比其他 rank 少",
     ),
 )
@@ -167,7 +167,10 @@ def _lagging(case: Case) -> Fact | None:
     return _ranks(case, "lagging", "early")
 
 
-@fact("recorder.state", "an operation with a root out of which some ranks came while others hang in it, by the dumps")
+@fact(
+    "recorder.state",
+    "an operation with a root that some ranks completed while others hang in it, according to the dumps",
+)
 def _state(case: Case) -> Fact | None:
     found = comparison(case).of("state")
     if not found:
@@ -177,9 +180,9 @@ def _state(case: Case) -> Fact | None:
 
 @fact(
     "recorder.unmet_ranks",
-    "ranks that did not do the counterpart of a send or receive in which another waits",
+    "ranks that never matched a send or receive in which another rank waits",
     blames=(
-        "by its flight recorder it went another way than the ranks that wait",
+        "its flight recorder shows a different path than the waiting ranks",
         "其 flight recorder 显示它与等待中的 rank 走了不同的路径",
     ),
 )
@@ -189,8 +192,11 @@ def _unmet(case: Case) -> Fact | None:
 
 @fact(
     "recorder.circle_ranks",
-    "ranks that wait for each other in a circle of process groups or of sends and receives",
-    blames=("waits in a circle, by the flight recorders", "flight recorder 显示它处于互相等待的环中"),
+    "ranks that wait for each other in a cycle of process groups or of sends and receives",
+    blames=(
+        "deadlocked with others, according to the flight recorders",
+        "flight recorder 显示它与其他 rank 互相等待而死锁",
+    ),
 )
 def _circle(case: Case) -> Fact | None:
     return _ranks(case, "circle", role="root")
@@ -198,7 +204,7 @@ def _circle(case: Case) -> Fact | None:
 
 @fact(
     "recorder.circle_derived",
-    "the process groups of such a circle whose members no dump tells: it follows from who waits, and from their numbers",
+    "the process groups of such a cycle whose members no dump lists, derived from the waiting ranks and the group numbers",
 )
 def _circle_derived(case: Case) -> Fact | None:
     found = [finding for finding in comparison(case).of("circle") if finding.derived]
@@ -207,7 +213,7 @@ def _circle_derived(case: Case) -> Fact | None:
 
 @fact(
     "recorder.all_entered",
-    "every member issued the same operation and none completed it, and the wait was given up: the operation itself hangs",
+    "every member issued the same operation, none completed it and the wait timed out: the operation itself hangs",
 )
 def _entered(case: Case) -> Fact | None:
     found = comparison(case)
@@ -218,7 +224,10 @@ def _entered(case: Case) -> Fact | None:
     return Fact(True, events(entered)[:4]) if given_up else None
 
 
-@fact("recorder.waits_in", "the operation in which ranks wait by the flight recorders, with its number and group")
+@fact(
+    "recorder.waits_in",
+    "the operation in which ranks wait according to the flight recorders, with its number and group",
+)
 def _waits_in(case: Case) -> Fact | None:
     found = comparison(case).of("missing", "unmet", "circle", "entered", "lagging", "operation", "size", "dtype")
     if not found:

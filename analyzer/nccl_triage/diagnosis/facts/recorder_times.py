@@ -10,7 +10,7 @@ from nccl_triage.observations.recorder_table import GroupProgress
 from nccl_triage.recorder.lines import group_name
 from nccl_triage.recorder.pace import Slow, slow_ranks
 
-#: A rank is late if it comes this much after the median rank, in seconds and as a share of the time-out.
+#: A rank is late if it comes this much after the median rank, in seconds and as a share of the timeout.
 _LATE, _SHARE = 30.0, 0.1
 #: The kinds of findings that blame ranks.
 _BLAMES = ("operation", "size", "dtype", "missing", "ahead", "lagging", "early", "unmet", "circle")
@@ -29,8 +29,11 @@ def blamed(case: Case) -> list[int]:
 
 @fact(
     "recorder.late_ranks",
-    "ranks that issued the operation in which all wait much later than the others, by their dumps",
-    blames=("by its flight recorder it came long after the others", "其 flight recorder 显示它比其他 rank 晚很久"),
+    "ranks whose dumps show that they issued the common operation much later than the others",
+    blames=(
+        "its flight recorder shows that it arrived long after the others",
+        "其 flight recorder 显示它比其他 rank 晚很久",
+    ),
 )
 def _late(case: Case) -> Fact | None:
     found = []
@@ -68,7 +71,9 @@ def _places(case: Case, ranks: set[int]) -> Counter[str]:
     )
 
 
-@fact("recorder.victims_stand", "the line of the user's program in which the waiting ranks stand, by their dumps")
+@fact(
+    "recorder.victims_stand", "the line of the user's program in which the waiting ranks are, according to their dumps"
+)
 def _victims(case: Case) -> Fact | None:
     found = comparison(case)
     waiting = set(found.waiting) - set(blamed(case))
@@ -125,7 +130,7 @@ def _disagrees(case: Case) -> Fact | None:
     return Fact(ranks, events(comparison(case).of(*_BLAMES))[:2])
 
 
-@fact("recorder.pace", "what the dumps show of ranks for which the others wait in call after call")
+@fact("recorder.pace", "what the dumps show about ranks that the others repeatedly wait for")
 def _pace(case: Case) -> Fact | None:
     table = case.observations.recorder
     if not table:
@@ -146,10 +151,10 @@ def slow(case: Case) -> list[Slow]:
 
 @fact(
     "recorder.slow_ranks",
-    "ranks for which the others wait in call after call, by the times in the dumps",
+    "ranks that the others repeatedly wait for, according to the times in the dumps",
     blames=(
-        "by the flight recorders the others waited for it in call after call",
-        "flight recorder 显示其他 rank 一次又一次地等待它",
+        "the flight recorders show that the others repeatedly waited for it",
+        "flight recorder 显示其他 rank 反复等待它",
     ),
 )
 def _ranks(case: Case) -> Fact | None:
@@ -159,10 +164,10 @@ def _ranks(case: Case) -> Fact | None:
 
 @fact(
     "recorder.slow_surely",
-    "the same, where calls were late themselves: measured on the GPU, or by a back end that waits for each call",
+    "the same, where calls were late themselves: measured on the GPU, or by a backend that waits for each call",
     blames=(
-        "by the flight recorders the others waited for it in call after call",
-        "flight recorder 显示其他 rank 一次又一次地等待它",
+        "the flight recorders show that the others repeatedly waited for it",
+        "flight recorder 显示其他 rank 反复等待它",
     ),
 )
 def _surely(case: Case) -> Fact | None:

@@ -38,8 +38,8 @@ def _stranded(case: Case, speakers: set[int | str], of_ranks: bool) -> Fact | No
 
 @fact(
     "rendezvous.stranded_ranks",
-    "ranks that did not reach the store which the others, at least as many, had found",
-    blames=("did not reach the store that the others had found", "没有连上其他 rank 已找到的 store"),
+    "ranks that did not reach the store that the others (at least as many) had reached",
+    blames=("did not reach the store that the others had reached", "没有连上其他 rank 已连上的 store"),
 )
 def _ranks(case: Case) -> Fact | None:
     return _stranded(case, set(case.identity.ranks), True)
@@ -47,8 +47,8 @@ def _ranks(case: Case) -> Fact | None:
 
 @fact(
     "rendezvous.stranded_hosts",
-    "hosts that did not reach the store which the others, at least as many, had found",
-    blames=("did not reach the store that the others had found", "没有连上其他主机已找到的 store"),
+    "hosts that did not reach the store that the others (at least as many) had reached",
+    blames=("did not reach the store that the others had reached", "没有连上其他主机已连上的 store"),
 )
 def _hosts(case: Case) -> Fact | None:
     return _stranded(case, set(case.identity.hosts), False)
@@ -56,7 +56,7 @@ def _hosts(case: Case) -> Fact | None:
 
 @fact(
     "rendezvous.store_gone_ranks",
-    "the rank asked for the id of a communicator, where the store broke off the question and that rank reports nothing",
+    "the rank asked for a communicator id, where the store connection broke and that rank reports nothing",
 )
 def _gone(case: Case) -> Fact | None:
     asked = [e for e in case.having("rendezvous.failed", "src_rank") if "time" not in e.fields.get("error", "").lower()]
@@ -67,8 +67,8 @@ def _gone(case: Case) -> Fact | None:
 
 @fact(
     "rendezvous.barrier_missing_ranks",
-    "ranks that never reached the barrier of the store, by its count and by who waited there",
-    blames=("never reached the barrier in which the others were counted", "从未到达其他 rank 已被计数的屏障"),
+    "ranks that never reached the store barrier, by its count and the ranks waiting there",
+    blames=("never reached the barrier that counted the others", "从未到达其他 rank 已被计数的屏障"),
 )
 def _barrier(case: Case) -> Fact | None:
     failed = case.having("rendezvous.failed", "key", "joined")
@@ -92,7 +92,7 @@ def _barrier(case: Case) -> Fact | None:
 @fact(
     "rendezvous.named_tasks",
     "processes that the coordinator of a JAX or TensorFlow job lists as missing at a barrier or as silent",
-    blames=("the coordinator lists it as missing or silent", "协调器把它列为缺席或无响应"),
+    blames=("listed as missing or silent by the coordinator", "协调器把它列为缺席或无响应"),
 )
 def _named_tasks(case: Case) -> Fact | None:
     headers = case.telling(lists="tasks")
@@ -109,8 +109,8 @@ def _named_tasks(case: Case) -> Fact | None:
 
 @fact(
     "rendezvous.odd_world_ranks",
-    "ranks that believe in another number of ranks than the majority",
-    blames=("was told another number of ranks", "被告知的 rank 总数与其他不同"),
+    "ranks whose number of ranks differs from the majority",
+    blames=("was configured with a different number of ranks", "配置的 rank 总数与其他不同"),
 )
 def _odd_world(case: Case) -> Fact | None:
     sizes: dict[int, tuple[int, Event]] = {}

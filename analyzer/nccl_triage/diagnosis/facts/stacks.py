@@ -112,7 +112,7 @@ def _all(case: Case) -> list[Stack]:
     return list(case.value("stacks.all") or [])
 
 
-@fact("stacks.all", "every process whose stack was dumped, as it was dumped last: ranks, launchers, loaders' workers")
+@fact("stacks.all", "every process with a dumped stack, as last dumped: ranks, launchers, data loader workers")
 def _last_stacks(case: Case) -> Fact | None:
     last: dict[tuple[object, ...], Stack] = {}
     known: dict[str, StackReading] = {}
@@ -208,7 +208,7 @@ def _told(value: Any, who: Sequence[Stack], others: Sequence[Stack] = ()) -> Fac
     return Fact(value, [one.event for one in (who[0], *others[:1], *who[1:7])])
 
 
-@fact("stacks.dumped", "how many processes' stacks were dumped: somebody looked into a job that hung")
+@fact("stacks.dumped", "how many processes' stacks were dumped, as people do for a hung job")
 def _dumped(case: Case) -> Fact | None:
     found = of_case(case)
     return _told(len(found), found[:2])
@@ -220,7 +220,7 @@ def _doing(case: Case) -> Fact | None:
     return _told(kinds(found), found)
 
 
-@fact("stacks.diverging", "processes that stand outside any collective while others stand in one")
+@fact("stacks.diverging", "processes outside any collective while others are in one")
 def _diverging(case: Case) -> Fact | None:
     found = of_case(case)
     inside = [one for one in found if one.waits]
@@ -229,7 +229,7 @@ def _diverging(case: Case) -> Fact | None:
     return _told(len(outside), outside, inside) if meets else None
 
 
-@fact("stacks.elsewhere", "processes that stand in something which needs no other rank while the others wait")
+@fact("stacks.elsewhere", "processes in something that needs no other rank while the others wait")
 def _elsewhere(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     return _told(len(away), away, waiting)
@@ -241,7 +241,7 @@ def _elsewhere_doing(case: Case) -> Fact | None:
     return _told(kinds(away), away, waiting)
 
 
-@fact("stacks.elsewhere_frame", "the deciding frame of the first of them, and the job's own below it")
+@fact("stacks.elsewhere_frame", "the telling frame of the first of them, and the job's own frame below it")
 def _elsewhere_frame(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     return _told(away[0].shown if away else None, away, waiting)
@@ -253,31 +253,31 @@ def _waiting(case: Case) -> Fact | None:
     return _told(len(waiting), waiting)
 
 
-@fact("stacks.waiting_frame", "where the first of those that wait stands")
+@fact("stacks.waiting_frame", "where the first waiting process is")
 def _waiting_frame(case: Case) -> Fact | None:
     _, waiting = elsewhere(case)
     return _told(waiting[0].shown if waiting else None, waiting)
 
 
-@fact("stacks.alone_frame", "where the first dumped process stands, when none of them waits for others")
+@fact("stacks.alone_frame", "where the first dumped process is, if none of them waits for others")
 def _alone_frame(case: Case) -> Fact | None:
     found = alone(case)
     return _told(found[0].shown if found else None, found)
 
 
-@fact("stacks.apart", "how many wait at another place than the majority")
+@fact("stacks.apart", "how many wait in a different place than the majority")
 def _apart(case: Case) -> Fact | None:
     minority, rest = apart(case)
     return _told(len(minority), minority, rest)
 
 
-@fact("stacks.apart_frame", "where the first of them stands")
+@fact("stacks.apart_frame", "where the first of them is")
 def _apart_frame(case: Case) -> Fact | None:
     minority, rest = apart(case)
     return _told(minority[0].shown if minority else None, minority, rest)
 
 
-@fact("stacks.majority_frame", "where the first of the majority stands")
+@fact("stacks.majority_frame", "where the first of the majority is")
 def _majority_frame(case: Case) -> Fact | None:
     _, rest = apart(case)
     return _told(rest[0].shown if rest else None, rest)
@@ -289,14 +289,14 @@ def _apart_generating(case: Case) -> Fact | None:
     return _told(True, minority, rest) if minority and minority[0].generates != rest[0].generates else None
 
 
-@fact("stacks.together", "how many stand at the same place, when all of the dumped ones do")
+@fact("stacks.together", "how many are in the same place, if all dumped ones are")
 def _together(case: Case) -> Fact | None:
     found = of_case(case)
     places = {(one.activity.id if one.activity else None, one.place) for one in found}
     return _told(len(found), found) if len(found) > 1 and len(places) == 1 and found[0].waits else None
 
 
-@fact("stacks.loading_frame", "where in the job's own code a worker of a data loader stands")
+@fact("stacks.loading_frame", "where in the job's own code a data loader worker is")
 def _loading_frame(case: Case) -> Fact | None:
     found = loading(case)
     return _told(found[0][1] if found else None, [one for one, _ in found])

@@ -19,8 +19,8 @@ _RANK = lazily(r"(?i)\brank=(\d{1,6})|(?<![\w.-])(\d{1,6})(?![\w.-])")
 
 @fact(
     "pace.reported_ranks",
-    "ranks that a straggler detector of the program names, again and again",
-    blames=("its steps took longer than those of the others, again and again", "它的每步耗时一直比其他 rank 长"),
+    "ranks that the program's straggler detector names repeatedly",
+    blames=("its steps repeatedly took longer than the others'", "它的每步耗时一直比其他 rank 长"),
 )
 def _reported(case: Case) -> Fact | None:
     slowest = _slowest(case)
@@ -69,8 +69,8 @@ def _far(event: Event, times: float) -> bool:
 
 @fact(
     "pace.slow_ranks",
-    "ranks whose steps took longer than those of their peers, again and again",
-    blames=("its steps took longer than those of the others, again and again", "它的每步耗时一直比其他 rank 长"),
+    "ranks whose steps repeatedly took longer than their peers'",
+    blames=("its steps repeatedly took longer than the others'", "它的每步耗时一直比其他 rank 长"),
 )
 def _slow(case: Case) -> Fact | None:
     found = case.of("steps.slow_rank")

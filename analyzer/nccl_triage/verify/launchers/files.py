@@ -33,7 +33,7 @@ WAYS = ("srun", "torchrun", "mpirun")
 
 _HEAD = """#!/usr/bin/env bash
 # Written by nccl-triage verify: {count} runs of one collective each. {where}
-# Further arguments are handed to {whom}. A run that begins after NCCL_TRIAGE_BUDGET seconds is left out.
+# Further arguments are passed to {whom}. Runs due to start after NCCL_TRIAGE_BUDGET seconds are skipped.
 set -u
 folder={folder}
 python={python}
@@ -42,13 +42,13 @@ budget=${{NCCL_TRIAGE_BUDGET:-{budget}}}
 _FUNCTIONS = """
 begin() {  # label, text
   if [ "$SECONDS" -ge "$budget" ]; then
-    echo "nccl-triage: $1 is left out: the budget of $budget s is spent" >&2
+    echo "nccl-triage: $1 is skipped: the budget of $budget s is used up" >&2
     return 1
   fi
   echo "nccl-triage: $1: $2" >&2
 }
 failed() {  # label, exit code
-  echo "nccl-triage: $1: the launcher ended with exit code $2" >&2
+  echo "nccl-triage: $1: the launcher exited with code $2" >&2
 }
 """
 _CHOICE = """
@@ -59,7 +59,7 @@ case "$how" in
 esac
 """
 _SEVERAL = """
-# torchrun is started on every host: with the same HEAD (the first host) and ATTEMPT (another one each time), and with
+# torchrun is started on every host: with the same HEAD (the first host) and ATTEMPT (a new one each time), and with
 # NODE_RANK=0 on the first host alone.
 if [ "$how" = torchrun ]; then
   : "${HEAD:?the name or address of the first host, the same on every host}"
@@ -252,7 +252,9 @@ def _told(layout: Layout, folder: Path, kind: str, question: Question, names: li
     wanted = [host for host in question.hosts if _HOST.fullmatch(host)]
     if wanted and not names:
         more = f" and {len(wanted) - _SHOWN} more" if len(wanted) > _SHOWN else ""
-        lines.append(f"Take the hosts of the log: {', '.join(wanted[:_SHOWN])}{more}; runs on others refute nothing.")
+        lines.append(
+            f"Take the hosts of the log: {', '.join(wanted[:_SHOWN])}{more}; runs on other hosts refute nothing."
+        )
     lines += ["", *_commands(layout, folder, kind), "Then judge them:", f"  {judging(folder)}"]
     return "".join(f"{_plain(line)}\n" for line in lines)
 
@@ -269,7 +271,7 @@ def _commands(layout: Layout, folder: Path, kind: str) -> Iterable[str]:
         yield "Start them inside an allocation; options for srun may follow, such as --overlap:"
         yield f"  {run}" + (f" --gpus-per-node={most}" if layout.plan.means.gpus else "")
         return
-    yield "Start them in one of these ways; more options for the launcher may follow:"
+    yield "Start them in one of these ways; further launcher options may follow:"
     if any(len(written.run.places) > 1 for written in layout.runs):
         yield f"  HEAD=FIRST_HOST NODE_RANK=K {run} torchrun      (on every host at once, K from 0)"
         yield f"  {run} mpirun --hostfile HOSTS"
@@ -288,6 +290,6 @@ def _about(design: Design) -> Iterable[str]:
     runs = "; ".join(["the control twice", *(f"{item} twice" for item in treatments)])
     yield f"  {planned.suspect.cause}: {planned.control.message.op} on {planned.control.world} ranks: {runs}."
     if planned.differs:
-        yield f"    Other than the failure: {'; '.join(item['en'] for item in planned.differs)}."
+        yield f"    Differs from the failure: {'; '.join(item['en'] for item in planned.differs)}."
     if design.left_out:
-        yield f"    Not covered, for it needs --host or --launcher ray: {'; '.join(item['en'] for item in design.left_out)}."
+        yield f"    Not covered, because it needs --host or --launcher ray: {'; '.join(item['en'] for item in design.left_out)}."

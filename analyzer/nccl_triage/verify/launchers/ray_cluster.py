@@ -278,7 +278,7 @@ class RayLauncher:
                     "no actor could be started on {name} within {timeout:.0f} s",
                     cause="{why}",
                     why=reason(error),
-                    remedy="look at the node's log of the raylet, or ask for fewer hosts",
+                    remedy="check the raylet log on that node, or ask for fewer hosts",
                     name=link.name,
                     timeout=self._timeout,
                 ) from None

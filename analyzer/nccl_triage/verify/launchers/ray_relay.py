@@ -108,7 +108,7 @@ class Relay:
     def _last_words(self, code: int) -> str:
         text = os.pread(self._errors, _WORDS, max(0, os.fstat(self._errors).st_size - _WORDS))
         lines = text.decode(errors="replace").strip().splitlines()
-        return (lines or [f"the agent ended with exit code {code}"])[-1][:400]
+        return (lines or [f"the agent exited with code {code}"])[-1][:400]
 
 
 def _unnamed(name: str) -> int:

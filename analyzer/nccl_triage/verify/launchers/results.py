@@ -273,9 +273,9 @@ def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question
     if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
         short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
     if planned.experiment.kind == "single":
-        short.append({"en": "the health of the GPUs was not read", "zh": "未读取 GPU 的健康状态"})
+        short.append({"en": "GPU health was not read", "zh": "未读取 GPU 的健康状态"})
     if run.backend == "gloo" and _elsewhere(run, hosts):
-        text = "Gloo did not take the interface that NCCL would take"
+        text = "Gloo did not use the interface that NCCL would use"
         short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
     return replace(planned, differs=(*planned.differs, *short), complete=planned.complete and not short)
 
@@ -315,9 +315,9 @@ def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
     files = {label: read_run(folder / "results" / label, run, saved.plan_id) for label, run in saved.runs.items()}
     if not any(files.values()):
         raise UsageError(
-            "{folder} holds no result of its plan",
+            "{folder} contains no result of its plan",
             cause="no rank has written below {results}",
-            remedy="start {script} first, and look at what its launcher says",
+            remedy="start {script} first, and check the output of its launcher",
             folder=folder,
             results=folder / "results",
             script=folder / "run.sh",
@@ -346,7 +346,7 @@ def _missing(run: CollectiveRun, files: Mapping[int, RankFile]) -> list[Text]:
     if not ranks:
         return []
     shown = ", ".join(ranks[:8]) + (f" (+{len(ranks) - 8})" if len(ranks) > 8 else "")
-    return [{"en": f"{run.label}: no result of rank {shown}", "zh": f"{run.label}：没有 rank {shown} 的结果"}]
+    return [{"en": f"{run.label}: no result from rank {shown}", "zh": f"{run.label}：没有 rank {shown} 的结果"}]
 
 
 def _outcome(

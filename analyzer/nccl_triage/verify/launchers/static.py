@@ -245,7 +245,7 @@ def read_saved(folder: Path) -> Saved:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            "{folder} holds no plan of this version",
+            "{folder} contains no plan of this version",
             cause="{name}: {error}",
             remedy="name the folder that was the --workdir of --launcher slurm or print",
             folder=folder,

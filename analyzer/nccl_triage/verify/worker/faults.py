@@ -13,17 +13,17 @@ from typing import Any
 
 #: What a fault of each name does.
 MEANINGS = {
-    "late": "comes to the collective some seconds after the others",
-    "absent": "never comes to the collective",
+    "late": "reaches the collective some seconds after the others",
+    "absent": "never reaches the collective",
     "never-joins": "never connects to the store",
     "leaves": "exits with code 0 before the collective",
     "raise": "raises a ValueError before the collective",
     "sigsegv": "reads address 0",
     "sigkill": "is killed by SIGKILL before the collective",
-    "sigterm": "is ended by SIGTERM before the collective",
+    "sigterm": "is killed by SIGTERM before the collective",
     "sigstop": "is stopped by SIGSTOP before the collective",
     "oom": "allocates more memory than its limit allows",
-    "wrong-op": "calls another collective than the others",
+    "wrong-op": "calls a different collective than the others",
     "wrong-order": "calls two collectives in the opposite order",
     "wrong-size": "passes half of the elements",
     "wrong-dtype": "passes another dtype",
@@ -103,5 +103,5 @@ def of(spec: dict[str, Any], rank: int) -> Fault:
     if not found:
         return Fault()
     if found["name"] not in MEANINGS:  # a rank that does nothing wrong would prove something else
-        raise ValueError(f"no fault is called {found['name']!r}")
+        raise ValueError(f"there is no fault named {found['name']!r}")
     return Fault(found["name"], float(found.get("seconds", 0.0)))

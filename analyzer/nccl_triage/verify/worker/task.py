@@ -53,7 +53,7 @@ def position(environment: Mapping[str, str], world: int, per_host: int) -> tuple
         seen.append(f"{names[0]}={rank} {names[1]}={size}")
     if seen:
         raise RefusedError(f"this run has {world} ranks, but the launcher says {', '.join(seen)}")
-    raise RefusedError("no rank: start this with srun, torchrun or mpirun (none of their variables is set)")
+    raise RefusedError("unknown rank: start this with srun, torchrun or mpirun (none of their variables is set)")
 
 
 def _number(text: str | None) -> int | None:
@@ -115,7 +115,7 @@ def meet(spec: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
             if told["attempt"] == own:
                 return told
         time.sleep(TICK)
-    raise TimeoutError(f"rank 0 did not tell within {spec['store_wait']:g} s where the store is ({path})")
+    raise TimeoutError(f"rank 0 did not report within {spec['store_wait']:g} s where the store is ({path})")
 
 
 def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class Rank:
         limit = float(self.spec["limits"].get(owed, math.inf))
         if now > self.since + limit:
             return f"deadline before {owed!r}: {limit:.0f} s"
-        return "the time for this run is over" if now > self.end else None
+        return "the time for this run is up" if now > self.end else None
 
     def _read(self, marks: int, timeout: float) -> bool:
         """Take what has been told, waiting for the first word; returns False when nothing can come any more."""
