@@ -87,6 +87,15 @@ def test_a_name_is_looked_up_before_it_is_needed(tmp_path: Path) -> None:
     assert commands[2] == "ping -c 3 10.0.0.7"
 
 
+def test_advice_tells_what_the_proving_line_says(tmp_path: Path) -> None:
+    cause = CAUSE.replace("title: Wait for the power", 'title: "Call the site of {f:host}"').replace(
+        "kill -USR1 PID", "grep {f:host} hosts; echo {f:text}"
+    )
+    fix = best(tmp_path, LOST, cause)["fixes"][0]
+    assert fix["title"] == "Call the site of node-a"
+    assert fix["commands"][-1] == "grep node-a hosts; echo 'site power lost on node-a'"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

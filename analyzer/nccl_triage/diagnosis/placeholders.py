@@ -20,9 +20,12 @@ from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.redaction.secrets import mask_text
 from nccl_triage.story import addresses
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
+#: Characters of a line that are masked before it is cut, and that are told in a sentence.
+_MASKED, _LONGEST_LINE = 4_000, 200
 
 
 def _show(value: Any) -> str:
@@ -31,6 +34,13 @@ def _show(value: Any) -> str:
     if isinstance(value, float) and value == int(value):
         return str(int(value))
     return str(value)
+
+
+def _field(event: Event, name: str) -> str | None:
+    """Return a field of a line; ``text`` is its message, unless its signature captures a field of that name."""
+    if name == "text" and name not in event.fields:
+        return mask_text(event.text.strip().partition("\n")[0][:_MASKED])[:_LONGEST_LINE]
+    return event.fields.get(name)
 
 
 def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
@@ -50,7 +60,7 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
             found = software.environment(case).get(name)
             value = found[0][0] if found else None
         elif kind == "f:":
-            value = next((e.fields[name] for e in events if name in e.fields), None)
+            value = next((told for e in events if (told := _field(e, name)) is not None), None)
         elif name == "rank":
             value = next((r for e in events if (r := case.rank(e)) is not None), None)
         elif name == "host":
@@ -64,9 +74,9 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
     return PLACEHOLDER.sub(replace, text)
 
 
-def fill_command(command: str, case: Case) -> str:
+def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str:
     """Return a command with its placeholders filled by quoted shell words, so that the shell never runs text of a log."""
-    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
+    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, events, "en")), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
@@ -91,7 +101,7 @@ def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
         # Schedulers know their hosts by name.
         "NODE": host if host is not None and addresses.parse(host) is None else None,
         "PID": _only(culprit.pid for culprit in culprits),
-        "GPU_INDEX": culprits[0].gpu if len(culprits) == 1 else None,
+        "GPU_INDEX": _pci_address(case) or (culprits[0].gpu if len(culprits) == 1 else None),
         "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),
         "DEVICE": _of_roots(case, "device", "hca"),
     }
@@ -126,6 +136,20 @@ def _inputs(case: Case) -> dict[str, str]:
         return {}
     folder = os.path.commonpath(map(os.path.dirname, paths))
     return {"LOGS": shlex.quote(folder)} if folder not in ("", "/") else {}
+
+
+def _pci_address(case: Case) -> str | None:
+    """Return the address of the GPU that the NVIDIA driver reports, as nvidia-smi takes it in place of an index.
+
+    An index of a process may be another one's for nvidia-smi, which does not look at CUDA_VISIBLE_DEVICES.
+    """
+    address = _only(
+        event.fields.get("bdf")
+        for event in case.events
+        # An SXid has the address of a switch.
+        if event.role == "root" and event.signature.startswith("nvidia-driver.") and "sxid" not in event.fields
+    )
+    return None if address is None else address if "." in address else f"{address}.0"
 
 
 def _only(values: Iterable[Any]) -> Any:
