@@ -143,12 +143,14 @@ def _pci_address(case: Case) -> str | None:
 
     An index of a process may be another one's for nvidia-smi, which does not look at CUDA_VISIBLE_DEVICES.
     """
-    address = _only(
-        event.fields.get("bdf")
+    reports = [
+        event
         for event in case.events
         # An SXid has the address of a switch.
         if event.role == "root" and event.signature.startswith("nvidia-driver.") and "sxid" not in event.fields
-    )
+    ]
+    broken = [event for event in reports if event.fields.get("code_kind") == "hardware"]
+    address = _only(event.fields.get("bdf") for event in broken or reports)
     return None if address is None else address if "." in address else f"{address}.0"
 
 
