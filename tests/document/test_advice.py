@@ -87,6 +87,15 @@ def test_a_name_is_looked_up_before_it_is_needed(tmp_path: Path) -> None:
     assert commands[2] == "ping -c 3 10.0.0.7"
 
 
+def test_a_fix_for_every_other_case_stands_back(tmp_path: Path) -> None:
+    more = "  - {title: Call the site, otherwise: true}\n  - {title: Pray, otherwise: true}\nnext_check:"
+    cause = CAUSE.replace(
+        "  - title: Wait for the power", "  - title: Wait for the power\n    when: on('slurm')"
+    ).replace("next_check:", more, 1)
+    titles = [[fix["title"] for fix in best(tmp_path, text, cause)["fixes"]] for text in (LOST + SLURM, LOST)]
+    assert titles == [["Wait for the power"], ["Call the site"]]
+
+
 def test_advice_tells_what_the_proving_line_says(tmp_path: Path) -> None:
     cause = CAUSE.replace("title: Wait for the power", 'title: "Call the site of {f:host}"').replace(
         "kill -USR1 PID", "grep {f:host} hosts; echo {f:text}"
@@ -178,3 +187,35 @@ def test_the_programs_own_advice_comes_first(rules: RuleSet) -> None:
     assert first["title"] == f"Do what the program itself advises: “{says}”"
     assert first["title_zh"] == f"按程序自身的提示操作：“{says}”"
     assert first["commands"] == []  # words of a log, which nobody should paste into a shell unread
+
+
+XPU = "RuntimeError: broadcast isn't implemented on backend [xpu]\n"
+SO = "ImportError: /opt/env/{}: undefined symbol: _ZNK3c106SymInt6sym_neERKS0_\n"
+BATCH = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size {}\n"
+XID = "[1.0] NVRM: Xid (PCI:0000:3b:00): {}, pid=77, name=python3, Ch 00000010\n"
+SRUN = 'The application appears to have been direct launched using "srun",\nbut OMPI was not built with SLURM\'s PMI support\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "absent"),
+    [
+        (XPU, "whl/xpu", "whl/cu"),
+        (SO.format("flash_attn_2_cuda.so"), "flash-attn", "transformers"),
+        (SO.format("transformer_engine_torch.so"), "torch.version.cuda", "flash-attn"),
+        (SRUN, "srun --mpi=list", "pip check"),
+        (BATCH.format("64 != 4 * 2 * 2"), "64 (= 4 * 8 * 2), 16 (= 4 * 2 * 2)", "auto"),
+        (XID.format(94), "Restart the application now", "state=drain"),
+        (XID.format(79), "Reboot the host", "--gpu-reset"),
+        (XID.format(119), "sudo nvidia-smi --gpu-reset -i 0000:3b:00.0", "GPU_INDEX"),
+        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\n", "rocm-smi", "nvidia-smi"),
+        ("RuntimeError: Mesh should not be bigger than default world size 4, but found 8 ranks!\n", "Start 8 processes", "8 ranks,"),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", "--mem-fraction-static", "gpu-memory-utilization"),
+        ("a:1:2 [0] net.cc:1 NCCL WARN Error: network Sockets not found.\n", "export NCCL_NET=Socket", "NCCL_ALGO"),
+        ("ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.20.1.\n", "pip install tokenizers'>=0.21,<0.22'", "0.20.1"),
+    ],
+)  # fmt: skip
+def test_the_first_fix_is_for_this_incident(rules: RuleSet, text: str, says: str, absent: str) -> None:
+    best = diagnose_text(text, rules).to_dict()["diagnoses"][0]
+    told = [str(best["fixes"][0]), str(best["fixes"][:2])]
+    assert says in told[0] or (told[0].startswith("{'title': 'Do what the program") and says in told[1])
+    assert absent not in str(best["fixes"]) + str(best["next_check"])

@@ -55,8 +55,9 @@ class CauseAdvice:
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises."""
         stated = self._stated()
-        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when)]
-        return [*([self._quoted(stated)] if stated else []), *found]
+        fitting = [fix for fix in self._cause.fixes if self._fits(fix.when)]
+        fixes = [fix for fix in fitting if not fix.otherwise] or fitting[:1]
+        return [*([self._quoted(stated)] if stated else []), *map(self._fix, fixes)]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""

@@ -142,6 +142,8 @@ class Fix:
     caution: Text | None = None
     applies_to: str | None = None
     when: Expression | None = None
+    #: Only where no other fix of the cause fits.
+    otherwise: bool = False
     references: tuple[str, ...] = ()
 
 
