@@ -25,11 +25,30 @@ def test_the_nearest_valid_batch_sizes_are_computed(rules: RuleSet) -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "valid"),
-    [("100 != 3 * 4 * 8", "96"), ("7 != 2 * 1 * 8", "16")],
+    [
+        ("100 != 3 * 4 * 8", "96 (= 3 * 4 * 8), 120 (= 3 * 5 * 8)"),
+        ("44 != 3 * 4 * 8", "48 (= 3 * 2 * 8), 24 (= 3 * 1 * 8)"),
+        ("7 != 2 * 1 * 8", "16 (= 2 * 1 * 8)"),
+        # The total divides evenly: it can stay.
+        ("64 != 4 * 2 * 2", "64 (= 4 * 8 * 2), 16 (= 4 * 2 * 2)"),
+    ],
 )
 def test_other_numbers(rules: RuleSet, numbers: str, valid: str) -> None:
     case = Case(scan_text(ASSERTION.format(numbers), rules), rules)
-    assert valid in case.value("batch.valid_sizes")
+    assert case.value("batch.valid_sizes") == valid
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("global batch size (250) is not divisible by micro batch size (4) times data parallel size (14)", "224, 280"),
+        ("real_train_batch_size (100) must be divisible by minimal possible batch size (8)", "96, 104"),
+        ("only support equal chunk. Got size of DataProto 2 and chunk 4.", "4"),
+    ],
+)
+def test_multiples_next_to_a_batch_that_cannot_be_split(rules: RuleSet, text: str, valid: str) -> None:
+    case = Case(scan_text(f"AssertionError: {text}\n", rules), rules)
+    assert case.value("batch.valid_sizes") == valid
 
 
 def test_world_size_one_in_a_larger_job_is_another_cause(rules: RuleSet) -> None:

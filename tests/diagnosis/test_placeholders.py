@@ -30,6 +30,18 @@ def test_one_host_fills_the_blank(rules: RuleSet) -> None:
     assert placeholders.fill_words("nvidia-smi --gpu-reset -i GPU_INDEX", found) == "nvidia-smi --gpu-reset -i 3"
 
 
+XID = "NVRM: Xid (PCI:0000:{}:00): 79, pid=77, GPU has fallen off the bus.\n"
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n"
+
+
+def test_the_gpu_that_the_driver_reports_is_named_by_its_address(rules: RuleSet) -> None:
+    reset = "nvidia-smi --gpu-reset -i GPU_INDEX"
+    found = known(rules, culprit("node037", 3), text=XID.format("3b") + SXID)
+    assert placeholders.fill_words(reset, found) == "nvidia-smi --gpu-reset -i 0000:3b:00.0"
+    assert placeholders.fill_words(reset, known(rules, text=XID.format("3b") + XID.format("5d"))) == reset
+    assert placeholders.fill_words(reset, known(rules, text=SXID)) == reset
+
+
 SUBNET = (
     "gpu1:10:11 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address {}<2>\n"
 )
@@ -69,6 +81,17 @@ def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet
     case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
     assert placeholders.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
     assert placeholders.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"
+
+
+def test_a_line_and_its_fields_are_told(rules: RuleSet) -> None:
+    case = Case(scan_text("    assert args.batch_size % len(devices) == 0\n", rules), rules)
+    line = next(event for event in case.events if event.signature == "training.assert_batch_modulo")
+    assert placeholders.fill("Failed: {f:text}.", case, [line], "en") == (
+        "Failed: assert args.batch_size % len(devices) == 0."
+    )
+    assert placeholders.fill_command("echo {f:text}", case, [line]) == (
+        "echo 'assert args.batch_size % len(devices) == 0'"
+    )
 
 
 def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> None:

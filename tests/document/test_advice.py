@@ -89,6 +89,24 @@ def test_a_name_is_looked_up_before_it_is_needed(tmp_path: Path) -> None:
     assert commands[2] == "ping -c 3 10.0.0.7"
 
 
+def test_a_fix_for_every_other_case_stands_back(tmp_path: Path) -> None:
+    more = "  - {title: Call the site, otherwise: true}\n  - {title: Pray, otherwise: true}\nnext_check:"
+    cause = CAUSE.replace(
+        "  - title: Wait for the power", "  - title: Wait for the power\n    when: on('slurm')"
+    ).replace("next_check:", more, 1)
+    titles = [[fix["title"] for fix in best(tmp_path, text, cause)["fixes"]] for text in (LOST + SLURM, LOST)]
+    assert titles == [["Wait for the power"], ["Call the site"]]
+
+
+def test_advice_tells_what_the_proving_line_says(tmp_path: Path) -> None:
+    cause = CAUSE.replace("title: Wait for the power", 'title: "Call the site of {f:host}"').replace(
+        "kill -USR1 PID", "grep {f:host} hosts; echo {f:text}"
+    )
+    fix = best(tmp_path, LOST, cause)["fixes"][0]
+    assert fix["title"] == "Call the site of node-a"
+    assert fix["commands"][-1] == "grep node-a hosts; echo 'site power lost on node-a'"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -188,7 +206,7 @@ def command(text: str) -> PlatformCommand:
 
 def fixes(rules: RuleSet, tmp_path: Path, *given: Fix) -> list[dict[str, Any]]:
     causes = {**rules.causes}
-    causes["application-exception"] = replace(causes["application-exception"], fixes=given)
+    causes["application-exception"] = causes["application-exception"]._replace(fixes=given)
     log = tmp_path / "job.log"
     log.write_text(MISSING)
     (found, *_) = diagnose(log, rules=replace(rules, causes=causes), model=None).to_dict()["diagnoses"]
@@ -198,7 +216,7 @@ def fixes(rules: RuleSet, tmp_path: Path, *given: Fix) -> list[dict[str, Any]]:
 
 def test_a_field_of_any_line_becomes_one_word_of_the_shell(rules: RuleSet, tmp_path: Path) -> None:
     title = {"en": "Look at {f:storage.enoent.path}", "zh": "查看 {f:storage.enoent.path}"}
-    (fix,) = fixes(rules, tmp_path, Fix(title, (command("ls -ld {f:storage.enoent.path}"),)))
+    (fix,) = fixes(rules, tmp_path, Fix(title, {}, (command("ls -ld {f:storage.enoent.path}"),)))
     assert fix["title"] == "Look at /data/my set/$(id)"
     assert fix["commands"] == ["ls -ld '/data/my set/$(id)'"]
 
@@ -207,20 +225,51 @@ def test_what_names_something_unknown_is_left_out(rules: RuleSet, tmp_path: Path
     known = {"en": "Look", "zh": "查看"}
     unknown = {"en": "Look at {f:python.import_no_module.name}", "zh": "查看 {f:python.import_no_module.name}"}
     commands = (command("python -c 'import {fact:recorder.slow_by}'"), command("ls"))
-    (fix,) = fixes(rules, tmp_path, Fix(unknown), Fix(known, commands))
+    (fix,) = fixes(rules, tmp_path, Fix(unknown, {}), Fix(known, {}, commands))
     assert (fix["title"], fix["commands"]) == ("Look", ["ls"])
 
 
 def test_placeholders_of_advice_must_exist(rules: RuleSet) -> None:
     cause = rules.causes["application-exception"]
-    wrong = replace(
-        cause,
+    wrong = cause._replace(
         fixes=(
-            Fix({"en": "{fact:job.nothing}", "zh": ""}, (command("ls {f:storage.enoen.path}"),)),
-            Fix({"en": "{f:storage.enoent.pth}", "zh": ""}),
+            Fix({"en": "{fact:job.nothing}", "zh": ""}, {}, (command("ls {f:storage.enoen.path}"),)),
+            Fix({"en": "{f:storage.enoent.pth}", "zh": ""}, {}),
         ),
     )
     problems = check_causes(replace(rules, causes={cause.id: wrong}), fact_names(), [*cause.culprit], {})
     said = " ".join(str(problem) for problem in problems)
     for name in ("job.nothing", "storage.enoen'", "'pth'"):
         assert name in said, name
+
+
+XPU = "RuntimeError: broadcast isn't implemented on backend [xpu]\n"
+SO = "ImportError: /opt/env/{}: undefined symbol: _ZNK3c106SymInt6sym_neERKS0_\n"
+BATCH = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size {}\n"
+XID = "[1.0] NVRM: Xid (PCI:0000:3b:00): {}, pid=77, name=python3, Ch 00000010\n"
+SRUN = 'The application appears to have been direct launched using "srun",\nbut OMPI was not built with SLURM\'s PMI support\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "absent"),
+    [
+        (XPU, "whl/xpu", "whl/cu"),
+        (SO.format("flash_attn_2_cuda.so"), "flash-attn", "transformers"),
+        (SO.format("transformer_engine_torch.so"), "torch.version.cuda", "flash-attn"),
+        (SRUN, "srun --mpi=list", "pip check"),
+        (BATCH.format("64 != 4 * 2 * 2"), "64 (= 4 * 8 * 2), 16 (= 4 * 2 * 2)", "auto"),
+        (XID.format(94), "Restart the application now", "state=drain"),
+        (XID.format(79), "Reboot the host", "--gpu-reset"),
+        (XID.format(119), "sudo nvidia-smi --gpu-reset -i 0000:3b:00.0", "GPU_INDEX"),
+        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\n", "rocm-smi", "nvidia-smi"),
+        ("RuntimeError: Mesh should not be bigger than default world size 4, but found 8 ranks!\n", "Start 8 processes", "8 ranks,"),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", "--mem-fraction-static", "gpu-memory-utilization"),
+        ("a:1:2 [0] net.cc:1 NCCL WARN Error: network Sockets not found.\n", "export NCCL_NET=Socket", "NCCL_ALGO"),
+        ("ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.20.1.\n", "pip install tokenizers'>=0.21,<0.22'", "0.20.1"),
+    ],
+)  # fmt: skip
+def test_the_first_fix_is_for_this_incident(rules: RuleSet, text: str, says: str, absent: str) -> None:
+    best = diagnose_text(text, rules).to_dict()["diagnoses"][0]
+    told = [str(best["fixes"][0]), str(best["fixes"][:2])]
+    assert says in told[0] or (told[0].startswith("{'title': 'Do what the program") and says in told[1])
+    assert absent not in str(best["fixes"]) + str(best["next_check"])

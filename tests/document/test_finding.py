@@ -62,7 +62,7 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         ),
         (
             "[  812.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=python3, GPU has fallen off the bus.\n",
-            "GPU 0000:3b:00 failed: Xid 79 (the host cannot reach the GPU over PCIe any more).",
+            "GPU 0000:3b:00 failed: Xid 79 (the host can no longer reach the GPU over PCIe).",
             "GPU 0000:3b:00 故障：Xid 79（主机无法再通过 PCIe 访问该 GPU）。",
         ),
         (

@@ -21,9 +21,12 @@ from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.redaction.secrets import mask_text
 from nccl_triage.story import addresses
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
+#: Characters of a line that are masked before it is cut, and that are told in a sentence.
+_MASKED, _LONGEST_LINE = 4_000, 200
 
 
 def _show(value: Any) -> str:
@@ -32,6 +35,13 @@ def _show(value: Any) -> str:
     if isinstance(value, float) and value == int(value):
         return str(int(value))
     return str(value)
+
+
+def _field(event: Event, name: str) -> str | None:
+    """Return a field of a line; ``text`` is its message, unless its signature captures a field of that name."""
+    if name == "text" and name not in event.fields:
+        return mask_text(event.text.strip().partition("\n")[0][:_MASKED])[:_LONGEST_LINE]
+    return event.fields.get(name)
 
 
 def _value(match: re.Match[str], case: Case, events: Sequence[Event]) -> Any:
@@ -49,7 +59,7 @@ def _value(match: re.Match[str], case: Case, events: Sequence[Event]) -> Any:
     if kind == "f:":
         signature, _, name = name.rpartition(".")
         told = case.of(signature) if signature else events
-        return next((e.fields[name] for e in told if name in e.fields), None)
+        return next((value for e in told if (value := _field(e, name)) is not None), None)
     if name == "rank":
         return next((r for e in events if (r := case.rank(e)) is not None), None)
     if name == "host":
@@ -108,7 +118,7 @@ def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
         # Schedulers know their hosts by name.
         "NODE": host if host is not None and addresses.parse(host) is None else None,
         "PID": _only(culprit.pid for culprit in culprits),
-        "GPU_INDEX": culprits[0].gpu if len(culprits) == 1 else None,
+        "GPU_INDEX": _pci_address(case) or (culprits[0].gpu if len(culprits) == 1 else None),
         "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),
         "DEVICE": _of_roots(case, "device", "hca"),
     }
@@ -143,6 +153,22 @@ def _inputs(case: Case) -> dict[str, str]:
         return {}
     folder = os.path.commonpath(map(os.path.dirname, paths))
     return {"LOGS": shlex.quote(folder)} if folder not in ("", "/") else {}
+
+
+def _pci_address(case: Case) -> str | None:
+    """Return the address of the GPU that the NVIDIA driver reports, as nvidia-smi takes it in place of an index.
+
+    An index of a process may be another one's for nvidia-smi, which does not look at CUDA_VISIBLE_DEVICES.
+    """
+    reports = [
+        event
+        for event in case.events
+        # An SXid has the address of a switch.
+        if event.role == "root" and event.signature.startswith("nvidia-driver.") and "sxid" not in event.fields
+    ]
+    broken = [event for event in reports if event.fields.get("code_kind") == "hardware"]
+    address = _only(event.fields.get("bdf") for event in broken or reports)
+    return None if address is None else address if "." in address else f"{address}.0"
 
 
 def _only(values: Iterable[Any]) -> Any:

@@ -49,10 +49,10 @@ class CauseAdvice:
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
         self._known = placeholders.command_words(case, candidate.culprits)
-        #: The lines of the evidence, whose fields placeholders name.
-        self._events = [
-            event for item in candidate.weighed.for_items if item.evidence.id != VOTE_ID for event in item.events
-        ]
+        #: The lines of the evidence, whose fields placeholders name: those that prove most come first.
+        items = [item for item in self._weighed.for_items if item.evidence.id != VOTE_ID]
+        items.sort(key=lambda item: item.evidence.weight not in _PROVING)
+        self._events = [event for item in items for event in item.events]
 
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises.
@@ -60,8 +60,9 @@ class CauseAdvice:
         A fix whose title names what the log does not tell is left out.
         """
         stated = self._stated()
-        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when) and self._tells(fix.title)]
-        return [*([self._quoted(stated)] if stated else []), *found]
+        fitting = [fix for fix in self._cause.fixes if self._fits(fix.when) and self._tells(fix.title)]
+        fixes = [fix for fix in fitting if not fix.otherwise] or fitting[:1]
+        return [*([self._quoted(stated)] if stated else []), *map(self._fix, fixes)]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""

@@ -196,7 +196,7 @@ def _device(event: Event, case: Case, language: str) -> str | None:
 
 
 def _code(event: Event, case: Case, language: str) -> str | None:
-    """Return an Xid or SXid with its meaning: ``Xid 79 (the host cannot reach the GPU over PCIe any more)``."""
+    """Return an Xid or SXid with its meaning: ``Xid 79 (the host can no longer reach the GPU over PCIe)``."""
     for field, name in (("xid", "Xid"), ("sxid", "SXid")):
         number = whole(event.fields.get(field))
         if number is None:

@@ -84,7 +84,7 @@ def _evidence(node: Node, user: bool) -> Evidence:
 
 def read_fix(node: Node, user: bool) -> Fix:
     """Return the fix that a node describes."""
-    part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "references"))
+    part = node.keys(("title",), ("commands", "env", "caution", "applies_to", "when", "otherwise", "references"))
     return Fix(
         title=bilingual(part["title"], user),
         commands=commands(part, "commands"),
@@ -92,6 +92,7 @@ def read_fix(node: Node, user: bool) -> Fix:
         caution=bilingual(part["caution"], user) if "caution" in part else None,
         applies_to=optional_text(part, "applies_to"),
         when=optional_condition(part, "when"),
+        otherwise="otherwise" in part and part["otherwise"].flag(),
         references=text_list(part, "references"),
     )
 

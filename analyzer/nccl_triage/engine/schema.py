@@ -138,6 +138,8 @@ class Fix(NamedTuple):
     caution: Text | None = None
     applies_to: str | None = None
     when: Expression | None = None
+    #: Only where no other fix of the cause fits.
+    otherwise: bool = False
     references: tuple[str, ...] = ()
 
 

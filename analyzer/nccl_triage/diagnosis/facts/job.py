@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 
@@ -64,19 +66,40 @@ def _numbers(case: Case) -> Fact | None:
     return Fact(f"{train} {sign} {micro} * {accumulation} * {world} (= {product})", [event])
 
 
-@fact("batch.valid_sizes", "the nearest valid train batch sizes below and above, for the world size of the check")
+@fact("batch.valid_sizes", "the nearest batch sizes that the failed check accepts, the nearest first, as text")
 def _valid(case: Case) -> Fact | None:
     found = _batch(case)
     if found is None:
-        return None
-    event, (train, micro, _, world) = found
+        return _multiples(case)
+    event, (train, micro, accumulation, world) = found
     step = micro * world
     if step <= 0:
         return None
-    lower = train // step * step
-    sizes = [lower, lower + step] if lower else [step]
-    shown = ", ".join(f"{size} (= {micro} * {size // step} * {world})" for size in sizes if size != train)
-    return Fact(shown or str(train), [event])
+    # A total that divides evenly stays: its accumulation steps are wrong, or the total is that of the other numbers.
+    sizes = _around(train, step) if train % step or not train else [train, micro * accumulation * world]
+    shown = [f"{size} (= {micro} * {size // step} * {world})" for size in dict.fromkeys(sizes) if size > 0]
+    return Fact(", ".join(shown), [event])
+
+
+def _around(number: int, step: int) -> list[int]:
+    """Return the multiples of a step below and above a number, the nearer one first; 0 is none."""
+    lower = number // step * step
+    return sorted((size for size in (lower, lower + step) if size), key=lambda size: abs(size - number))
+
+
+#: The batch that is refused, and the sizes whose product it must be a multiple of.
+_DIVIDED = (("gbs", ("mbs", "dp")), ("batch", ("min",)), ("size", ("chunk",)))
+
+
+def _multiples(case: Case) -> Fact | None:
+    """Return the multiples next to a batch that cannot be split evenly."""
+    for batch, sizes in _DIVIDED:
+        for event in case.having("configuration", batch, *sizes):
+            numbers = [event.number(name) for name in (batch, *sizes)]
+            if all(number is not None and number > 0 for number in numbers):
+                number, *parts = (int(number) for number in numbers if number is not None)
+                return Fact(", ".join(map(str, _around(number, prod(parts)))), [event])
+    return None
 
 
 @fact("batch.world_is_one", "the check saw world size 1 although the job has several processes")
