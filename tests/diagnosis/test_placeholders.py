@@ -6,7 +6,10 @@ import pytest
 
 from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.engine.expression import parse
+from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import scan_text
 
@@ -68,7 +71,21 @@ def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
 def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet) -> None:
     case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
     assert placeholders.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
-    assert placeholders.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"
+    assert (
+        placeholders.fill_command("awk '{print $1}' {env:NCCL_SOCKET_IFNAME}", case) == "awk '{print $1}' '$(reboot)'"
+    )
+
+
+def test_a_command_with_a_gap_is_left_out(rules: RuleSet) -> None:
+    case = Case(scan_text("OSError: [Errno 98] Address already in use\n", rules), rules)
+    assert placeholders.fill_command("ss -ltnp sport = :{f:port}", case, case.events) is None
+    assert placeholders.fill_command("ss -ltnp", case, case.events) == "ss -ltnp"
+
+
+def test_a_command_is_filled_with_fields_of_the_evidence(rules: RuleSet) -> None:
+    text = "[c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
+    case = Case(scan_text(text, rules), rules)
+    assert placeholders.fill_command("ss -ltnp sport = :{f:port}", case, case.events) == "ss -ltnp sport = :29500"
 
 
 def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> None:
@@ -80,3 +97,16 @@ def test_the_log_itself_is_named_as_one_word_of_the_shell(rules: RuleSet) -> Non
     for name in ("<stdin>", "-", "-rf"):
         case = Case(scan_text("x", rules, path=name), rules)
         assert placeholders.fill_words("grep a LOG", placeholders.command_words(case, [])) == "grep a LOG"
+
+
+def test_sizes_can_be_compared(rules: RuleSet) -> None:
+    text = "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 4.29 GiB already allocated; 10.12 MiB free)"
+    conditions = Conditions(Case(scan_text(text, rules), rules))
+    names = set(FUNCTIONS)
+
+    def holds(source: str) -> bool:
+        return conditions.holds(parse(source, "t:1", names))[0]
+
+    assert holds("size(value('cuda.oom_old', 'size')) == 20 * 1024 * 1024")
+    assert holds("size(value('cuda.oom_old', 'allocated')) > size(value('cuda.oom_old', 'free'))")
+    assert not holds("size('many bytes') > 0")

@@ -33,40 +33,48 @@ def _show(value: Any) -> str:
     return str(value)
 
 
+def _value(kind: str | None, name: str, case: Case, events: Sequence[Event]) -> Any:
+    """Return what a placeholder stands for, or None."""
+    if kind == "fact:":
+        return case.value(name)
+    if kind == "version:":
+        found = software.versions(case).get(name)
+        return found[0][0] if found else None
+    if kind == "env:":
+        found = software.environment(case).get(name)
+        return found[0][0] if found else None
+    if kind == "f:":
+        return next((e.fields[name] for e in events if name in e.fields), None)
+    if name == "rank":
+        return next((r for e in events if (r := case.rank(e)) is not None), None)
+    if name == "host":
+        return next((h for e in events if (h := case.host(e)) is not None), None)
+    if name == "meaning":
+        return next((known.meaning for e in events if (known := case.rules.signatures.get(e.signature))), None)
+    return len(events) if name == "count" else None
+
+
 def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
     """Return a text with its placeholders filled in one language."""
     if "{" not in text:
         return text
 
     def replace(match: re.Match[str]) -> str:
-        kind, name = match["kind"], match["name"]
-        value: Any = None
-        if kind == "fact:":
-            value = case.value(name)
-        elif kind == "version:":
-            found = software.versions(case).get(name)
-            value = found[0][0] if found else None
-        elif kind == "env:":
-            found = software.environment(case).get(name)
-            value = found[0][0] if found else None
-        elif kind == "f:":
-            value = next((e.fields[name] for e in events if name in e.fields), None)
-        elif name == "rank":
-            value = next((r for e in events if (r := case.rank(e)) is not None), None)
-        elif name == "host":
-            value = next((h for e in events if (h := case.host(e)) is not None), None)
-        elif name == "meaning":
-            value = next((known.meaning for e in events if (known := case.rules.signatures.get(e.signature))), None)
-        elif name == "count":
-            value = len(events)
+        value = _value(match["kind"], match["name"], case, events)
         return _UNKNOWN[language] if value is None or value == [] else _show(value)
 
     return PLACEHOLDER.sub(replace, text)
 
 
-def fill_command(command: str, case: Case) -> str:
-    """Return a command with its placeholders filled by quoted shell words, so that the shell never runs text of a log."""
-    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, [], "en")), command)
+def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str | None:
+    """Return a command with its placeholders filled by quoted shell words, or None if one of them has no value.
+
+    The shell never runs text of a log.
+    """
+    values = {match[0]: _value(match["kind"], match["name"], case, events) for match in PLACEHOLDER.finditer(command)}
+    if any(value is None or value == [] for value in values.values()):
+        return None
+    return PLACEHOLDER.sub(lambda match: shlex.quote(_show(values[match[0]])), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:

@@ -48,6 +48,7 @@ class CauseAdvice:
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
         self._known = placeholders.command_words(case, candidate.culprits)
+        self._events = [event for item in candidate.weighed.for_items for event in item.events]
 
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises."""
@@ -76,13 +77,12 @@ class CauseAdvice:
         return when is None or self._conditions.holds(when)[0]
 
     def _text(self, text: Text) -> Text:
-        return placeholders.fill_both(text, self._case)
+        return placeholders.fill_both(text, self._case, self._events)
 
     def _command(self, command: PlatformCommand | None) -> str | None:
         text = command.on(self._platform) if command is not None else None
-        if text is None:
-            return None
-        return placeholders.fill_words(placeholders.fill_command(text, self._case), self._known)
+        filled = placeholders.fill_command(text, self._case, self._events) if text is not None else None
+        return placeholders.fill_words(filled, self._known) if filled is not None else None
 
     def _commands(self, commands: tuple[PlatformCommand, ...]) -> Iterator[str]:
         """Yield the commands of the platform; one that needs a name which no line tells comes after one that finds it."""
