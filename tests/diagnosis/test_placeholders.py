@@ -68,6 +68,11 @@ def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
     assert placeholders.fill_words("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
 
 
+def test_the_job_of_a_step(rules: RuleSet) -> None:
+    text = "slurmstepd: error: *** STEP 4711.0 ON node001 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n"
+    assert placeholders.fill_words("sacct -j JOBID", known(rules, text=text)) == "sacct -j 4711"
+
+
 def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet) -> None:
     case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
     assert placeholders.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"

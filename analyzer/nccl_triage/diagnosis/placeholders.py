@@ -107,6 +107,9 @@ def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
     for word, names in _OF_VARIABLES.items():
         values = {value for name in names for value, _ in variables.get(name, ())}
         found[word] = values.pop() if len(values) == 1 else None
+    if found["JOBID"] is None:  # Slurm numbers its steps after the job: "4711.0"
+        steps = (event.fields.get("stepid") for event in case.of("slurm.*"))
+        found["JOBID"] = _only(step.partition(".")[0] for step in steps if step is not None)
     known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
     return known | _inputs(case)
 

@@ -71,7 +71,12 @@ class CauseAdvice:
     def stages(self) -> list[dict[str, Any]]:
         """Return the steps in the order in which they are taken."""
         rows = report_advice.staged_steps(self._cause, lambda step: self._fits(step.when))
-        return [{**row, "command": self._command(row["command"])} for row in rows]
+        return [{**row, "command": self._step_command(row["command"])} for row in rows]
+
+    def _step_command(self, command: PlatformCommand | None) -> str | None:
+        """Return the command of a step; one that acts on a host is left out unless the log names the host."""
+        text = self._command(command)
+        return None if text is None or {"NODE", "HOST"}.intersection(placeholders.open_words(text)) else text
 
     def _fits(self, when: Expression | None) -> bool:
         return when is None or self._conditions.holds(when)[0]
