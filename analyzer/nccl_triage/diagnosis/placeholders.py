@@ -71,10 +71,15 @@ def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str 
 
     The shell never runs text of a log.
     """
-    values = {match[0]: _value(match["kind"], match["name"], case, events) for match in PLACEHOLDER.finditer(command)}
-    if any(value is None or value == [] for value in values.values()):
+    if has_gap(command, case, events):
         return None
-    return PLACEHOLDER.sub(lambda match: shlex.quote(_show(values[match[0]])), command)
+    return PLACEHOLDER.sub(lambda m: shlex.quote(_show(_value(m["kind"], m["name"], case, events))), command)
+
+
+def has_gap(text: str, case: Case, events: Sequence[Event]) -> bool:
+    """Return whether a placeholder of the text has no value."""
+    values = (_value(match["kind"], match["name"], case, events) for match in PLACEHOLDER.finditer(text))
+    return any(value is None or value == [] for value in values)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:

@@ -53,12 +53,12 @@ class CauseAdvice:
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises."""
         stated = self._stated()
-        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when)]
+        found = [self._fix(fix) for fix in self._cause.fixes if self._fits(fix.when, fix.title)]
         return [*([self._quoted(stated)] if stated else []), *found]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""
-        check = next((check for check in self._cause.checks if self._fits(check.when)), None)
+        check = next((check for check in self._cause.checks if self._fits(check.when, check.what)), None)
         if check is None:
             return None
         return {
@@ -78,7 +78,10 @@ class CauseAdvice:
         text = self._command(command)
         return None if text is None or {"NODE", "HOST"}.intersection(placeholders.open_words(text)) else text
 
-    def _fits(self, when: Expression | None) -> bool:
+    def _fits(self, when: Expression | None, text: Text | None = None) -> bool:
+        """Return whether a piece of advice is for this job: its condition holds, and all that it names is known."""
+        if text is not None and placeholders.has_gap(text["en"], self._case, self._events):
+            return False
         return when is None or self._conditions.holds(when)[0]
 
     def _text(self, text: Text) -> Text:
