@@ -68,6 +68,13 @@ def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
     assert placeholders.fill_words("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
 
 
+def test_the_peer_of_the_evidence_where_no_connection_was_refused(rules: RuleSet) -> None:
+    text = "RuntimeError: [/x/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:48857: Connection timed out\n"
+    case = Case(scan_text(text * 2 + text.replace("10.0.0.2", "10.0.0.3"), rules), rules)
+    words = placeholders.command_words(case, [], [event for event in case.events if "peer" in event.fields])
+    assert placeholders.fill_words("ping PEER_ADDRESS", words) == "ping 10.0.0.2"
+
+
 def test_the_job_of_a_step(rules: RuleSet) -> None:
     text = "slurmstepd: error: *** STEP 4711.0 ON node001 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n"
     assert placeholders.fill_words("sacct -j JOBID", known(rules, text=text)) == "sacct -j 4711"

@@ -95,11 +95,11 @@ _COMMAND_WORD = lazily(
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
-def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
-    """Return the capital words whose values the log tells, with these values."""
+def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Event] = ()) -> dict[str, str]:
+    """Return the capital words whose values the log tells, with these values; ``events`` are those of the evidence."""
     host = _only(culprit.host for culprit in culprits)
     found: dict[str, Any] = {
-        "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer"),
+        "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer") or _peer(events),
         "HOST": host,
         # Schedulers know their hosts by name.
         "NODE": host if host is not None and addresses.parse(host) is None else None,
@@ -148,6 +148,12 @@ def _only(values: Iterable[Any]) -> Any:
     """Return the value, if there is exactly one."""
     found = {value for value in values if value is not None and value != ""}
     return found.pop() if len(found) == 1 else None
+
+
+def _peer(events: Sequence[Event]) -> str | None:
+    """Return the address of the first peer that the events name."""
+    found = (event.fields["peer"] for event in events if "peer" in event.fields)
+    return next((peer for peer in found if addresses.parse(peer) is not None), None)
 
 
 def _of_roots(case: Case, *names: str) -> str | None:

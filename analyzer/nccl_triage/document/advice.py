@@ -47,8 +47,8 @@ class CauseAdvice:
         self._cause = candidate.weighed.cause
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
-        self._known = placeholders.command_words(case, candidate.culprits)
         self._events = [event for item in candidate.weighed.for_items for event in item.events]
+        self._known = placeholders.command_words(case, candidate.culprits, self._events)
 
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises."""
