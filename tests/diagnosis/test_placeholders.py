@@ -75,6 +75,14 @@ def test_the_peer_of_the_evidence_where_no_connection_was_refused(rules: RuleSet
     assert placeholders.fill_words("ping PEER_ADDRESS", words) == "ping 10.0.0.2"
 
 
+def test_in_kubernetes_a_host_is_a_pod(rules: RuleSet) -> None:
+    evicted = "ml 4m11s Warning Evicted pod/a-1 The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.\n"
+    words = known(rules, culprit("a-1"), text=evicted)
+    assert placeholders.fill_words("kubectl describe pod POD", words) == "kubectl describe pod a-1"
+    assert placeholders.fill_words("kubectl cordon NODE", words) == "kubectl cordon NODE"
+    assert placeholders.fill_words("sbatch --exclude=NODE", known(rules, culprit("a-1"))) == "sbatch --exclude=a-1"
+
+
 def test_the_job_of_a_step(rules: RuleSet) -> None:
     text = "slurmstepd: error: *** STEP 4711.0 ON node001 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n"
     assert placeholders.fill_words("sacct -j JOBID", known(rules, text=text)) == "sacct -j 4711"

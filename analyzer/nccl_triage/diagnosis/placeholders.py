@@ -98,11 +98,12 @@ _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Event] = ()) -> dict[str, str]:
     """Return the capital words whose values the log tells, with these values; ``events`` are those of the evidence."""
     host = _only(culprit.host for culprit in culprits)
+    named = host if host is not None and addresses.parse(host) is None else None  # schedulers know hosts by name
+    in_pods = "kubernetes" in software.platform(case)  # where a process takes its pod for its host
     found: dict[str, Any] = {
         "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer") or _peer(events),
         "HOST": host,
-        # Schedulers know their hosts by name.
-        "NODE": host if host is not None and addresses.parse(host) is None else None,
+        "NODE": None if in_pods else named,
         "PID": _only(culprit.pid for culprit in culprits),
         "GPU_INDEX": culprits[0].gpu if len(culprits) == 1 else None,
         "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),
@@ -112,6 +113,8 @@ def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Even
     for word, names in _OF_VARIABLES.items():
         values = {value for name in names for value, _ in variables.get(name, ())}
         found[word] = values.pop() if len(values) == 1 else None
+    if found["POD"] is None and in_pods:
+        found["POD"] = named
     if found["JOBID"] is None:  # Slurm numbers its steps after the job: "4711.0"
         steps = (event.fields.get("stepid") for event in case.of("slurm.*"))
         found["JOBID"] = _only(step.partition(".")[0] for step in steps if step is not None)
