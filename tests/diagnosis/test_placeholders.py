@@ -6,7 +6,10 @@ import pytest
 
 from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import Case
+from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.culprit import Culprit
+from nccl_triage.engine.expression import parse
+from nccl_triage.engine.functions import FUNCTIONS
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import scan_text
 
@@ -77,10 +80,44 @@ def test_the_address_that_could_not_be_reached(rules: RuleSet) -> None:
     assert placeholders.fill_words("ip route get PEER_ADDRESS", known(rules, text=text)) == "ip route get 10.0.0.7"
 
 
+def test_the_peer_of_the_evidence_where_no_connection_was_refused(rules: RuleSet) -> None:
+    text = "RuntimeError: [/x/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:48857: Connection timed out\n"
+    case = Case(scan_text(text * 2 + text.replace("10.0.0.2", "10.0.0.3"), rules), rules)
+    words = placeholders.command_words(case, [], [event for event in case.events if "peer" in event.fields])
+    assert placeholders.fill_words("ping PEER_ADDRESS", words) == "ping 10.0.0.2"
+
+
+def test_in_kubernetes_a_host_is_a_pod(rules: RuleSet) -> None:
+    evicted = "ml 4m11s Warning Evicted pod/a-1 The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.\n"
+    words = known(rules, culprit("a-1"), text=evicted)
+    assert placeholders.fill_words("kubectl describe pod POD", words) == "kubectl describe pod a-1"
+    assert placeholders.fill_words("kubectl cordon NODE", words) == "kubectl cordon NODE"
+    assert placeholders.fill_words("sbatch --exclude=NODE", known(rules, culprit("a-1"))) == "sbatch --exclude=a-1"
+
+
+def test_the_job_of_a_step(rules: RuleSet) -> None:
+    text = "slurmstepd: error: *** STEP 4711.0 ON node001 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n"
+    assert placeholders.fill_words("sacct -j JOBID", known(rules, text=text)) == "sacct -j 4711"
+
+
 def test_a_placeholder_in_a_command_becomes_one_word_of_the_shell(rules: RuleSet) -> None:
     case = Case(scan_text("a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to $(reboot)\n", rules), rules)
     assert placeholders.fill_command("ip addr show {env:NCCL_SOCKET_IFNAME}", case) == "ip addr show '$(reboot)'"
-    assert placeholders.fill_command("awk '{print $1}' {host}", case) == "awk '{print $1}' unknown"
+    assert (
+        placeholders.fill_command("awk '{print $1}' {env:NCCL_SOCKET_IFNAME}", case) == "awk '{print $1}' '$(reboot)'"
+    )
+
+
+def test_a_command_with_a_gap_is_left_out(rules: RuleSet) -> None:
+    case = Case(scan_text("OSError: [Errno 98] Address already in use\n", rules), rules)
+    assert placeholders.fill_command("ss -ltnp sport = :{f:port}", case, case.events) is None
+    assert placeholders.fill_command("ss -ltnp", case, case.events) == "ss -ltnp"
+
+
+def test_a_command_is_filled_with_fields_of_the_evidence(rules: RuleSet) -> None:
+    text = "[c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
+    case = Case(scan_text(text, rules), rules)
+    assert placeholders.fill_command("ss -ltnp sport = :{f:port}", case, case.events) == "ss -ltnp sport = :29500"
 
 
 def test_a_line_and_its_fields_are_told(rules: RuleSet) -> None:
@@ -110,3 +147,16 @@ def test_one_rank_is_no_plural(rules: RuleSet) -> None:
     for ranks, said in (((1,), "Rank 1 gave up"), ((1, 3), "Ranks 1, 3 gave up"), ((), "Ranks unknown gave up")):
         case = Case(scan_text("".join(lines.format(rank, rank) for rank in ranks) or "x\n", rules), rules)
         assert placeholders.fill("Ranks {fact:collective.timed_out_ranks} gave up", case, [], "en") == said
+
+
+def test_sizes_can_be_compared(rules: RuleSet) -> None:
+    text = "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 4.29 GiB already allocated; 10.12 MiB free)"
+    conditions = Conditions(Case(scan_text(text, rules), rules))
+    names = set(FUNCTIONS)
+
+    def holds(source: str) -> bool:
+        return conditions.holds(parse(source, "t:1", names))[0]
+
+    assert holds("size(value('cuda.oom_old', 'size')) == 20 * 1024 * 1024")
+    assert holds("size(value('cuda.oom_old', 'allocated')) > size(value('cuda.oom_old', 'free'))")
+    assert not holds("size('many bytes') > 0")

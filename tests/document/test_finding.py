@@ -57,7 +57,7 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         (
             "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of "
             "79.10 GiB of which 1.10 GiB is free.\n",
-            "Rank 3 ran out of GPU memory: 2.00 GiB asked, 1.10 GiB of 79.10 GiB free.",
+            "Rank 3 ran out of GPU memory: it asked for 2.00 GiB, 1.10 GiB of 79.10 GiB was free.",
             "rank 3 显存不足：申请 2.00 GiB，79.10 GiB 中仅剩 1.10 GiB。",
         ),
         (
@@ -94,8 +94,8 @@ def test_a_long_message_is_cut(rules: RuleSet) -> None:
         ),
         (
             "slurmstepd: error: *** JOB 4711 ON gpu-c CANCELLED AT 2026-03-02T08:00:09 DUE TO TIME LIMIT ***\n",
-            "Slurm cancelled job 4711 at 2026-03-02T08:00:09: TIME LIMIT.",
-            "Slurm 于 2026-03-02T08:00:09 取消了作业 4711：TIME LIMIT。",
+            "Slurm ended job 4711 at 2026-03-02T08:00:09: it reached its time limit.",
+            "Slurm 于 2026-03-02T08:00:09 结束了作业 4711：达到时间上限。",
         ),
         (
             "[rank0]: torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "

@@ -91,9 +91,14 @@ def tells(text: str, case: Case, events: Sequence[Event]) -> bool:
     return all(_value(match, case, events) is not None for match in PLACEHOLDER.finditer(text))
 
 
-def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str:
-    """Return a command with its placeholders filled by quoted shell words, so that the shell never runs text of a log."""
-    return PLACEHOLDER.sub(lambda match: shlex.quote(fill(match[0], case, events, "en")), command)
+def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str | None:
+    """Return a command with its placeholders filled by quoted shell words, or None if one of them has no value.
+
+    The shell never runs text of a log.
+    """
+    if not tells(command, case, events):
+        return None
+    return PLACEHOLDER.sub(lambda match: shlex.quote(_show(_value(match, case, events))), command)
 
 
 def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) -> dict[str, str]:
@@ -109,14 +114,15 @@ _COMMAND_WORD = lazily(
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
 
 
-def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
-    """Return the capital words whose values the log tells, with these values."""
+def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Event] = ()) -> dict[str, str]:
+    """Return the capital words whose values the log tells, with these values; ``events`` are those of the evidence."""
     host = _only(culprit.host for culprit in culprits)
+    named = host if host is not None and addresses.parse(host) is None else None  # schedulers know hosts by name
+    in_pods = "kubernetes" in software.platform(case)  # where a process takes its pod for its host
     found: dict[str, Any] = {
-        "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer"),
+        "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer") or _peer(events),
         "HOST": host,
-        # Schedulers know their hosts by name.
-        "NODE": host if host is not None and addresses.parse(host) is None else None,
+        "NODE": None if in_pods else named,
         "PID": _only(culprit.pid for culprit in culprits),
         "GPU_INDEX": _pci_address(case) or (culprits[0].gpu if len(culprits) == 1 else None),
         "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),
@@ -126,6 +132,11 @@ def command_words(case: Case, culprits: Sequence[Culprit]) -> dict[str, str]:
     for word, names in _OF_VARIABLES.items():
         values = {value for name in names for value, _ in variables.get(name, ())}
         found[word] = values.pop() if len(values) == 1 else None
+    if found["POD"] is None and in_pods:
+        found["POD"] = named
+    if found["JOBID"] is None:  # Slurm numbers its steps after the job: "4711.0"
+        steps = (event.fields.get("stepid") for event in case.of("slurm.*"))
+        found["JOBID"] = _only(step.partition(".")[0] for step in steps if step is not None)
     known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
     return known | _inputs(case)
 
@@ -175,6 +186,12 @@ def _only(values: Iterable[Any]) -> Any:
     """Return the value, if there is exactly one."""
     found = {value for value in values if value is not None and value != ""}
     return found.pop() if len(found) == 1 else None
+
+
+def _peer(events: Sequence[Event]) -> str | None:
+    """Return the address of the first peer that the events name."""
+    found = (event.fields["peer"] for event in events if "peer" in event.fields)
+    return next((peer for peer in found if addresses.parse(peer) is not None), None)
 
 
 def _of_roots(case: Case, *names: str) -> str | None:

@@ -48,11 +48,11 @@ class CauseAdvice:
         self._cause = candidate.weighed.cause
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
-        self._known = placeholders.command_words(case, candidate.culprits)
         #: The lines of the evidence, whose fields placeholders name: those that prove most come first.
         items = [item for item in self._weighed.for_items if item.evidence.id != VOTE_ID]
         items.sort(key=lambda item: item.evidence.weight not in _PROVING)
         self._events = [event for item in items for event in item.events]
+        self._known = placeholders.command_words(case, candidate.culprits, self._events)
 
     def fixes(self) -> list[dict[str, Any]]:
         """Return what mends the cause: first what a message of the job itself advises.
@@ -60,13 +60,13 @@ class CauseAdvice:
         A fix whose title names what the log does not tell is left out.
         """
         stated = self._stated()
-        fitting = [fix for fix in self._cause.fixes if self._fits(fix.when) and self._tells(fix.title)]
+        fitting = [fix for fix in self._cause.fixes if self._fits(fix.when, fix.title)]
         fixes = [fix for fix in fitting if not fix.otherwise] or fitting[:1]
         return [*([self._quoted(stated)] if stated else []), *map(self._fix, fixes)]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""
-        check = next((one for one in self._cause.checks if self._fits(one.when) and self._tells(one.what)), None)
+        check = next((one for one in self._cause.checks if self._fits(one.when, one.what)), None)
         if check is None:
             return None
         return {
@@ -79,23 +79,27 @@ class CauseAdvice:
     def stages(self) -> list[dict[str, Any]]:
         """Return the steps in the order in which they are taken."""
         rows = report_advice.staged_steps(self._cause, lambda step: self._fits(step.when))
-        return [{**row, "command": self._command(row["command"])} for row in rows]
+        return [{**row, "command": self._step_command(row["command"])} for row in rows]
 
-    def _fits(self, when: Expression | None) -> bool:
+    def _step_command(self, command: PlatformCommand | None) -> str | None:
+        """Return the command of a step; one that acts on a host is left out unless the log names the host."""
+        text = self._command(command)
+        return None if text is None or {"NODE", "HOST"}.intersection(placeholders.open_words(text)) else text
+
+    def _fits(self, when: Expression | None, text: Text | None = None) -> bool:
+        """Return whether a piece of advice is for this job: its condition holds, and all that it names is known."""
+        if text is not None and not placeholders.tells(text["en"], self._case, self._events):
+            return False
         return when is None or self._conditions.holds(when)[0]
 
     def _text(self, text: Text) -> Text:
         return placeholders.fill_both(text, self._case, self._events)
 
-    def _tells(self, text: Text) -> bool:
-        return placeholders.tells(text["en"], self._case, self._events)
-
     def _command(self, command: PlatformCommand | None) -> str | None:
         """Return the command of the platform; None if there is none, or if it names what the log does not tell."""
         text = command.on(self._platform) if command is not None else None
-        if text is None or not placeholders.tells(text, self._case, self._events):
-            return None
-        return placeholders.fill_words(placeholders.fill_command(text, self._case, self._events), self._known)
+        filled = placeholders.fill_command(text, self._case, self._events) if text is not None else None
+        return placeholders.fill_words(filled, self._known) if filled is not None else None
 
     def _commands(self, commands: tuple[PlatformCommand, ...]) -> Iterator[str]:
         """Yield the commands of the platform; one that needs a name which no line tells comes after one that finds it."""

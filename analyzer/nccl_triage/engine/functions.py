@@ -6,6 +6,7 @@ others their meaning: what was seen in the log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
@@ -33,6 +34,7 @@ DESCRIPTIONS: dict[str, str] = {
     "fact": "fact(NAME): a derived fact (rules/README.md), or none when it cannot be derived",
     "on": "on(PLATFORM, ..): the job runs on one of these: its scheduler, its accelerators, one-host, several-hosts, alive",
     "num": "num(TEXT): the text as a number",
+    "size": "size(TEXT): an amount of memory in bytes: '1.5 GiB' is 1610612736",
     "length": "length(X): the number of elements of a list or characters of a text",
     "product": "product(A, B, ..): the product of numbers",
     "smallest": "smallest(LIST): the smallest number of a list",
@@ -47,6 +49,8 @@ DESCRIPTIONS: dict[str, str] = {
     "same_network": "same_network(ADDRESSES, PREFIX_LENGTH): all lie in one network of that length",
 }
 FUNCTIONS: frozenset[str] = frozenset(DESCRIPTIONS)
+#: An amount as allocators print it.
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([bKMGTP])(?:ytes|i?B)")
 
 
 def _each(parts: Iterable[str | tuple[str, ...]]) -> Iterable[str]:
@@ -59,6 +63,13 @@ def _num(text: Any) -> float:
     if text is None:
         raise Missing("number")
     return float(int(text, 16)) if isinstance(text, str) and text.startswith("0x") else float(text)
+
+
+def _size(text: Any) -> float:
+    match = _AMOUNT.fullmatch(str(text))
+    if match is None:
+        raise Missing("size")
+    return float(match[1]) * 1024.0 ** ("bKMGTP".index(match[2]))
 
 
 def _length(value: Any) -> int:
@@ -92,6 +103,7 @@ def _contains(text: Any, *parts: str | tuple[str, ...]) -> bool:
 #: name -> function, for those that only compute with values.
 VALUE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "num": _num,
+    "size": _size,
     "length": _length,
     "product": _product,
     "smallest": _smallest,
