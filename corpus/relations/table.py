@@ -139,7 +139,7 @@ def _insert(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Tr
         yield _log("\n".join([*lines[:place], text.rstrip("\n"), *lines[place:]]) + "\n"), _same(run.answer)
 
 
-@relation("interleave anew within a second")
+@relation("interleave again within a second")
 def _interleave(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     """Lines of different ranks that stand in one second may be printed in any order; those of one rank keep theirs."""
     groups: list[list[tuple[int, str]]] = []

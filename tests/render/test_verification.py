@@ -19,7 +19,7 @@ def text(doc, **how):
 
 def test_a_line_for_every_run_and_one_for_all_ports_of_a_path():
     lines = outcome_lines(entry(), "en")
-    assert lines[0] == "confidence: 0.71 (supported) -> 0.99 (established)"
+    assert lines[0] == "confidence: 0.71 (likely) -> 0.99 (established)"
     assert lines[1].startswith(
         "run-01: error (connecting to each other), 32.1 s: control, ALLREDUCE 67,108,864 x bfloat16, "
         "ranks 0-5 on node-a, node-b, node-c, nccl: node-a and node-b both have 172.17.0.1"
@@ -35,7 +35,7 @@ def test_a_line_for_every_run_and_one_for_all_ports_of_a_path():
 
 def test_chinese_lines_have_no_english_words_of_ours():
     lines = outcome_lines(entry(), "zh")
-    assert lines[0] == "置信度: 0.71 (有证据支持) -> 0.99 (已确定)"
+    assert lines[0] == "置信度: 0.71 (很可能) -> 0.99 (已确定)"
     assert lines[1].startswith("run-01: 报错 (彼此建立连接), 32.1 s: 对照, ALLREDUCE")
     assert "又运行 3 次后缩小到这一对：node-a, node-b。" in lines
     assert not any(word in " ".join(lines) for word in ("confidence", "control", "refused,", "differs"))

@@ -50,7 +50,7 @@ def test_the_outcome_its_reason_and_what_it_did_to_the_confidence():
     text = words(section(verified()))
     assert text.startswith("Verification confirmed NCCL took the wrong network interface network-wrong-interface :")
     assert "The control fails as diagnosed in every run" in text
-    assert "confidence 0.71 supported → 0.99 established" in text
+    assert "confidence 0.71 likely → 0.99 established" in text
     assert "Narrowed down to the pair node-a, node-b in 3 further runs." in text
     assert "3 hosts instead of 4" in text
     assert "torch cannot be imported on node-d" in text

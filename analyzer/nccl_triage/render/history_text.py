@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_triage.render import explanation
 from nccl_triage.render.explanation import ExplanationBlock
-from nccl_triage.render.words import Lang, confidence, culprit_name, pick, visible, word
+from nccl_triage.render.words import Lang, certainty, confidence, culprit_name, pick, visible, word
 
 Data = Mapping[str, Any]
 #: Hosts named in a cell.
@@ -42,7 +42,7 @@ def incidents(data: Iterable[Data], lang: Lang) -> list[ExplanationBlock]:
 
 def incident(one: Data, lang: Lang) -> list[ExplanationBlock]:
     """Return everything that is kept of one incident."""
-    sure = f"{word('confidence', lang)} {confidence(one['confidence'])}, {word(str(one['status']), lang)}"
+    sure = f"{word('confidence', lang)} {confidence(one['confidence'])}, {certainty(one, lang)}"
     fields = [
         ("time", one["time"] if one["dated"] else f"{one['time']} ({word('history_undated', lang)})"),
         ("history_recorded", one["recorded"]),

@@ -26,6 +26,7 @@ from nccl_triage.render.to_do import is_remark
 from nccl_triage.render.words import (
     Document,
     Lang,
+    certainty,
     confidence,
     consequence_phrase,
     culprit_name,
@@ -97,6 +98,7 @@ def environment() -> Environment:
     made.tests["is_remark"] = is_remark
     made.globals.update(
         both=both,
+        certainty=lambda item: phrase(certainty, item),
         confidence=confidence,
         collective=lambda document: phrase(overview.collective_text, document),
         copy_hash=copy_hash,

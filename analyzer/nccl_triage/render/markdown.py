@@ -15,6 +15,7 @@ from nccl_triage.render.words import (
     Document,
     Lang,
     RenderOptions,
+    certainty,
     confidence,
     consequence_phrase,
     culprit_name,
@@ -39,8 +40,7 @@ def _bold(key: str, lang: Lang) -> str:
 
 
 def _sure(diagnosis: Mapping[str, Any], lang: Lang) -> str:
-    status = word(str(diagnosis.get("status") or "possible"), lang)
-    return f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {status}"
+    return f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {certainty(diagnosis, lang)}"
 
 
 def _evidence(items: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:

@@ -9,6 +9,7 @@ from nccl_triage.render.words import (
     Document,
     Lang,
     Pair,
+    certainty,
     confidence,
     culprit_name,
     pick,
@@ -304,8 +305,8 @@ def headline(document: Document, lang: Lang) -> str:
 
 def confidence_text(diagnosis: Mapping[str, Any], lang: Lang) -> str:
     """Return ``confidence 0.93, established``."""
-    status = word(str(diagnosis.get("status") or "possible"), lang)
-    return f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {visible(status)}"
+    told = visible(certainty(diagnosis, lang))
+    return f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}, {told}"
 
 
 def cause_lines(diagnosis: Mapping[str, Any], lang: Lang, leads: bool = True) -> list[str]:

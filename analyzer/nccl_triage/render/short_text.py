@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.numbers import VERY_LIKELY
 from nccl_triage.render import phrases, verification
 from nccl_triage.render.text_page import NextStep, QuotedLine, TextPage, chosen, quoted, steps
 from nccl_triage.render.words import (
     Document,
     Lang,
+    certainty,
     columns,
     confidence,
     consequence_phrase,
@@ -109,9 +109,7 @@ def strongest(diagnosis: Item, number: int) -> list[Item]:
 
 def sure(diagnosis: Item, lang: Lang) -> str:
     """Return how sure a cause is, in a word and a number: ``likely, 0.90``."""
-    status, number = str(diagnosis.get("status") or "possible"), float(diagnosis.get("confidence") or 0)
-    key = "sure_very" if status == "supported" and number >= VERY_LIKELY else f"sure_{status}"
-    return f"{word(key, lang)}{word('comma', lang)}{confidence(number)}"
+    return f"{certainty(diagnosis, lang)}{word('comma', lang)}{confidence(diagnosis.get('confidence'))}"
 
 
 def named(diagnosis: Item, lang: Lang) -> str:

@@ -19,6 +19,7 @@ from nccl_triage.render.words import (
     Document,
     Lang,
     RenderOptions,
+    certainty,
     columns,
     confidence,
     consequence_phrase,
@@ -50,7 +51,7 @@ _MAX_TEXT_LINES = 6
 def _sure(what: object, diagnosis: Item, lang: Lang, status: bool = True) -> str:
     """Return what is sure or not, with its confidence and status in brackets."""
     parts = [f"{word('confidence', lang)} {confidence(diagnosis.get('confidence'))}"]
-    parts += [word(str(diagnosis.get("status") or "possible"), lang)] if status else []
+    parts += [certainty(diagnosis, lang)] if status else []
     return word("in_brackets", lang).format(what=what, more=word("comma", lang).join(parts))
 
 

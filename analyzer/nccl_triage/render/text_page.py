@@ -324,11 +324,12 @@ def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
     Without commands only the first step is worth a line.
     """
     found = list(found)
-    kept = list(_within(_ready(found), most))
+    seen: set[str] = set()
+    kept = list(_within(_ready(found), most, seen))
     left = most - sum(len(step.commands) for step in kept)
     told = {step.what for step in kept}
     if left > 0:
-        kept += _within(_to_fill(found, told), left)
+        kept += _within(_to_fill(found, told), left, seen)
     return kept
 
 
@@ -347,8 +348,8 @@ def _to_fill(found: list[NextStep], told: set[str]) -> Iterator[NextStep]:
             yield NextStep(step.key, step.what, step.commands[:1], step.caution)
 
 
-def _within(found: Iterable[NextStep], most: int) -> Iterator[NextStep]:
-    seen: set[str] = set()
+def _within(found: Iterable[NextStep], most: int, seen: set[str]) -> Iterator[NextStep]:
+    """Yield the steps with commands that were not seen yet, as many as may be shown."""
     for step in found:
         fresh = [command for command in step.commands if command not in seen]
         if step.commands and not fresh:

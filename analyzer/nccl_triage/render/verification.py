@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nccl_triage.render.words import Document, Lang, confidence, listed, pick, rank_ranges, visible, word
+from nccl_triage.render.words import Document, Lang, certainty, confidence, listed, pick, rank_ranges, visible, word
 
 Item = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ def moved(verification: Item, lang: Lang) -> str:
 
 
 def _sure(item: Item, lang: Lang) -> str:
-    return f"{confidence(item.get('confidence'))} ({word(str(item.get('status')), lang)})"
+    return f"{confidence(item.get('confidence'))} ({certainty(item, lang)})"
 
 
 def narrowed_text(verification: Item, lang: Lang) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.numbers import VERY_LIKELY
 from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, TERMINAL, VERIFICATION
 
 Lang = Literal["en", "zh"]
@@ -320,6 +321,14 @@ def place(item: Mapping[str, Any]) -> str:
 def confidence(value: Any) -> str:
     """Return a confidence with two decimals that never rounds up to certainty."""
     return f"{min(float(value or 0), 0.99):.2f}"
+
+
+def certainty(item: Mapping[str, Any], lang: Lang) -> str:
+    """Return how sure a cause is in words: established, very likely, likely or possible."""
+    status = str(item.get("status") or "possible")
+    if status == "supported" and float(item.get("confidence") or 0) >= VERY_LIKELY:
+        return word("sure_very", lang)
+    return word(f"sure_{status}" if status in ("established", "supported", "possible") else status, lang)
 
 
 def rank_ranges(ranks: Iterable[int]) -> str:
