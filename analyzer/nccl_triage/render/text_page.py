@@ -128,8 +128,8 @@ def window(text: str, span: TellingSpan, room: int) -> CutLine:
     return CutLine(shown, span.start + shift, min(span.end, end) + shift)
 
 
-#: Columns of a quoted line where nothing is folded, and the fewest that are left to one behind its place.
-WHOLE, LEAST = 400, 24
+#: Columns of a quoted line where nothing is folded, the fewest that are left to one behind its place, and to any.
+WHOLE, BESIDE_PLACE, LEAST = 400, 44, 24
 #: Columns that the path of a log may take on a terminal, and those that its last name may: shares of all, or so many.
 PATH, NAME = 0.25, 0.4
 FEWEST = 18
@@ -248,14 +248,20 @@ class TextPage:
             self.lines.append(" " * indent + prompt(line) + self.style(visible(line.rstrip()), fg="green"))
 
     def quote(self, indent: int, label: str, found: QuotedLine) -> None:
-        """Add ``path:line: text``, cut around the telling span, which is bold; a label may stand before it."""
+        """Add ``path:line: text``, cut around the telling span, which is bold; a label may come before it.
+
+        On a narrow terminal the text has a line of its own, so that the span is not cut off.
+        """
         path = short_path(found.path, self.width) if self.width else found.path
         place = f"{path}:{found.line}:"
         lead = " " * indent + (self.label(label) if label else "")
-        room = WHOLE if not self.width else max(self.width - columns(lead) - columns(place) - 1, LEAST)
+        room = WHOLE if not self.width else self.width - columns(lead) - columns(place) - 1
+        if room < BESIDE_PLACE and self.width:
+            self.lines.append(f"{lead}{place}")
+            lead, place, room = " " * (indent + 2), "", max(self.width - indent - 2, LEAST)
         shown = window(found.text, found.span, room)
         marked = self.style(shown.text[shown.start : shown.end], bold=True)
-        self.lines.append(f"{lead}{place} {shown.text[: shown.start]}{marked}{shown.text[shown.end :]}")
+        self.lines.append(f"{lead}{place}{' ' if place else ''}{shown.text[: shown.start]}{marked}{shown.text[shown.end :]}")
 
 
 #: Words in capitals that a reader has to replace, alone or with others (``NODE_A``, ``PEER_ADDRESS``), ``<pid>`` and ``...``.
