@@ -141,7 +141,7 @@ def test_busy_gpus_leave_the_report_unverified_and_say_why(hardware: Any, log: P
     assert document["notes_zh"][-1] == "未验证：GPU 0 利用率 97%"
     assert "nccl-triage: not verified: GPU 0 is 97 % busy\n" in result.stderr
     text = page.read_text(encoding="utf-8")
-    assert f"nccl-triage verify {log}" in text
+    assert f"<bdi>nccl-triage</bdi> verify {log}" in text
     assert "GPU 0 is 97 % busy" in text
 
 
@@ -180,7 +180,7 @@ def test_without_gpus_the_report_prints_the_command(monkeypatch: pytest.MonkeyPa
     result = invoke(log, "--report", page)
     assert result.exit_code == 0
     assert f"(not verified; to confirm: nccl-triage verify {log})" in result.stderr
-    assert f"nccl-triage verify {log}" in page.read_text(encoding="utf-8")
+    assert f"<bdi>nccl-triage</bdi> verify {log}" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def shown(*args: str, **extra: str) -> str:
         (["cuda:802"], "fabric manager"),
         (["exit", "-9"], "SIGKILL"),
         (["ib-status", "12"], "IBV_WC_RETRY_EXC_ERR"),
-        (["ncclRemoteError"], "a victim prints it"),
+        (["ncclRemoteError"], "printed by a victim"),
         (["--shm-size"], "64 MiB"),
         (["remove-model-eval"], "dangerous"),
         (["my", "job", "hangs"], "py-spy dump"),

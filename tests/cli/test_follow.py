@@ -223,7 +223,7 @@ def test_what_follows_nothing_says_so(following: Any) -> None:
         (["--hang-after", "5"], "--hang-after needs --follow"),
         (["--follow", "--on-verdict", "no-such-command"], "there is no command no-such-command"),
         (["--follow", "--verify", "always", "--report", "r.html"], "--verify always cannot be combined with --follow"),
-        (["--follow", "--hang-after", "1"], "1.0 is not in the range"),
+        (["--follow", "--hang-after", "1"], "1.0 is not a number from 2 to 10000"),
     ],
 )
 def test_wrong_options_are_refused(folder: Path, words: list[str], said: str) -> None:

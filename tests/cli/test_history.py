@@ -177,7 +177,7 @@ def test_a_history_that_cannot_be_used_is_said_and_changes_neither_verdict_nor_c
     for one in (bad, quiet, nowhere):
         assert (one.stdout, one.exit_code) == (good.stdout, good.exit_code)
     assert bad.stderr.splitlines() == [
-        f"nccl-triage: this diagnosis is not kept: the history {tmp_path / 'notes.txt'} cannot be written: it is no database"
+        f"nccl-triage: this diagnosis is not kept: the history {tmp_path / 'notes.txt'} cannot be written: it is not a database"
     ]
     assert quiet.stderr == ""
     assert "is not kept" in nowhere.stderr
@@ -305,7 +305,7 @@ def test_the_page_holds_everything_in_both_languages_and_nothing_that_runs(fille
     again = CliRunner().invoke(cli, ["history", "report", "-o", str(page), "--history", str(filled)])
     assert again.exit_code != 0, "it exists"
     nothing = history("report", path=tmp_path / "none.sqlite").stdout
-    assert "Nothing is kept yet" in nothing
+    assert "No records yet" in nothing
 
 
 def test_ctrl_c_ends_the_waiting_for_a_history_that_hangs(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_summary_never_grows_beyond_what_github_takes(report: Path, summary: P
     summary.write_bytes(b"x" * (SUMMARY_BYTES - whole + 1))
     in_step(report, summary)
     assert SUMMARY_BYTES - 400 < summary.stat().st_size <= SUMMARY_BYTES
-    assert summary.read_text(encoding="utf-8").endswith("--format markdown shows it all.\n")
+    assert summary.read_text(encoding="utf-8").endswith("--format markdown shows all of it.\n")
     summary.write_bytes(b"x" * (SUMMARY_BYTES - 10))
     in_step(report, summary)
     assert summary.stat().st_size == SUMMARY_BYTES - 10

@@ -15,10 +15,10 @@ REVERSE = "node-0:88:88 [2] hipify/src/graph/paths.cc:144 NCCL WARN Failed to fi
 @pytest.mark.parametrize(
     ("text", "cause", "advised", "not_advised"),
     [
-        ("RCCL version 2.20.5+hip6.2 HEAD:d380693+\n" + REVERSE, "nccl-release-bug", "ROCm", "nvidia-nccl-cu12\""),
-        ("NCCL version 2.20.5+cuda12.4\n" + REVERSE, "nccl-release-bug", "nvidia-nccl-cu12\"", "ROCm release"),
-        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\n", "gpu-hardware-fault", "rocm-smi", "dcgmi"),
-        ("[1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", "gpu-hardware-fault", "dcgmi", "rocm-smi"),
+        ("RCCL version 2.20.5+hip6.2 HEAD:d380693+\n" + REVERSE, "nccl-release-bug", "ROCm", "nvidia-smi"),
+        ("NCCL version 2.20.5+cuda12.4\n" + REVERSE, "nccl-release-bug", "nvidia-smi topo", "ROCm release"),
+        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\n", "gpu-hardware-fault", "rocm-smi", "nvidia-smi"),
+        ("[1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", "gpu-hardware-fault", "nvidia-smi", "rocm-smi"),
     ],
     ids=["rccl", "nccl", "rocm", "cuda"],
 )  # fmt: skip

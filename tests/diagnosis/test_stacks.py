@@ -105,8 +105,8 @@ def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
     document = diagnose_text(waits(11) + waits(12), rules).to_dict()
     assert document["verdict"] == "unknown"
     assert document["headline"] == "The job hung; its stacks do not show why."
-    assert "stand: 2 (pid 11, 12): all_reduce (" in document["notes"][0]
-    assert "All wait at the same place" in document["notes"][0]
+    assert "are: 2 (pid 11, 12): all_reduce (" in document["notes"][0]
+    assert "All wait in the same place" in document["notes"][0]
 
 
 def test_all_wait_for_the_lock_of_a_build_that_nobody_does(rules: RuleSet) -> None:

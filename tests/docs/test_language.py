@@ -127,6 +127,16 @@ def test_the_walk_over_rules_finds_titles_and_what_evidence_says() -> None:
     assert too_long(" ".join(["word"] * (LONGEST + 1))) and not too_long(" ".join(["word"] * LONGEST))
 
 
+def test_no_text_of_ours_looks_like_the_name_of_a_host() -> None:
+    """What stands behind 主机： in a log is a name, which --redact replaces."""
+    rows = yaml.load((ROOT / "rules" / "redaction" / "names.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    (named,) = [row["pattern"] for row in rows["names"] if "主机" in row.get("guard", ())]
+    for path in rule_files():
+        for key, text in texts(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)):
+            match = re.search(named, text) if key == "zh" else None
+            assert match is None or (match["name"] or "").isascii(), text
+
+
 def test_help_keeps_to_the_style() -> None:
     commands: dict[tuple[str, ...], click.Command] = {(): cli, **every_command()}
     for command in commands.values():

@@ -61,7 +61,7 @@ def test_what_was_read_is_diagnosed_and_nobody_is_called_silent(logs: list[Path]
     assert "missing" not in {rank["state"] for rank in found["job"]["ranks"]}
     assert "Reading was interrupted by SIGINT" in found["notes"][0]
     for name in FORMATS:
-        assert b"PARTIAL, reading was interrupted after" in render(found, name, lang="en"), name
+        assert b"PARTIAL: reading was interrupted after" in render(found, name, lang="en"), name
 
 
 def test_what_is_only_begun_is_neither_healthy_nor_damaged(tmp_path: Path) -> None:

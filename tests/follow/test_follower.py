@@ -215,7 +215,7 @@ def test_former_files_are_bounded_and_said(run: Run, monkeypatch: pytest.MonkeyP
         run.log.write_text(f"step {number}/9 loss 3.0\n" + "x" * number)
         run.poll()
     assert sorted(run.steps().values()) == [["4"], ["5"], ["6"]]
-    assert any("only the last 2 former files" in note for note in run.follower.notes)
+    assert any("only the last 2 rotated files" in note for note in run.follower.notes)
 
 
 def test_new_files_in_a_folder_and_what_their_neighbours_tell(tmp_path: Path, rules: RuleSet) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from nccl_triage.engine.regex_analysis import _constants, _parser
+from nccl_triage.lazy_regex import CONSTANTS as _constants
+from nccl_triage.lazy_regex import PARSER as _parser
 
 _REPEATS = tuple(
     getattr(_constants, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(_constants, name)

@@ -12,6 +12,7 @@ OF_OURS = {
     "cli/__init__.py:_module_command": "modules of commands",
     "ingest/layouts.py:_compiled": "expressions of our layouts",
     "messages/__init__.py:table": "languages",
+    "engine/match.py:_glob": "globs of rules",
     "story/devices.py:_matches": "ids of signatures",
 }
 

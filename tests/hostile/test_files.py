@@ -37,7 +37,7 @@ def test_a_folder_of_traps_is_read_for_its_log(tmp_path: Path) -> None:
     assert [source.file for source in found] == [tmp_path / "job.log"]
     told = "\n".join(notes)
     assert "3 files (a pipe, socket or device)" in told
-    assert "1 file (of the kernel, no logs)" in told
+    assert "1 file (kernel files, not logs)" in told
 
 
 def test_names_cannot_reach_a_terminal_or_another_folder(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_what_was_read_until_a_signal_is_diagnosed(name: str, jobs: str, tmp_pat
     }  # fmt: skip
     assert document["symptoms"]
     assert document["headline"].startswith("PARTIAL")
-    assert "PARTIAL, reading was interrupted" in report.read_text()
+    assert "PARTIAL: reading was interrupted" in report.read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"a.log", "b.log", "report.html"}
 
 

@@ -80,5 +80,5 @@ def test_the_rank_that_the_others_wait_for_is_named_by_their_own_dumps(tmp_path:
     assert best.id == "data-pipeline-failure"
     assert [culprit.rank for culprit in best.culprits] == [1]
     assert "__getitem__ (" in best.culprits[0].why["en"]
-    (note,) = [note["en"] for note in diagnosis.notes if "dumped processes stand" in note["en"]]
+    (note,) = [note["en"] for note in diagnosis.notes if "dumped processes are" in note["en"]]
     assert "2 (rank 0, 2): all_reduce (torch/distributed/distributed_c10d.py:" in note

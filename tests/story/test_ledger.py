@@ -115,4 +115,4 @@ def test_a_plug_in_through_which_the_data_goes_is_named_where_nobody_is_missing(
     assert diagnose_text(plugin + everybody, rules).candidates[0].id == "network-plugin"
     own = diagnose_text(plugin.replace("AWS Libfabric", "Socket") + everybody, rules)
     assert "network-plugin" not in [candidate.id for candidate in own.candidates]
-    assert own.to_dict()["headline"] == "The job hung, and this log does not show why."
+    assert own.to_dict()["headline"] == "The job hung; this log does not show why."

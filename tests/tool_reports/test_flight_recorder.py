@@ -90,7 +90,7 @@ def test_the_lines_of_a_dump() -> None:
 
 def test_an_empty_dump_is_a_dump() -> None:
     lines, info = render(pickle.dumps(build.dump([], 4), 2))
-    assert "issued nothing" in lines[0] and info.recorder is not None
+    assert "no recorded operation" in lines[0] and info.recorder is not None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_rank_stands_in_the_name(name: str, rank: int | None) -> None:
 
 def test_a_dump_without_a_rank_is_read_and_told() -> None:
     lines, info = render(pickle.dumps(build.dump([("all_reduce", 8)], 2), 2), "trace")
-    assert lines and info.recorder is None and "no rank" in info.problems[0]
+    assert lines and info.recorder is None and "does not end in a rank" in info.problems[0]
 
 
 def test_dumps_are_known_by_what_they_hold() -> None:

@@ -154,7 +154,7 @@ _FILES = 3
 
 def _inputs(case: Case) -> dict[str, str]:
     """Return the paths of the input: the only file, and all files or the folder that holds them."""
-    paths = list(case.observations.sources)
+    paths = sorted(case.observations.sources)
     if not paths or any(path.startswith(("-", "<")) for path in paths):
         return {}  # standard input, or what may be taken for an option
     one = {"LOG": shlex.quote(paths[0])} if len(paths) == 1 else {}

@@ -261,7 +261,9 @@ class TextPage:
             lead, place, room = " " * (indent + 2), "", max(self.width - indent - 2, LEAST)
         shown = window(found.text, found.span, room)
         marked = self.style(shown.text[shown.start : shown.end], bold=True)
-        self.lines.append(f"{lead}{place}{' ' if place else ''}{shown.text[: shown.start]}{marked}{shown.text[shown.end :]}")
+        self.lines.append(
+            f"{lead}{place}{' ' if place else ''}{shown.text[: shown.start]}{marked}{shown.text[shown.end :]}"
+        )
 
 
 #: Words in capitals that a reader has to replace, alone or with others (``NODE_A``, ``PEER_ADDRESS``), ``<pid>`` and ``...``.
