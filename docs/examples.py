@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
+
+from reports.examples.render import within
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "corpus" / "written" / "logs"
@@ -22,23 +22,12 @@ COLUMNS = 100
 _FINE = 3
 
 
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Work in a folder, so that a path is shown as below it."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def printed(lang: Literal["en", "zh"], width: int | None, color: bool) -> str:
     """Return what a terminal shows of the first log."""
     from nccl_triage import diagnose
     from nccl_triage.render import terminal
 
-    with inside(LOGS):
+    with within(LOGS):
         document = diagnose(LOG).to_dict()
     return terminal.render(document, color=color, width=width, lang=lang, verbose=0)
 
@@ -73,7 +62,7 @@ def stacks() -> str:
     from nccl_triage import diagnose
     from nccl_triage.render import terminal
 
-    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, within(Path(folder)):
         for rank in range(4):
             head = (
                 f"Process {4100 + rank}: python -u train.py --local_rank={rank}\nPython v3.11.7 (/usr/bin/python3.11)\n"
@@ -152,7 +141,7 @@ def rules_error() -> str:
         shutil.copytree(ROOT / "docs" / "integrations" / "pre-commit" / "rules", Path(folder) / "rules")
         path = Path(folder) / "rules" / "signatures" / "site" / "cache.yaml"
         path.write_text(path.read_text(encoding="utf-8").replace("lease 4711 lost", "lease x lost"), encoding="utf-8")
-        with inside(Path(folder)):
+        with within(Path(folder)):
             result = CliRunner().invoke(cli, ["rules", "test", "rules"], prog_name="nccl-triage")
     return _block("$ nccl-triage rules test rules\n" + result.output)
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from examples import inside
+from reports.examples.render import within
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Labelled cases, at least one of each cause: some recorded on real processes, some written by hand.
@@ -88,7 +88,7 @@ def documents() -> dict[str, dict[str, Any]]:
         for folder in ("recorded", "written")
         for case in cases.read(ROOT / "corpus" / folder)
     }
-    with inside(ROOT):
+    with within(ROOT):
         return {name: diagnose(logs[name]).to_dict() for name in INCIDENTS}
 
 

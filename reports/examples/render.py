@@ -44,7 +44,7 @@ EXAMPLES = (
 
 
 @contextmanager
-def _within(folder: Path) -> Iterator[None]:
+def within(folder: Path) -> Iterator[None]:
     """Make the folder the current one: reports show paths as they were given, and these must be the same anywhere."""
     before = Path.cwd()
     os.chdir(folder)
@@ -59,7 +59,7 @@ def document(example: Example) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as made:
         if example.generated:
             Path(made, example.log).write_bytes(incident(**example.generated).log)
-        with _within(Path(made) if example.generated else ROOT):
+        with within(Path(made) if example.generated else ROOT):
             diagnosis = diagnose(example.log)
     diagnosis.seconds = None
     return diagnosis.to_dict()
