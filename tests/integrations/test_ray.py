@@ -51,11 +51,32 @@ def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Commands:
     return found
 
 
+def started() -> Any:
+    """A cluster of one node; a port that another process took before Ray did is tried again with others."""
+    from ray.cluster_utils import Cluster
+
+    for attempts_left in (2, 1, 0):
+        head = {
+            "num_cpus": 1,
+            "object_store_memory": 80 << 20,
+            "include_dashboard": True,
+            "dashboard_port": free_port(),
+            "dashboard_agent_listen_port": free_port(),
+        }
+        found = Cluster()
+        try:
+            found.add_node(**head)
+        except Exception:
+            found.shutdown()
+            if not attempts_left:
+                raise
+        else:
+            return found
+
+
 @pytest.fixture(scope="module")
 def cluster(commands: Commands) -> Iterator[Any]:
     """One node with a dashboard, apart from any other cluster of this machine."""
-    from ray.cluster_utils import Cluster
-
     # Not pytest's folder: the paths of Ray's sockets below it would be too long.
     with (
         tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
@@ -65,14 +86,7 @@ def cluster(commands: Commands) -> Iterator[Any]:
         for name, value in {**commands.env, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}.items():
             environment.setenv(name, value)
         environment.setenv("RAY_TMPDIR", folder)
-        head = {
-            "num_cpus": 1,
-            "object_store_memory": 80 << 20,
-            "include_dashboard": True,
-            "dashboard_port": free_port(),
-            "dashboard_agent_listen_port": free_port(),
-        }
-        found = Cluster(initialize_head=True, head_node_args=head)
+        found = started()
         try:
             yield found
         finally:
