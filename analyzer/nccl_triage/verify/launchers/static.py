@@ -19,7 +19,8 @@ from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.plan import REPEATS, ExperimentComparison, Means, Plan, Planned, PlanOptions, differences
+from nccl_triage.verify.differences import ExperimentComparison, differences
+from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, words
