@@ -22,7 +22,7 @@ from nccl_triage.verify.judge import (
     state_of,
     treated,
 )
-from nccl_triage.verify.plan import REPEATS, Planned
+from nccl_triage.verify.plan import REPEATS, Planned, compared
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
 
@@ -125,11 +125,22 @@ class _Test:
 
     def outcome(self) -> ExperimentOutcome:
         """Run the control, the treatments and the bisection of a failure, and conclude."""
-        outcome = outcome_without(self.planned, self._controls())
+        controls = self._controls()
+        outcome = outcome_without(self._as_fitted(controls), controls)
         if state_of(outcome.controls) == "fails":
             self._treat(outcome)
         settle(outcome, self._fact(), self.session.plan.question.timeout)
         return outcome
+
+    def _as_fitted(self, controls: Sequence[Trial]) -> Planned:
+        """Return the experiment as its ranks had memory for it."""
+        runs = [trial.result.run for trial in controls]
+        smallest = min(runs, key=lambda run: run.message.numel, default=self.control)
+        if smallest.message.numel >= self.control.message.numel:
+            return self.planned
+        plan, names = self.session.plan, self.session.names
+        fitted = replace(self.planned, control=replace(self.control, message=smallest.message))
+        return compared(fitted, plan.question, plan.means, tuple(names[place] for place in self.control.places))
 
     def _controls(self) -> list[Trial]:
         trials: list[Trial] = []

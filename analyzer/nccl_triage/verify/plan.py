@@ -22,14 +22,14 @@ from nccl_triage.verify.collective_run import (
 )
 from nccl_triage.verify.differences import ExperimentComparison, differences
 from nccl_triage.verify.question import Question, SuspectedCause
-from nccl_triage.verify.worker.ops import DTYPES, operation
+from nccl_triage.verify.worker.memory import GPU_SHARE
+from nccl_triage.verify.worker.ops import DTYPES, Operation, operation
+from nccl_triage.verify.worker.payload import BITS
 
 #: Runs of the control and of each treatment that a verdict needs.
 REPEATS = 2
 #: Elements of a collective whose size the log does not tell.
 DEFAULT_NUMEL = 1 << 20
-#: Bytes of one rank's input at most: on GPUs further limited by free memory.
-CPU_BYTES, GPU_BYTES = 64 << 20, 1 << 30
 #: Ranks of a world whose size is free.
 DEFAULT_WORLD = 4
 #: Ranks that Gloo runs on one host at most.
@@ -92,7 +92,7 @@ class Planned:
         """The most that all runs can take."""
         if self.control is None:
             return 0.0
-        return self.deadlines.longest() * REPEATS * (1 + len(self.experiment.vary))
+        return self.limits(self.control).longest() * REPEATS * (1 + len(self.experiment.vary))
 
     @property
     def memory(self) -> int:
@@ -103,10 +103,8 @@ class Planned:
         return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
 
     def limits(self, run: CollectiveRun) -> Deadlines:
-        """Return the deadlines of a run: those of the experiment, unless the run's own timeout asks for more."""
-        if run.timeout is not None and run.timeout > self.deadlines.first / 2:
-            return replace(self.deadlines, first=run.timeout + self.deadlines.first / 2)
-        return self.deadlines
+        """Return the deadlines of a run: those of the experiment, unless its size or its own timeout asks for more."""
+        return self.deadlines.waiting(run.timeout, run.size_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +165,37 @@ def slots_of(
 def message_of(
     question: Question, experiment: Experiment, means: Means, world: int, backend: str
 ) -> tuple[CollectiveMessage, int]:
-    """Return the message that is sent and the elements that the log asked for."""
+    """Return the message that is sent and the elements that the log asked for, if need be of another type.
+
+    The size is bounded by the free memory alone, of which ranks know more than the planner: they may scale it down.
+    """
     if experiment.kind in ("store", "versions"):
         return CollectiveMessage("INIT", 1), 1
     op = question.op or ("BARRIER" if experiment.kind == "single" else "ALLREDUCE")
-    dtype = question.dtype if question.dtype in DTYPES else "float32"
-    wanted = question.numel or DEFAULT_NUMEL
-    row, element = operation(op), DTYPES[dtype]
-    limit = CPU_BYTES if backend == "gloo" else min(GPU_BYTES, means.gpu_free // (4 * (1 + world)) or GPU_BYTES)
-    numel = min(wanted, max(1, limit // (element * (world if row.size == "all" else 1))))
-    return CollectiveMessage(op, numel, dtype), wanted
+    row = operation(op)
+    dtype, wanted = _typed(question, row, backend)
+    numel = wanted
+    if backend == "nccl" and means.gpu_free:
+        sharing = -(-world // max(1, len(means.places) * means.gpus))
+        numel = row.fitting(wanted, world, DTYPES[dtype], int(means.gpu_free * GPU_SHARE) // sharing)
+    return CollectiveMessage(op, numel, dtype, root=question.root if question.root < world else 0), wanted
+
+
+#: Types that no backend reduces, or that the verifier does not know, and one with elements as large.
+_LIKE = {"int16": "bfloat16", "uint16": "bfloat16", "complex64": "float64", "complex32": "float32", "uint64": "int64"}
+
+
+def _typed(question: Question, row: Operation, backend: str) -> tuple[str, int]:
+    """Return the type that an experiment uses for the log's, and how many of its elements are as many bytes.
+
+    NCCL moves 8-bit floats, but reduces them only from 2.24 on and on Hopper GPUs or newer; Gloo knows none.
+    """
+    named, numel = (question.dtype or "float32").lower(), question.numel or DEFAULT_NUMEL
+    if named in BITS:
+        if row.reduces:
+            return "bfloat16", max(1, numel // 2)
+        return ("uint8" if backend == "gloo" else named), numel
+    return (named if named in DTYPES else _LIKE.get(named, "float32")), numel
 
 
 def _why_not(experiment: Experiment, question: Question, means: Means, backend: str | None) -> Text | None:
@@ -234,6 +253,7 @@ def control_run(
         port=question.port if store else None,
         store_address=question.master if store and len(means.places) > 1 else None,
         more=(replace(message, dtype="bfloat16"),) if both else (),
+        joins="store" if store else "group",
     )
     return run, wanted
 
@@ -250,6 +270,16 @@ def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: M
     names = tuple(means.places[place].name for place in run.places)
     differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, means.gpus, names))
     return Planned(suspect, experiment, run, None, differs, complete, deadlines)
+
+
+def compared(planned: Planned, question: Question, means: Means, names: tuple[str, ...]) -> Planned:
+    """Return an experiment with what tells its control from the failure, on the hosts of these names if any are known."""
+    run = planned.control
+    if run is None:
+        return planned
+    _, wanted = message_of(question, planned.experiment, means, run.world, run.backend)
+    found, complete = differences(ExperimentComparison(question, planned.experiment, run, wanted, means.gpus, names))
+    return replace(planned, differs=found, complete=complete)
 
 
 def build(question: Question, causes: Mapping[str, Cause], means: Means, options: PlanOptions) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.collective_run import CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.collective_run import LONGEST, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
 
 #: Ranks inside one host when the placement changes.
@@ -133,7 +133,7 @@ def _size(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
 def _timeout(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     usual = known.deadlines.first / 2
     now = control.timeout if control.timeout is not None else usual
-    longer = min(now * _LONGER, known.deadlines.first * 3)
+    longer = min(now * _LONGER, known.deadlines.first * LONGEST)
     return [replace(control, timeout=longer)] if longer >= 2 * now else []
 
 
