@@ -207,7 +207,8 @@ class RankTrace:
         if self.error is not None:
             if not self.error.get("own"):
                 return None
-            what = f"{self.error.get('type', '')}: {self.error.get('text', '')}"[:_TEXT]
+            kind, text = str(self.error.get("type", "")), str(self.error.get("text", ""))
+            what = (text if kind in ("", "OwnFailureError") else f"{kind}: {text}")[:_TEXT]
             return {"en": f"rank {number} could not start: {what}", "zh": f"rank {number} 无法启动：{what}"}
         if "imported" in self.times:
             return None
