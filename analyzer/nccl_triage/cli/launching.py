@@ -39,6 +39,13 @@ _WITHOUT_LOG = {
 }
 
 
+def _job_hosts(by_log: bool) -> list[Callable[[Any], Any]]:
+    if not by_log:
+        return []
+    text = "These hosts are those of the job, even if the log does not name them."
+    return [click.option("--job-hosts", is_flag=True, help=text)]
+
+
 def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = True) -> Callable[[Any], Any]:
     """Return a decorator that adds the options on where and how ranks are started; ``by_log``: a log has defaults."""
     folder = click.Path(path_type=Path, file_okay=False)
@@ -93,6 +100,7 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             help="JSON of an earlier verify or preflight, whose bandwidths are the expected ones (repeatable).",
         ),
         click.option("--allow-busy", is_flag=True, help="Use GPUs even if something else is running on them."),
+        *_job_hosts(by_log),
         click.option(
             "--wait",
             type=click.FloatRange(0, 86400),
@@ -132,6 +140,7 @@ def settings(given: dict[str, Any], force: bool) -> Any:
             budget=given["budget"],
             suspects=given.get("suspects", 1),
             allow_busy=given["allow_busy"],
+            job_hosts=given.get("job_hosts", False),
         ),
     )
 

@@ -42,7 +42,7 @@ CHECKS = ("nccl-versions", "gpus", "port")
 SCOPES = ("all", "host", "hosts", "rank")
 BACKENDS = ("any", "nccl")
 #: What a control that passes says about the cause.
-PASSING = ("refutes", "supports", "nothing")
+PASSING = ("refutes", "supports", "nothing", "not-reproduced")
 #: What a treatment may change besides variables of the environment, and the words for the new value.
 VARIABLES = {
     "interface": ("reachable",),

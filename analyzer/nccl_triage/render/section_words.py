@@ -36,6 +36,7 @@ narrowed_group = Narrowed down to the group {who} in {n} further runs; no smalle
 narrowed_one = Narrowed down to {who} in {n} further runs. = 又运行 {n} 次后缩小到 {who}。
 narrowed_pair = Narrowed down to the pair {who} in {n} further runs. = 又运行 {n} 次后缩小到这一对：{who}。
 no_path = not probed = 未探测
+not-reproduced = not reproduced now = 现在未重现
 not-run = not run = 未运行
 not-testable = not testable with a collective = 无法用集合操作验证
 not_verified_text = No experiment has run on the hardware: the verdict is based on the log alone. = 尚未在硬件上做实验：结论只依据日志。
@@ -65,7 +66,8 @@ run = Run = 运行
 run_crashed = crashed = 崩溃
 run_error = error = 报错
 run_hung = hung = 卡住
-run_not-run = not run = 未运行
+run_not-reproduced = not reproduced now = 现在未重现
+not-run = not run = 未运行
 run_passed = passed = 通过
 run_wrong-data = wrong data = 数据错误
 runs = The runs = 各次运行

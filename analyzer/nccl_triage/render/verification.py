@@ -49,7 +49,9 @@ def moved(verification: Item, lang: Lang) -> str:
     """Return the confidence before and after, empty when the experiments did not change it."""
     before, after = verification.get("before") or {}, verification.get("after") or {}
     numbers = [item.get("confidence") for item in (before, after)]
-    if before == after or not all(isinstance(number, (int, float)) for number in numbers):
+    if all(before.get(name) == after.get(name) for name in ("status", "confidence")) or not all(
+        isinstance(number, (int, float)) for number in numbers
+    ):
         return ""
     return " -> ".join(_sure(item, lang) for item in (before, after))
 

@@ -125,6 +125,7 @@ MARKS = {
     "confirmed": ("diamond", "bad"),
     "refuted": ("cross", "stark"),
     "supported": ("triangle", "good"),
+    "not-reproduced": ("dot", "quiet"),
     "inconclusive": ("ring", "quiet"),
     "not-testable": ("dash", "quiet"),
     "not-run": ("dash", "quiet"),

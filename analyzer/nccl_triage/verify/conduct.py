@@ -23,6 +23,7 @@ from nccl_triage.verify.judge import (
     treated,
 )
 from nccl_triage.verify.plan import REPEATS, Planned
+from nccl_triage.verify.same_world import SameWorld, compared
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
 
@@ -128,8 +129,16 @@ class _Test:
         outcome = outcome_without(self.planned, self._controls())
         if state_of(outcome.controls) == "fails":
             self._treat(outcome)
-        settle(outcome, self._fact(), self.session.plan.question.timeout)
+        settle(outcome, self._fact(), self.session.plan.question.timeout, self._world())
         return outcome
+
+    def _world(self) -> SameWorld:
+        """Return how the hosts, GPUs and variables of the control compare with those of the failure."""
+        session, used = self.session, self.control.places
+        places = [session.cluster.places[place] for place in used]
+        facts = [session.cluster.facts[place] for place in used]
+        plan = session.plan
+        return compared(plan.question, places, facts, self.planned.experiment.kind, plan.options.job_hosts)
 
     def _controls(self) -> list[Trial]:
         trials: list[Trial] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
-from nccl_triage.verify.question import Question
+from nccl_triage.verify.question import Question, SuspectedCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class ExperimentComparison:
     """The failure beside the control run; ``wanted`` is the number of elements in the log's collective."""
 
     question: Question
+    suspect: SuspectedCause
     experiment: Experiment
     run: CollectiveRun
     wanted: int
@@ -54,20 +55,21 @@ def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
 
 
 def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
-    """Fewer hosts than the failure had."""
+    """Fewer hosts than the failure had, or others than the accused ones."""
     wanted, have = len(about.question.hosts), len(about.run.places)
     if about.experiment.scope != "host" and have < wanted:
         yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
-
-
-def _short(name: str) -> str:
-    return name.split("#")[0].split(".")[0].casefold()
+    accused = [host for host in about.suspect.hosts if host in about.question.hosts]
+    left_out = [host for host in accused if about.names and host not in about.names]
+    if left_out:
+        listed = ", ".join(left_out[:4])
+        yield _say(f"without {listed}, which the log accuses", f"不含日志所指的主机 {listed}", True)
 
 
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Hosts that were not part of the failure."""
-    known = {_short(name) for name in about.question.hosts}
-    strange = [name for name in about.names if _short(name) not in known]
+    known = about.question.hosts
+    strange = [name for name in about.names if name not in known]
     if known and strange:
         listed = ", ".join(strange[:4])
         yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)

@@ -16,6 +16,7 @@ from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import ReachabilityMatrix
+from nccl_triage.verify.same_world import SameWorld
 
 #: Runs after which a control that failed once of twice counts as flaky.
 FLAKY_RUNS = 5
@@ -80,10 +81,11 @@ def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Experim
     return ExperimentOutcome(planned, decide(facts), facts, list(controls), why_not=planned.why_not)
 
 
-def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
+def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None, world: SameWorld) -> None:
     """Conclude from an outcome's controls and treatments: its findings, facts and row.
 
-    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds.
+    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds, ``world`` how the hosts,
+    GPUs and variables of the runs compare with those of the failure.
     """
     planned, controls = outcome.planned, outcome.controls
     outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
@@ -103,6 +105,10 @@ def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
         complete=planned.complete,
         passing=planned.experiment.passing,
         brief=is_brief(planned, controls, limit),
+        proven=planned.suspect.proven,
+        hosts=world.hosts,
+        gpu=world.gpu,
+        variables=world.variables,
     )
     outcome.row = decide(outcome.facts)
 

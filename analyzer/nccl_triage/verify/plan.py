@@ -22,6 +22,7 @@ from nccl_triage.verify.collective_run import (
 )
 from nccl_triage.verify.differences import ExperimentComparison, differences
 from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.same_world import names_in_log
 from nccl_triage.verify.worker.ops import DTYPES, operation
 
 #: Runs of the control and of each treatment that a verdict needs.
@@ -60,7 +61,10 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of the user; raises UsageError for a time that is not above 0."""
+    """The options of the user; raises UsageError for a time that is not above 0.
+
+    ``job_hosts``: the hosts are those of the job, even if the log does not say so.
+    """
 
     backend: str = "auto"
     world: int | None = None
@@ -68,6 +72,7 @@ class PlanOptions:
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
+    job_hosts: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
@@ -247,8 +252,9 @@ def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: M
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
     run, wanted = control_run(question, suspect, experiment, means, options, backend)
-    names = tuple(means.places[place].name for place in run.places)
-    differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, means.gpus, names))
+    names = names_in_log(question, [means.places[place] for place in run.places])
+    comparison = ExperimentComparison(question, suspect, experiment, run, wanted, means.gpus, names)
+    differs, complete = differences(comparison)
     return Planned(suspect, experiment, run, None, differs, complete, deadlines)
 
 

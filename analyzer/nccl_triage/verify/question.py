@@ -18,6 +18,9 @@ _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
 #: Of these, the ones that only change logging, dumps and waiting.
 _NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
+#: Id of what experiments contribute to the score of a cause.
+EVIDENCE_ID = "verification"
+
 #: Bounds of what a log can mean: ranks of a job, and 30 days of timeout.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
 #: torch says ALLGATHER_COALESCED in its logs (Work.cpp) and ALLGATHER_coalesced in its flight recorder.
@@ -26,7 +29,7 @@ _OPS = {name.upper(): name for name in OPERATIONS}
 
 @dataclass(frozen=True, slots=True)
 class SuspectedCause:
-    """A cause of the document with the ranks and hosts that it blames."""
+    """A cause of the document with the ranks and hosts that it blames; ``proven``: the log has decisive evidence of it."""
 
     cause: str
     status: str
@@ -34,6 +37,7 @@ class SuspectedCause:
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,18 @@ def _backend(document: Mapping[str, Any]) -> str | None:
     return "nccl" if document.get("collective") else None
 
 
+def _proven(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the log, and no experiment, has evidence that decides for a cause."""
+    return any(
+        item.get("weight") == "decisive"
+        and item.get("id") != EVIDENCE_ID
+        and item.get("explained_by") is None
+        and isinstance(odds := item.get("log_odds"), (int, float))
+        and odds > 0
+        for item in _mappings(entry.get("contributions"))
+    )
+
+
 def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     found = []
     for entry in _mappings(document.get("diagnoses")):
@@ -133,7 +149,8 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
-        found.append(SuspectedCause(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
+        status = _string(entry.get("status")) or "possible"
+        found.append(SuspectedCause(cause, status, sure, ranks, hosts, variables, _proven(entry)))
     return tuple(found)
 
 

@@ -183,9 +183,9 @@ def _errors(result: RunResult) -> list[dict[str, Any]]:
 
 
 def outcome_record(
-    outcome: ExperimentOutcome, report: Report, before: tuple[str, float], after: tuple[str, float]
+    outcome: ExperimentOutcome, report: Report, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the verification of one diagnosis."""
+    """Return the verification of one diagnosis; ``before`` and ``after`` hold its status and confidence."""
     names = [place.name for place in report.plan.means.places]
     reason = outcome.why_not or dict(outcome.row.says)
     changed_zh = {words(item)["en"]: words(item)["zh"] for item, _ in outcome.treatments}
@@ -200,8 +200,8 @@ def outcome_record(
         "decided_by": outcome.row.id,
         "reason": reason["en"] + (f" {named['en']}." if named else ""),
         "reason_zh": reason["zh"] + (f"{named['zh']}。" if named else ""),
-        "before": {"status": before[0], "confidence": before[1]},
-        "after": {"status": after[0], "confidence": after[1]},
+        "before": dict(before),
+        "after": dict(after),
         "kind": outcome.planned.experiment.kind,
         "differs": [item["en"] for item in outcome.planned.differs],
         "differs_zh": [item["zh"] for item in outcome.planned.differs],

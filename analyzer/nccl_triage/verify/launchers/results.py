@@ -38,6 +38,7 @@ from nccl_triage.verify.plan import Means, Planned
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
 from nccl_triage.verify.runner import first_missing, note, outcome_of
+from nccl_triage.verify.same_world import SameWorld, compared, names_in_log
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
 _LARGEST = 16 << 20
@@ -266,7 +267,8 @@ def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question
     gpus = Counter(place for place, _ in set(gpus_of(control)))
     if gpus:
         means = replace(means, gpus=min(gpus.values()))
-    names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
+    places = [HostPlace(hosts.names[place]) for place in run.places]
+    names = names_in_log(question, places, [hosts.facts[place] for place in run.places])
     planned = static.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
     one, two = len(run.places), len(wanted.places) if wanted is not None else 0
@@ -278,12 +280,6 @@ def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question
         text = "Gloo did not use the interface that NCCL would use"
         short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
     return replace(planned, differs=(*planned.differs, *short), complete=planned.complete and not short)
-
-
-def _known_as(question: Question, facts: Mapping[str, Any]) -> str:
-    """Return what the log calls a host: by one of its addresses, else by its own name."""
-    own = {str(entry["address"]) for entry in facts["interfaces"] if not entry["loopback"]}
-    return next((host for host in question.hosts if own & {host, *question.addresses.get(host, ())}), facts["host"])
 
 
 def gpus_of(control: Trial) -> list[tuple[int, str]]:
@@ -365,8 +361,17 @@ def _outcome(
         made = [trials[label] for label in own if label in trials]
         if made:
             outcome.treatments.append((treatment, [treated(trial, treatment) for trial in made]))
-    settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
+    fact = _fact(planned, controls[0], trials, hosts)
+    settle(outcome, fact, question.timeout, _world(planned, controls[0], hosts, question, saved))
     return outcome
+
+
+def _world(planned: Planned, control: Trial, hosts: Hosts, question: Question, saved: Saved) -> SameWorld:
+    """Return how the hosts and variables of a control compare with those of the failure."""
+    used = control.result.run.places
+    places = [HostPlace(hosts.names[place]) for place in used]
+    facts = [hosts.facts[place] for place in used]
+    return compared(question, places, facts, planned.experiment.kind, saved.options.job_hosts)
 
 
 def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:

@@ -101,7 +101,9 @@ def compared(planned: Planned, question: Question, means: Means, names: tuple[st
     if run is None:
         return planned
     _, wanted = plan.message_of(question, planned.experiment, means, run.world, run.backend)
-    found, complete = differences(ExperimentComparison(question, planned.experiment, run, wanted, means.gpus, names))
+    found, complete = differences(
+        ExperimentComparison(question, planned.suspect, planned.experiment, run, wanted, means.gpus, names)
+    )
     return replace(planned, differs=found, complete=complete)
 
 
