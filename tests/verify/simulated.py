@@ -82,6 +82,7 @@ class World:
     taken_ports: set[int] = field(default_factory=set)
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
     waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
 
@@ -130,6 +131,7 @@ class SimulatedLink:
 
     def receive(self) -> list[Answer]:
         found, self.queue = self.queue, []
+        self.dead = self.dead or any(answer["answer"] == "gone" for answer in found)
         return found
 
     def descriptor(self) -> None:
@@ -187,6 +189,9 @@ class SimulatedLink:
 
     def do_run(self, command: Any) -> None:
         self.world.run(self.place, command)
+
+    def do_go(self, command: Any) -> None:
+        self.world.let_go.append(command["run"])
 
     def do_inspect(self, command: Any) -> None:
         for rank in self.hanging.get(command["run"], ()):

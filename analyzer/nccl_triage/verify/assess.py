@@ -41,7 +41,7 @@ def diagnose_own_logs(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
     """Diagnose the logs of a run that failed and keep its symptoms in the result; None when the rules name no cause."""
     from nccl_triage.api import diagnose
 
-    if result.folder is None or result.passed:
+    if result.folder is None or result.passed or result.own_failure is not None:
         return None
     with contextlib.suppress(InputError):
         document = diagnose([result.folder], rules=rules, model=None).to_dict()
@@ -378,5 +378,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def assess(view: AssessedRun) -> RunFinding | None:
-    """Return what a run shows to be wrong, or None."""
+    """Return what a run shows to be wrong, or None; the verifier's own failure shows nothing."""
+    if view.result.own_failure is not None:
+        return None
     return next((found for check in CHECKS if (found := check(view)) is not None), None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nccl_triage.engine.schema import Treatment
+from nccl_triage.verify import gate
 from nccl_triage.verify.collective_run import CollectiveRun, Slot
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
@@ -18,12 +19,13 @@ from nccl_triage.verify.judge import (
     fact_of_findings,
     fact_of_versions,
     outcome_without,
+    own_failure,
     settle,
     state_of,
     treated,
 )
 from nccl_triage.verify.placement import Request, place_of
-from nccl_triage.verify.plan import REPEATS, Planned
+from nccl_triage.verify.plan import REPEATS, Planned, compared
 from nccl_triage.verify.same_world import SameWorld, compare
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
@@ -148,10 +150,18 @@ class _Test:
 
     def outcome(self) -> ExperimentOutcome:
         """Run the control, the treatments and the bisection of a failure, and conclude."""
-        outcome = outcome_without(self.planned, self._controls())
-        if state_of(outcome.controls) == "fails":
+        checked = gate.passed(self.session, self.planned, self.control)
+        if checked.why_not is not None:
+            outcome = outcome_without(self.planned)
+            outcome.why_not, outcome.gates = dict(checked.why_not), checked.trials
+            return outcome
+        controls = self._controls()
+        outcome = outcome_without(self._as_fitted(controls), controls)
+        outcome.gates = checked.trials
+        if state_of(outcome.controls) == "fails" and own_failure(outcome.controls) is None:
             self._treat(outcome)
-        settle(outcome, self._fact(), self.session.plan.question.timeout, self._world())
+        limit = self.session.plan.question.timeout
+        settle(outcome, self._fact(), limit, self._world(), checked.trivial_fails)
         if self.planned.experiment.kind == "single":
             health = self.session.health(self.planned)
             outcome.findings += [*health.accused, *health.others]
@@ -161,6 +171,16 @@ class _Test:
         """Return how the hosts, GPUs and variables of the control compare with those of the failure."""
         return world_of(self.session, self.planned, self.control.slots, self.control.backend)
 
+    def _as_fitted(self, controls: Sequence[Trial]) -> Planned:
+        """Return the experiment as its ranks had memory for it."""
+        runs = [trial.result.run for trial in controls]
+        smallest = min(runs, key=lambda run: run.message.numel, default=self.control)
+        if smallest.message.numel >= self.control.message.numel:
+            return self.planned
+        plan = self.session.plan
+        fitted = replace(self.planned, control=replace(self.control, message=smallest.message))
+        return compared(fitted, plan.question, plan.means, plan.means.names_in_log(self.control.places, plan.question))
+
     def _controls(self) -> list[Trial]:
         trials: list[Trial] = []
         wanted = REPEATS
@@ -169,6 +189,8 @@ class _Test:
             if trial is None:
                 break
             trials.append(trial)
+            if trial.result.own_failure is not None:
+                break
             if len({found.fails for found in trials}) > 1:
                 wanted = FLAKY_RUNS
         return trials

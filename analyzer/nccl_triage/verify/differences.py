@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
 from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.worker.ops import operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,32 @@ def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
         yield _say("the log does not show the size of the collective", "日志未给出集合操作的大小", False)
 
 
+def other_dtype(about: ExperimentComparison) -> Iterator[Difference]:
+    """Another type of elements, where the backend or the verifier cannot use the log's."""
+    wanted, message = about.question.dtype, about.run.message
+    if wanted and message.op != "INIT" and wanted.lower() != message.dtype:
+        # What is only moved is moved alike.
+        matters = operation(message.op).reduces
+        yield _say(f"{message.dtype} instead of {wanted}", f"元素类型为 {message.dtype}，日志中为 {wanted}", matters)
+
+
+def even_shares(about: ExperimentComparison) -> Iterator[Difference]:
+    """Shares that are all alike, where those of the failure were not."""
+    if about.question.uneven and about.run.message.op != "INIT":
+        yield _say(
+            "even shares; those of the failed collective were not all alike",
+            "各 rank 份额相同，而失败的集合操作中份额并不相同",
+            True,
+        )
+
+
+def other_root(about: ExperimentComparison) -> Iterator[Difference]:
+    """Another root than the failure had, which ranks of the experiment do not include."""
+    wanted, message = about.question.root, about.run.message
+    if wanted != message.root and operation(message.op).rooted:
+        yield _say(f"root {message.root} instead of {wanted}", f"root 为 {message.root}，日志中为 {wanted}", True)
+
+
 def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
     """Gloo instead of NCCL; the cause's file says where it may be used."""
     wanted, have = about.question.backend, about.run.backend
@@ -101,7 +128,17 @@ def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
         )
 
 
-CHECKS: tuple[Check, ...] = (differing_ranks, differing_hosts, other_hosts, smaller_size, other_backend, shared_gpu)
+CHECKS: tuple[Check, ...] = (
+    differing_ranks,
+    differing_hosts,
+    other_hosts,
+    smaller_size,
+    other_dtype,
+    even_shares,
+    other_root,
+    other_backend,
+    shared_gpu,
+)
 
 
 def differences(about: ExperimentComparison) -> tuple[tuple[Text, ...], bool]:

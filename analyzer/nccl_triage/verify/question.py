@@ -80,6 +80,8 @@ class Question:
     port: int | None = None
     master: str | None = None
     ray_address: str | None = None
+    root: int = 0
+    uneven: bool = False
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -191,6 +193,18 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     return tuple(found)
 
 
+def _uneven(collective: Mapping[str, Any]) -> bool:
+    """Tell whether ranks had shares of different sizes, as far as one rank's numbers of elements show it.
+
+    torch logs such an all_gather or reduce_scatter of lists with NumelIn=2^64-1 (ProcessGroupNCCL.cpp).
+    """
+    op = (_string(collective.get("op")) or "").upper()
+    given, taken = (_whole(collective.get(name), UNKNOWN_NUMEL, 0) for name in ("numel_in", "numel_out"))
+    if op.startswith("ALLTOALL"):
+        return given is not None and taken is not None and given != taken
+    return op in ("ALLGATHER", "REDUCE_SCATTER") and given == UNKNOWN_NUMEL
+
+
 def ask(document: Mapping[str, Any]) -> Question:
     """Read a report document; missing and invalid fields stay empty."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
@@ -213,4 +227,6 @@ def ask(document: Mapping[str, Any]) -> Question:
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),
         ray_address=_first(_RAY_ADDRESS, [_string(job.get("ray_address")) or ""]) or _first(_RAY, texts),
+        root=_whole(collective.get("root"), MOST_RANKS, 0) or 0,
+        uneven=_uneven(collective),
     )

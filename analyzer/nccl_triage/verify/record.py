@@ -11,7 +11,7 @@ from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResu
 from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
-from nccl_triage.verify.treatments import words
+from nccl_triage.verify.treatments import ALONE, TRIVIAL, words
 from nccl_triage.verify.worker.ops import DTYPES, operation
 
 
@@ -189,7 +189,8 @@ def outcome_record(
     names = [place.name for place in report.plan.means.places]
     reason = outcome.why_not or dict(outcome.row.says)
     changed_zh = {words(item)["en"]: words(item)["zh"] for item, _ in outcome.treatments}
-    trials = [*outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
+    changed_zh |= {text["en"]: text["zh"] for text in (ALONE, TRIVIAL)}
+    trials = [*outcome.gates, *outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
     runs = [
         run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, ""), report.previous)
         for trial in trials

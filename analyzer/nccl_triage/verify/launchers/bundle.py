@@ -73,12 +73,13 @@ class RankLogs:
 
     def unpack(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer; a log in it is written to where a rank on this host would have left it."""
-        text = answer.pop("log", None)
         folder = self._folders.get(str(answer.get("run")))
-        if isinstance(text, str) and folder is not None:
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                path = folder / f"rank-{int(answer['rank'])}.log"
-                folder.mkdir(parents=True, exist_ok=True)
-                path.touch(mode=0o600)
-                path.write_text(text, encoding="utf-8", errors="replace")
+        for name, end in (("log", ".log"), ("nccl_log", ".nccl.log")):
+            text = answer.pop(name, None)
+            if isinstance(text, str) and folder is not None:
+                with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                    path = folder / f"rank-{int(answer['rank'])}{end}"
+                    folder.mkdir(parents=True, exist_ok=True)
+                    path.touch(mode=0o600)
+                    path.write_text(text, encoding="utf-8", errors="replace")
         return answer

@@ -244,9 +244,8 @@ def _put(path: Path, text: str, mode: int = 0o600) -> None:
 
 def _told(layout: Layout, folder: Path, kind: str, question: Question, names: list[str]) -> str:
     """Return what was written, what to start, and what to do afterwards."""
-    seconds = [written.seconds for written in layout.runs]
-    most = min(sum(seconds), layout.plan.options.budget + max(seconds))
-    lines = [f"{len(layout.runs)} runs are written to {folder}; together they take {most / 60:.0f} min at most."]
+    most = layout.seconds / 60
+    lines = [f"{len(layout.runs)} runs are written to {folder}; together they take {most:.0f} min at most."]
     for design in layout.designs:
         lines += _about(design)
     wanted = [host for host in question.hosts if _HOST.fullmatch(host)]

@@ -40,14 +40,13 @@ from nccl_triage.verify.judge import (
     treated,
     trial_of,
 )
-from nccl_triage.verify.launchers import static
 from nccl_triage.verify.launchers.static import Saved, read_saved
 from nccl_triage.verify.means import HostMeans, Means, host_means
 from nccl_triage.verify.placement import Request, untested
 from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
-from nccl_triage.verify.runner import first_missing, note, outcome_of
+from nccl_triage.verify.runner import as_run, first_missing, note, outcome_of
 from nccl_triage.verify.same_world import compare
 from nccl_triage.verify.worker.gpu import pci_address
 
@@ -61,10 +60,10 @@ _NUMBER = (int, float)
 #: Types of the fields that are reckoned or compared with; one of another type is dropped.
 _FIELDS: dict[str, Any] = {
     "wrong": int, "median": _NUMBER, "seconds": (*_NUMBER, list), "torch": str, "nccl": str, "bus": str,
-    "call": str, "message": list, "type": str, "text": str, "entries": list,
+    "call": str, "message": list, "type": str, "text": str, "entries": list, "own": bool, "numel": int,
 }  # fmt: skip
 #: A mark of these stages says nothing without this field.
-_NEEDED = {"call": "call", "part": "wrong", "done": "wrong"}
+_NEEDED = {"call": "call", "part": "wrong", "size": "wrong", "done": "wrong"}
 
 
 @dataclass(slots=True)
@@ -177,7 +176,7 @@ def result_of(run: CollectiveRun, files: Mapping[int, RankFile], folder: Path) -
         _fold(traces[rank], entry, shifts[rank])
     ends = [max(trace.since, trace.exited_at or 0.0) for trace in traces.values()]
     return RunResult(
-        run=run,
+        run=as_run(run, traces),
         outcome=outcome_of(traces),
         stage=first_missing(traces),
         seconds=max(ends),
@@ -298,7 +297,7 @@ def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question
     """Return an experiment as its ranks were really placed; where they fell short of the plan, a pass says less."""
     wanted, run = planned.control, control.result.run
     names = hosts.means().names_in_log(run.places, question)
-    planned = static.compared(replace(planned, control=run), question, means, names)
+    planned = plan.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
     one, two = len(run.places), len(wanted.places) if wanted is not None else 0
     if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already

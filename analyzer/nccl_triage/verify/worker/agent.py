@@ -15,31 +15,13 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, host, inventory
-
-#: Bytes of a rank's log that are carried to the driver: its end.
-LOG = 256 << 10
-
-
-def unnamed_file() -> int:
-    """Return the descriptor of a new file that lies in no folder; raises OSError when there is no room for one."""
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def end_of_log(log: int) -> str:
-    """Return the end of a log, from the start of a line, and close the file."""
-    size = os.fstat(log).st_size
-    text = os.pread(log, LOG, max(0, size - LOG)).decode(errors="replace")
-    os.close(log)
-    return text.partition("\n")[2] or text if size > LOG else text
-
+from . import children, control, host, inventory, rank_files
+from .rank_files import RankFiles
 
 #: Seconds between two looks at the children.
 TICK = 0.02
@@ -54,9 +36,9 @@ class RankProcess:
     pid: int
     marks: int
     control: int
+    files: RankFiles
     rest: bytes = b""
     popen: subprocess.Popen[bytes] | None = None
-    log: int | None = None
 
 
 @dataclass
@@ -141,13 +123,22 @@ class Agent:
             except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
                 self.say(answer="exit", run=command["run"], rank=rank, code=None, error=str(error))
 
+    def do_go(self, command: dict[str, Any]) -> None:
+        """Let the ranks of one experiment meet: all of them are ready."""
+        self._tell(command["run"], control.GO)
+
     def do_inspect(self, command: dict[str, Any]) -> None:
         """Tell the kernel's state of each rank and ask each for its flight recorder."""
         for child in list(self.children.values()):
             if child.run == command["run"]:
                 self.say(answer="state", run=child.run, rank=child.rank, state=host.state_of(child.pid))
+        self._tell(command["run"], control.DUMP)
+
+    def _tell(self, run: str, what: bytes) -> None:
+        for child in self.children.values():
+            if child.run == run:
                 with contextlib.suppress(OSError):
-                    os.write(child.control, b"d")
+                    os.write(child.control, what)
 
     def do_stop(self, command: dict[str, Any]) -> None:
         """Kill the ranks of one experiment and tell when they are gone."""
@@ -171,29 +162,27 @@ class Agent:
         self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
-        log = unnamed_file() if self.carries else _log(Path(command["folder"]), rank)
+        nccl = spec.get("backend") == "nccl"
+        files = rank_files.opened(Path(command["folder"]), rank, carried=self.carries, nccl=nccl)
         marks_in, marks_out = os.pipe()
         control_in, control_out = os.pipe()
-        spec = {**spec, "local_rank": command["ranks"].index(rank)}
-        popen = None
-        own, ranks = [marks_in, control_out], [marks_out, control_in]
-        (own if self.carries else ranks).append(log)
+        own = {"local_rank": command["ranks"].index(rank), "local_world": len(command["ranks"])}
+        spec = {**spec, **own, "nccl_log": files.nccl_name}
+        given, popen = (files.output, marks_out, control_in, files.inherited), None
+        started = False
         try:
             if command.get("method") == "fork" and self.loaded:
-                pid = children.forked(spec, rank, log, marks_out, control_in)
+                pid = children.forked(spec, rank, *given)
             else:
-                popen = children.spawned(spec, rank, log, marks_out, control_in)
+                popen = children.spawned(spec, rank, *given)
                 pid = popen.pid
-        except BaseException:
-            for descriptor in own:
-                os.close(descriptor)
-            raise
+            started = True
         finally:
-            for descriptor in ranks:
+            for descriptor in (marks_out, control_in, *(() if started else (marks_in, control_out))):
                 os.close(descriptor)
-        child = RankProcess(
-            command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None
-        )
+            if not (started and self.carries):
+                files.close()
+        child = RankProcess(command["run"], rank, pid, marks_in, control_out, files, popen=popen)
         self.children[marks_in] = child
         self.selector.register(marks_in, selectors.EVENT_READ, "marks")
 
@@ -219,8 +208,7 @@ class Agent:
         status = children.waited(child.pid)
         if child.popen is not None:
             child.popen.returncode = status  # waited for here: keep subprocess from waiting again
-        log = {"log": end_of_log(child.log)} if child.log is not None else {}
-        self.say(answer="exit", run=child.run, rank=child.rank, code=status, **log)
+        self.say(answer="exit", run=child.run, rank=child.rank, code=status, **child.files.contents())
 
     def _kill(self, run: str | None) -> None:
         """Kill whole sessions; a stopped process dies of SIGKILL, too."""
@@ -296,9 +284,3 @@ class Agent:
             getattr(self, f"do_{name}")(command)
         except Exception as error:  # ranks may run that must not end with a command that is none
             self.say(answer="error", do=name, error=f"{type(error).__name__}: {error}"[:600])
-
-
-def _log(folder: Path, rank: int) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Private: a rank's own output may hold secrets of its environment.
-    return os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
