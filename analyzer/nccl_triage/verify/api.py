@@ -14,6 +14,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import feedback, gpus, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
@@ -23,6 +24,11 @@ from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.plan import Means, Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
+
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")
+#: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
+_HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
+_USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +55,32 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
+        label = host_name(entry)
         try:
-            words = (
-                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
-            )
+            # Nothing after "--" is an option of ssh, however it begins.
+            words = shlex.split(command) if given else [*_SSH, "--", name]
         except ValueError as error:
             raise UsageError(
                 "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
             ) from None
-        if not name or (given and not words):
+        if given and not words:
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
-        found.append(HostPlace(name, tuple(words), slots))
+        found.append(HostPlace(label, tuple(words), slots))
     if len({place.name for place in found}) < len(found):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
     return tuple(found)
+
+
+def host_name(entry: str) -> str:
+    """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
+    user, _, name = entry.partition("=")[0].rpartition("@")
+    if not (_HOST.fullmatch(name) and (not user or _USER.fullmatch(user))):
+        raise UsageError(
+            "--host {entry}: expected NAME or NAME=COMMAND",
+            cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",
+            entry=entry,
+        )
+    return name
 
 
 def _torch(settings: Settings) -> str | None:
@@ -105,15 +123,14 @@ def means_of(settings: Settings) -> Means:
     return Means(places, no_gpu=reason, torch=torch, gpu_faults=faults)
 
 
-def question_of(document: dict[str, Any]) -> Question:
-    """Return the question of a document, with only those variables that an experiment may repeat."""
-    question = ask(document)
-    return replace(question, env=session.allowed_env(question.env))
+def question_of(document: dict[str, Any], options: PlanOptions) -> Question:
+    """Return the question of a document, with the variables that an experiment may repeat by these options."""
+    return ask(document, options.trust_env)
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for a document; only the list of GPUs is read."""
-    return plan.build(question_of(document), rules.causes, means_of(settings), settings.options)
+    return plan.build(question_of(document, settings.options), rules.causes, means_of(settings), settings.options)
 
 
 __all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]

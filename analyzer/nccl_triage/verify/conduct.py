@@ -101,7 +101,7 @@ def carry_out(session: Session) -> Report:
     if backends:
         session.prepare(backends[0], plan.probes)
     for planned in plan.experiments:
-        report.outcomes.append(_outcome(session, planned))
+        report.outcomes.append(_outcome(session, session.at_hand(planned)))
     report.seconds = time.monotonic() - started
     return report
 

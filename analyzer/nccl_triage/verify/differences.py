@@ -102,7 +102,28 @@ def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
         )
 
 
-CHECKS: tuple[Check, ...] = (differing_ranks, differing_hosts, other_hosts, smaller_size, other_backend, shared_gpu)
+#: Names of variables that are listed.
+_LISTED = 8
+
+
+def other_variables(about: ExperimentComparison) -> Iterator[Difference]:
+    """Variables of the failed job that are not repeated; only their names are told, for a value may be a secret."""
+    names = about.question.left_out
+    if names:
+        more = f" (+{len(names) - _LISTED})" if len(names) > _LISTED else ""
+        listed, listed_zh = (separator.join(names[:_LISTED]) + more for separator in (", ", "、"))
+        yield _say(f"not set as in the log: {listed}", f"未按日志设置：{listed_zh}", True)
+
+
+CHECKS: tuple[Check, ...] = (
+    differing_ranks,
+    differing_hosts,
+    other_hosts,
+    smaller_size,
+    other_backend,
+    shared_gpu,
+    other_variables,
+)
 
 
 def differences(about: ExperimentComparison) -> tuple[tuple[Text, ...], bool]:

@@ -60,7 +60,10 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of the user; raises UsageError for a time that is not above 0."""
+    """The options of the user; raises UsageError for a time that is not above 0.
+
+    ``trust_env``: the user vouches for the plug-ins, files and addresses in the log's variables.
+    """
 
     backend: str = "auto"
     world: int | None = None
@@ -68,6 +71,7 @@ class PlanOptions:
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
+    trust_env: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify import variables
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
 _PORT = lazily(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
 _MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
-#: Variables of the job that an experiment repeats.
-_ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
-#: Of these, the ones that only change logging, dumps and waiting.
-_NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of timeout.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
@@ -38,7 +35,10 @@ class SuspectedCause:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is known of the failure, None or empty where the log did not tell."""
+    """What is known of the failure, None or empty where the log did not tell.
+
+    ``env`` are the job's variables that an experiment repeats, ``left_out`` the names of those that it should and does not.
+    """
 
     suspects: tuple[SuspectedCause, ...]
     op: str | None = None
@@ -50,6 +50,7 @@ class Question:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranks_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     backend: str | None = None
     port: int | None = None
@@ -100,16 +101,6 @@ def _first(pattern: re.Pattern[str], texts: Iterable[str]) -> str | None:
     return next((match[1] for text in texts if (match := pattern.search(text))), None)
 
 
-def _env(job: Mapping[str, Any]) -> dict[str, str]:
-    kept = {}
-    for name, value in _mapping(job.get("env")).items():
-        # Ranks that disagree: the first value is as good as any, the difference is named in the report.
-        single = value[0] if isinstance(value, list) and value else value
-        if name.startswith(_ENV) and not _NOT_REPEATED.search(name) and isinstance(single, str):
-            kept[name] = single
-    return kept
-
-
 def _backend(document: Mapping[str, Any]) -> str | None:
     names = [_string(symptom.get("signature")) or "" for symptom in _mappings(document.get("symptoms"))]
     software = _mapping(_mapping(document.get("job")).get("software"))
@@ -137,12 +128,13 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     return tuple(found)
 
 
-def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; missing and invalid fields stay empty."""
+def ask(document: Mapping[str, Any], trusted: bool = False) -> Question:
+    """Read a report document; missing and invalid fields stay empty. ``trusted``: as for ``variables.of_log``."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)
     hosts = [host for host in _mappings(job.get("hosts")) if _string(host.get("name"))]
+    repeated = variables.of_log(_mapping(job.get("env")), trusted)
     return Question(
         suspects=_suspects(document),
         op=_OPS.get((_string(collective.get("op")) or "").upper()),
@@ -153,7 +145,8 @@ def ask(document: Mapping[str, Any]) -> Question:
         hosts=tuple(dict.fromkeys(host["name"] for host in hosts)),
         addresses={host["name"]: _strings(host.get("addresses")) for host in hosts},
         ranks_of={host["name"]: _ranks(host.get("ranks")) for host in hosts},
-        env=_env(job),
+        env=repeated.env,
+        left_out=repeated.left_out,
         versions={name: str(value) for name, value in _mapping(job.get("software")).items()},
         backend=_backend(document),
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users

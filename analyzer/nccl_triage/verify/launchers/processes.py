@@ -25,6 +25,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, bundle
 from nccl_triage.verify.launchers.bundle import RankLogs
+from nccl_triage.verify.worker import safe_path
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0
@@ -38,12 +39,19 @@ _AFTERWORD = lazily(r"command terminated with exit code \d+")
 class ProcessLink:
     """An agent behind the pipes of a child process, to which the worker is written before any command."""
 
-    def __init__(self, command: Sequence[str], folder: Path, payload: bytes = b"") -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, payload: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
         self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=env,
+                start_new_session=True,
             )
         except BaseException:
             self._errors.close()
@@ -144,8 +152,9 @@ class ProcessLauncher:
         for place in self.places:
             away = bool(place.command)
             command = bundle.boot_command(place.command, self._python) if away else [self._python, str(worker), "agent"]
+            env = None if away else safe_path.environment(os.environ)
             try:
-                self._links.append(ProcessLink(command, self._folder, payload if away else b""))
+                self._links.append(ProcessLink(command, self._folder, payload if away else b"", env))
             except OSError as error:
                 self.close()
                 raise UsageError(

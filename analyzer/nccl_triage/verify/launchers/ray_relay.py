@@ -37,8 +37,15 @@ class Relay:
         command = [sys.executable, f"/proc/{os.getpid()}/fd/{program}", "agent"]
         if not Path(folder).exists():
             command.append("carry")
+        # The job's working folder is the current one: nothing of it may stand in for a module.
+        path = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if _elsewhere(entry)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": ":".join(path), "PYTHONSAFEPATH": "1"},
+            start_new_session=True,
         )
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._early: dict[int, bytes] = {}
@@ -109,6 +116,10 @@ class Relay:
         text = os.pread(self._errors, _WORDS, max(0, os.fstat(self._errors).st_size - _WORDS))
         lines = text.decode(errors="replace").strip().splitlines()
         return (lines or [f"the agent exited with code {code}"])[-1][:400]
+
+
+def _elsewhere(entry: str) -> bool:
+    return Path(entry).is_absolute() and Path(entry).resolve() != Path("/proc/self/cwd").resolve()
 
 
 def _unnamed(name: str) -> int:

@@ -22,6 +22,7 @@ from . import faults
 from .ops import Prepared, operation
 from .payload import Call
 from .progress import ProgressMarks
+from .store import tcp_store
 
 _KEPT = 20
 
@@ -159,9 +160,7 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
 
 def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     limit = timedelta(seconds=float(spec["store_timeout"]))
-    where = spec["store"]
-    store = dist.TCPStore(where["host"], int(where["port"]), spec["world"], rank == 0, limit, True)
-    return dist.PrefixStore("verify", store)
+    return dist.PrefixStore("verify", tcp_store(dist, spec["store"], spec["world"], rank, limit))
 
 
 def _all_joined(store: Any, world: int, limit: timedelta) -> None:
