@@ -55,7 +55,7 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
-        label = host_name(entry)
+        label = _host_name(entry)
         try:
             # Nothing after "--" is an option of ssh, however it begins.
             words = shlex.split(command) if given else [*_SSH, "--", name]
@@ -71,7 +71,7 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     return tuple(found)
 
 
-def host_name(entry: str) -> str:
+def _host_name(entry: str) -> str:
     """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
     user, _, name = entry.partition("=")[0].rpartition("@")
     if not (_HOST.fullmatch(name) and (not user or _USER.fullmatch(user))):

@@ -42,7 +42,7 @@ def write(path: Path) -> Path:
 #: old glibc (conda's, uv's) have no memfd_create. The agent's children open the file by the agent's process id, which
 #: is asked of /proc itself because /proc may count otherwise than getpid (unshare --pid).
 BOOT = (
-    'import os,sys;h=os.readlink("/proc/self/cwd");o=lambda p:os.path.isabs(p) and os.path.realpath(p)!=h;'
+    'import os,sys;h=os.readlink("/proc/self/cwd");o=lambda p:os.path.isabs(p) and not os.path.realpath(p)==h;'
     'sys.path=[p for p in sys.path if o(p)];e=os.environ;e["PYTHONSAFEPATH"]="1";'
     'e["PYTHONPATH"]=":".join(p for p in e.get("PYTHONPATH","").split(":") if o(p));'
     'i=open(0,"rb",0);n=int(i.readline() or sys.exit("standard input is closed: the command must hand it on (exec -i)"));'

@@ -17,7 +17,7 @@ from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
-from nccl_triage.verify.api import Settings, host_name
+from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.differences import ExperimentComparison, differences
 from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, PlanOptions
@@ -88,7 +88,7 @@ def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
     backend = "gloo" if settings.options.backend == "gloo" else "nccl"
-    named = [host_name(entry) for entry in settings.hosts]
+    named = [place.name for place in places_of(settings)] if settings.hosts else []
     places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
     means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
     made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))

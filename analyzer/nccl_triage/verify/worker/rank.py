@@ -160,7 +160,8 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
 
 def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     limit = timedelta(seconds=float(spec["store_timeout"]))
-    return dist.PrefixStore("verify", tcp_store(dist, spec["store"], spec["world"], rank, limit))
+    store = tcp_store(dist, spec["store"], spec["world"], rank, limit)
+    return dist.PrefixStore("verify", store)
 
 
 def _all_joined(store: Any, world: int, limit: timedelta) -> None:
