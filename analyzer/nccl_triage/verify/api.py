@@ -73,8 +73,8 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
 
 def _host_name(entry: str) -> str:
     """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
-    user, _, name = entry.partition("=")[0].rpartition("@")
-    if not (_HOST.fullmatch(name) and (not user or _USER.fullmatch(user))):
+    user, at, name = entry.partition("=")[0].rpartition("@")
+    if not (_HOST.fullmatch(name) and (not at or _USER.fullmatch(user))):
         raise UsageError(
             "--host {entry}: expected NAME or NAME=COMMAND",
             cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",

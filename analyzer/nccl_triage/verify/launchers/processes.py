@@ -39,9 +39,7 @@ _AFTERWORD = lazily(r"command terminated with exit code \d+")
 class ProcessLink:
     """An agent behind the pipes of a child process, to which the worker is written before any command."""
 
-    def __init__(
-        self, command: Sequence[str], folder: Path, payload: bytes = b"", env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, payload: bytes = b"") -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
         self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
@@ -50,7 +48,7 @@ class ProcessLink:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env=env,
+                env=safe_path.environment(os.environ),
                 start_new_session=True,
             )
         except BaseException:
@@ -152,9 +150,8 @@ class ProcessLauncher:
         for place in self.places:
             away = bool(place.command)
             command = bundle.boot_command(place.command, self._python) if away else [self._python, str(worker), "agent"]
-            env = None if away else safe_path.environment(os.environ)
             try:
-                self._links.append(ProcessLink(command, self._folder, payload if away else b"", env))
+                self._links.append(ProcessLink(command, self._folder, payload if away else b""))
             except OSError as error:
                 self.close()
                 raise UsageError(
