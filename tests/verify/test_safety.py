@@ -16,6 +16,7 @@ from nccl_triage.verify import api, gpus
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import plan_record
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
+from tests.verify.listeners import listening, watched
 
 
 @pytest.fixture
@@ -172,3 +173,18 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
     assert str(os.environ["HF_TOKEN"]) not in "".join(
         path.read_text(errors="replace") for path in (tmp_path / "work").rglob("*.log")
     )
+
+
+def test_on_one_host_only_the_loopback_is_listened_on(tmp_path):
+    pytest.importorskip("torch", reason="needs torch")
+    settings = api.Settings(
+        wait=120.0, options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2), workdir=tmp_path / "work"
+    )
+    asked = document("rank-divergence", world=2, port=29500)
+    before = listening(os.getpid())
+    with watched(os.getpid()) as seen:
+        _, report = api.verify(asked, load.load(()), settings, faults={"1": {"name": "late", "seconds": 0.5}})
+    assert {trial.result.outcome for trial in report.trials} == {"passed"}
+    addresses = {address for address, _ in seen - before}
+    assert addresses, "neither the store nor Gloo was seen"
+    assert addresses <= {"127.0.0.1", "::1"}
