@@ -14,7 +14,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, HostPlace, Slot
-from nccl_triage.verify.launchers import files
+from nccl_triage.verify.launchers import bundle, files
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.worker import safe_path
 from tests.verify.gloo_cluster import QUICK
@@ -75,6 +75,18 @@ def test_agents_and_ranks_import_what_is_installed(
         assert cluster.ask("listen", [0], SOON, {0: {"ports": 1, "loopback": True}})[0]["where"]
         result = runner.execute(cluster, run, tmp_path / "work" / "r", QUICK, method=method)
     assert result.outcome == "passed", [trace.error for trace in result.ranks.values()]
+    assert not trap.exists()
+
+
+def test_a_worker_that_somebody_else_starts_defends_itself(tmp_path: Path, trap: Path) -> None:
+    """As mpirun does on another host, whose PYTHONPATH nobody has looked at: Python itself imports by it, we do not."""
+    worker = bundle.write(tmp_path / "worker.pyz")
+    for name in {*NAMES} - {"torch", "json", "resource", "socket", "tempfile"}:
+        Path(f"{name}.py").unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-S", str(worker), "agent"], input=b'{"do": "preload"}\n', capture_output=True, check=False
+    )
+    assert b"No module named 'torch'" in done.stdout, done.stderr
     assert not trap.exists()
 
 
