@@ -37,7 +37,7 @@ PROJECT_KEYS = frozenset({
 USER_KEYS = frozenset({
     "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
     "host-facts", "hostfile", "job-hosts", "launcher", "log", "on-verdict", "output", "path", "previous", "python", "ray", "ray-address",
-    "ray-session", "report", "termination-log", "workdir",
+    "ray-session", "report", "termination-log", "trust-env", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})

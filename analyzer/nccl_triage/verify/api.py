@@ -7,12 +7,13 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import feedback, plan, previous, session
 from nccl_triage.verify.cluster import GREETING, Cluster
 from nccl_triage.verify.collective_run import HostPlace
@@ -24,6 +25,11 @@ from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker import host, inventory
+
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")
+#: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
+_HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
+_USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +56,32 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
+        label = _host_name(entry)
         try:
-            words = (
-                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
-            )
+            # Nothing after "--" is an option of ssh, however it begins.
+            words = shlex.split(command) if given else [*_SSH, "--", name]
         except ValueError as error:
             raise UsageError(
                 "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
             ) from None
-        if not name or (given and not words):
+        if given and not words:
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
-        found.append(HostPlace(name, tuple(words), slots))
+        found.append(HostPlace(label, tuple(words), slots))
     if len({place.name for place in found}) < len(found):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
     return tuple(found)
+
+
+def _host_name(entry: str) -> str:
+    """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
+    user, at, name = entry.partition("=")[0].rpartition("@")
+    if not (_HOST.fullmatch(name) and (not at or _USER.fullmatch(user))):
+        raise UsageError(
+            "--host {entry}: expected NAME or NAME=COMMAND",
+            cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",
+            entry=entry,
+        )
+    return name
 
 
 def means_of(settings: Settings, question: Question | None = None) -> Means:
@@ -93,15 +111,14 @@ def _here(settings: Settings) -> HostMeans:
     return host_means(told, host.facts(), allow_busy=options.allow_busy)
 
 
-def question_of(document: dict[str, Any]) -> Question:
-    """Return the question of a document, with only those variables that an experiment may repeat."""
-    question = ask(document)
-    return replace(question, env=session.allowed_env(question.env))
+def question_of(document: dict[str, Any], options: PlanOptions) -> Question:
+    """Return the question of a document, with the variables that an experiment may repeat by these options."""
+    return ask(document, options.trust_env)
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for a document as far as it can be known without reaching another host."""
-    question = question_of(document)
+    question = question_of(document, settings.options)
     return plan.build(question, rules.causes, means_of(settings, question), settings.options)
 
 
@@ -177,7 +194,7 @@ def verify(
     another verifier runs here, and NoIdleGpuError when it shall be done ``on_gpus`` only. ``faults`` make ranks misbehave on
     purpose, to test the verifier.
     """
-    started, question = time.monotonic(), question_of(document)
+    started, question = time.monotonic(), question_of(document, settings.options)
     earlier = previous.read(settings.previous)
     # On a cluster there may be more hosts than this one.
     imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)

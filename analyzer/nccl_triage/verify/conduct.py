@@ -107,7 +107,7 @@ def carry_out(session: Session) -> Report:
     elif session.cluster.facts:
         session.meet()
     for planned in plan.experiments:
-        report.outcomes.append(_outcome(session, planned))
+        report.outcomes.append(_outcome(session, session.at_hand(planned)))
     report.seconds = time.monotonic() - started
     return report
 

@@ -128,6 +128,19 @@ def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
         )
 
 
+#: Names of variables that are listed.
+_LISTED = 8
+
+
+def other_variables(about: ExperimentComparison) -> Iterator[Difference]:
+    """Variables of the failed job that are not repeated; only their names are told, for a value may be a secret."""
+    names = about.question.left_out
+    if names:
+        more = f" (+{len(names) - _LISTED})" if len(names) > _LISTED else ""
+        listed, listed_zh = (separator.join(names[:_LISTED]) + more for separator in (", ", "、"))
+        yield _say(f"not set as in the log: {listed}", f"未按日志设置：{listed_zh}", True)
+
+
 CHECKS: tuple[Check, ...] = (
     differing_ranks,
     differing_hosts,
@@ -138,6 +151,7 @@ CHECKS: tuple[Check, ...] = (
     other_root,
     other_backend,
     shared_gpu,
+    other_variables,
 )
 
 

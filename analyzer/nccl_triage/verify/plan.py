@@ -41,6 +41,7 @@ class PlanOptions:
     """The options of the user; raises UsageError for a time that is not above 0.
 
     ``job_hosts``: the hosts are those of the job, even if the log does not say so.
+    ``trust_env``: the user vouches for the plug-ins, files and addresses in the log's variables.
     """
 
     backend: str = "auto"
@@ -50,6 +51,7 @@ class PlanOptions:
     suspects: int = SUSPECTS
     allow_busy: bool = False
     job_hosts: bool = False
+    trust_env: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):

@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet, Text
-from nccl_triage.verify import api, previous, record, session
+from nccl_triage.verify import api, previous, record, session, variables
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.judge import Trial
@@ -227,7 +227,7 @@ def _collectives(live: Session, made: Plan, request: Request, backend: str) -> t
     run = replace(
         collectives(backend, len(slots)),
         slots=slots,
-        env=session.allowed_env(dict(_own_variables())),
+        env=variables.of_user(dict(_own_variables())),
         per_rank_env=gpu_env(slots, made.means),
     )
     limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.options.timeout_factor)
@@ -237,7 +237,7 @@ def _collectives(live: Session, made: Plan, request: Request, backend: str) -> t
 
 def _host(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     """Return a host's facts; of its variables only those that no secret hides in."""
-    return {"name": name, **facts, "env": session.allowed_env(facts.get("env") or {})}
+    return {"name": name, **facts, "env": variables.of_user(facts.get("env") or {})}
 
 
 def _own_variables() -> Iterator[tuple[str, str]]:

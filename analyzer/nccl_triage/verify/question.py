@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify import variables
 from nccl_triage.verify.worker.gpu import pci_address
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
@@ -17,10 +18,6 @@ _RAY_ADDRESS = lazily(r"^([\w.-]{1,120}:\d{2,5})$")
 _RAY = lazily(r"Connecting to existing Ray cluster at address: ([\w.-]{1,80}:\d{2,5})(?!\d)")
 _GPU_ADDRESS = lazily(r"\bGPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
-#: Variables of the job that an experiment repeats.
-_ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
-#: Of these, the ones that only change logging, dumps and waiting.
-_NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
 
 #: Id of what experiments contribute to the score of a cause.
 EVIDENCE_ID = "verification"
@@ -63,7 +60,10 @@ class SuspectedCause:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is known of the failure, None or empty where the log did not tell."""
+    """What is known of the failure, None or empty where the log did not tell.
+
+    ``env`` are the job's variables that an experiment repeats, ``left_out`` the names of those that it should and does not.
+    """
 
     suspects: tuple[SuspectedCause, ...]
     op: str | None = None
@@ -75,6 +75,7 @@ class Question:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranks_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     backend: str | None = None
     port: int | None = None
@@ -126,16 +127,6 @@ def _texts(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _first(pattern: re.Pattern[str], texts: Iterable[str]) -> str | None:
     return next((match[1] for text in texts if (match := pattern.search(text))), None)
-
-
-def _env(job: Mapping[str, Any]) -> dict[str, str]:
-    kept = {}
-    for name, value in _mapping(job.get("env")).items():
-        # Ranks that disagree: the first value is as good as any, the difference is named in the report.
-        single = value[0] if isinstance(value, list) and value else value
-        if name.startswith(_ENV) and not _NOT_REPEATED.search(name) and isinstance(single, str):
-            kept[name] = single
-    return kept
 
 
 def _backend(document: Mapping[str, Any]) -> str | None:
@@ -205,12 +196,13 @@ def _uneven(collective: Mapping[str, Any]) -> bool:
     return op in ("ALLGATHER", "REDUCE_SCATTER") and given == UNKNOWN_NUMEL
 
 
-def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; missing and invalid fields stay empty."""
+def ask(document: Mapping[str, Any], trusted: bool = False) -> Question:
+    """Read a report document; missing and invalid fields stay empty. ``trusted``: as for ``variables.of_log``."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)
     hosts = [host for host in _mappings(job.get("hosts")) if _string(host.get("name"))]
+    repeated = variables.of_log(_mapping(job.get("env")), trusted)
     return Question(
         suspects=_suspects(document),
         op=_OPS.get((_string(collective.get("op")) or "").upper()),
@@ -221,7 +213,8 @@ def ask(document: Mapping[str, Any]) -> Question:
         hosts=tuple(dict.fromkeys(host["name"] for host in hosts)),
         addresses={host["name"]: _strings(host.get("addresses")) for host in hosts},
         ranks_of={host["name"]: _ranks(host.get("ranks")) for host in hosts},
-        env=_env(job),
+        env=repeated.env,
+        left_out=repeated.left_out,
         versions={name: str(value) for name, value in _mapping(job.get("software")).items()},
         backend=_backend(document),
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users

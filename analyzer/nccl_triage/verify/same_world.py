@@ -40,7 +40,7 @@ def compare(request: Request, means: Means, slots: Sequence[Slot], backend: str,
     return SameWorld(
         match_hosts(request, means, places, asserted),
         match_gpu(request, means, slots) if backend == "nccl" else "any",
-        match_variables(request.experiment.kind, ()),
+        match_variables(request.experiment.kind, request.question.left_out),
     )
 
 

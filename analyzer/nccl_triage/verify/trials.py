@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import reachability, runner
+from nccl_triage.verify import meeting, reachability, runner
 from nccl_triage.verify.cluster import GREETING, IMPORT, Cluster
 from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.gpus import Refusal
@@ -118,7 +118,17 @@ class Session:
         if probes and not self.report.problems:
             count = len(self.names)
             self.say({"en": f"probing {count} hosts for reachability", "zh": f"正在探测 {count} 台主机之间的可达性"})
-            self.report.matrix = reachability.measure(self.cluster, also=self.plan.question.port)
+            self.report.matrix = reachability.measure(self.cluster, also=self._port_of_job())
+
+    def _port_of_job(self) -> int | None:
+        """Return the port of the log, None where these hosts are not the job's: it means nothing there."""
+        question = self.plan.question
+        hosts = zip(self.cluster.places, self.cluster.facts, strict=True)
+        return question.port if all(meeting.is_of_job(question, place, facts) for place, facts in hosts) else None
+
+    def at_hand(self, planned: Planned) -> Planned:
+        """Return an experiment without an address and a port of the log that are not these hosts' own."""
+        return meeting.at_hand(planned, self.plan.question, self.cluster.places, self.cluster.facts)
 
     def meet(self) -> None:
         """Know the hosts' facts."""

@@ -39,6 +39,24 @@ folder={folder}
 python={python}
 budget=${{NCCL_TRIAGE_BUDGET:-{budget}}}
 """
+#: A folder beside a log may be named torch: modules are looked for in other folders than the current one.
+_SAFE_PATH = """
+export PYTHONSAFEPATH=1
+if [ -n "${PYTHONPATH:-}" ]; then
+  IFS=: read -r -a entries <<<"$PYTHONPATH"
+  PYTHONPATH=
+  for entry in "${entries[@]}"; do
+    case "$entry" in
+      /*) [ "$entry" -ef . ] || PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$entry ;;
+    esac
+  done
+fi
+"""
+#: What python -m does, except that it never looks into the current folder: Python 3.10 has no PYTHONSAFEPATH.
+_TORCHRUN = """
+torchrun='import sys; sys.path[:] = [entry for entry in sys.path if entry.startswith("/")]
+import runpy; runpy.run_module("torch.distributed.run", run_name="__main__", alter_sys=True)'
+"""
 _FUNCTIONS = """
 begin() {  # label, text
   if [ "$SECONDS" -ge "$budget" ]; then
@@ -84,9 +102,9 @@ def script_text(
         python=shlex.quote(python),
         budget=int(budget),
     )
-    parts = [head, _FUNCTIONS]
+    parts = [head, _SAFE_PATH, _FUNCTIONS]
     if not slurm:
-        parts += [_CHOICE, _SEVERAL if several else ""]
+        parts += [_TORCHRUN, _CHOICE, _SEVERAL if several else ""]
     parts += [_one(written, slurm, several, hosts) for written in runs]
     parts.append(f"\necho {shlex.quote(f'nccl-triage: judge with: {judging(folder)}')} >&2\n")
     return "".join(parts)
@@ -140,7 +158,7 @@ def _srun(written: Written, hosts: Sequence[str]) -> str:
 def _torchrun(written: Written, several: bool) -> str:
     run = written.run
     count = len(run.places)
-    command = f'"$python" -m torch.distributed.run --nnodes={count} --nproc-per-node={written.per_host}'
+    command = f'"$python" -c "$torchrun" --nnodes={count} --nproc-per-node={written.per_host}'
     if written.per_host * count != run.world:
         return f"echo 'torchrun cannot spread {run.world} ranks evenly over {count} hosts' >&2"
     if count == 1:
@@ -174,7 +192,7 @@ def write(
         raise UsageError(
             "--launcher {kind} needs --workdir", remedy="add --workdir FOLDER that every host sees", kind=kind
         )
-    question = question_of(document)
+    question = question_of(document, settings.options)
     layout = static.lay_out(static.plan_of(question, rules, settings), faults)
     if not layout.runs:
         reasons = [entry.why_not for entry in layout.plan.experiments if entry.why_not is not None]
@@ -203,7 +221,7 @@ def judge(document: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[dict[
 
     Raises UsageError for a folder that holds no plan or no result.
     """
-    report = results.report_of(question_of(document), rules, folder)
+    report = results.report_of(question_of(document, static.read_saved(folder).options), rules, folder)
     return feedback.apply(document, report), report
 
 

@@ -42,6 +42,7 @@ from nccl_triage.verify.judge import (
 )
 from nccl_triage.verify.launchers.static import Saved, read_saved
 from nccl_triage.verify.means import HostMeans, Means, host_means
+from nccl_triage.verify.meeting import other_address
 from nccl_triage.verify.placement import Request, untested
 from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
@@ -75,6 +76,7 @@ class RankFile:
     started: float
     facts: dict[str, Any]
     env: dict[str, str] = field(default_factory=dict)
+    store: str | None = None
     marks: list[dict[str, Any]] = field(default_factory=list)
     end: dict[str, Any] | None = None
 
@@ -113,6 +115,7 @@ def read_rank(path: Path) -> RankFile | None:
             continue
         elif stage == "env":
             found.env = _strings(record.get("env"))
+            found.store = str(record["store"]) if "store" in record else None
         elif stage == "exit":
             found.end = record
         else:
@@ -279,7 +282,9 @@ def placed(run: CollectiveRun, files: Mapping[int, RankFile], hosts: Hosts, mean
         rank: {name: value for name, value in entry.env.items() if run.env.get(name) != value}
         for rank, entry in files.items()
     }
-    return replace(run, slots=tuple(slots), per_rank_env={rank: env for rank, env in per_rank.items() if env})
+    store = files[0].store if 0 in files else None
+    used = {rank: env for rank, env in per_rank.items() if env}
+    return replace(run, slots=tuple(slots), per_rank_env=used, store_address=store or run.store_address)
 
 
 def _gpu_of(entry: RankFile, host: HostMeans) -> SlotGpu | None:
@@ -299,6 +304,8 @@ def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question
     names = hosts.means().names_in_log(run.places, question)
     planned = plan.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
+    if wanted is not None and wanted.store_address not in (None, run.store_address):
+        short.append(other_address(str(wanted.store_address)))
     one, two = len(run.places), len(wanted.places) if wanted is not None else 0
     if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
         short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})

@@ -17,7 +17,7 @@ from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
-from nccl_triage.verify.api import Settings
+from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import DEFAULT_WORLD
@@ -100,7 +100,7 @@ def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
     backend = "gloo" if settings.options.backend == "gloo" else "nccl"
-    named = [entry.partition("=")[0] for entry in settings.hosts]
+    named = [place.name for place in places_of(settings)] if settings.hosts else []
     slots = settings.ranks_per_host
     places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=slots) for index in range(hosts))
     means = Means.alike(places, each if backend == "nccl" else 0)
@@ -208,6 +208,7 @@ def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
         iterations=int(spec["iterations"]),
         timeout=float(spec["timeout"]),
         port=int(spec["store"]["port"]) or None,
+        store_address=None if spec["store"]["host"] == "auto" else str(spec["store"]["host"]),
         changed=str(spec["changed"]),
         more=tuple(CollectiveMessage(str(part["op"]), int(part["numel"]), str(part["dtype"])) for part in spec["more"]),
         joins="store" if spec["joins"] == "store" else "group",

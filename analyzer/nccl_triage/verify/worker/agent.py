@@ -96,10 +96,6 @@ class Agent:
         why = host.port_free(int(command["port"]))
         self.say(answer="check_port", port=command["port"], taken=why == os.strerror(errno.EADDRINUSE), why=why)
 
-    def do_resolve(self, command: dict[str, Any]) -> None:
-        """Tell the addresses of a name."""
-        self.say(answer="resolve", name=command["name"], addresses=host.resolves(command["name"]))
-
     def do_listen(self, command: dict[str, Any]) -> None:
         """Start the listener of the reachability probe."""
         self._end_listener()

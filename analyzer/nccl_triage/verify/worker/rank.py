@@ -16,6 +16,7 @@ from .control import Control
 from .ops import DTYPES, operation
 from .payload import Call
 from .progress import OwnFailureError, ProgressMarks
+from .store import tcp_store
 from .window import Window
 
 
@@ -78,8 +79,7 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
 
 def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     limit = timedelta(seconds=float(spec["store_timeout"]))
-    where = spec["store"]
-    store = dist.TCPStore(where["host"], int(where["port"]), spec["world"], rank == 0, limit, True)
+    store = tcp_store(dist, spec["store"], spec["world"], rank, limit)
     return dist.PrefixStore("verify", store)
 
 
