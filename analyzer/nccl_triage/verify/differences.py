@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
-from nccl_triage.verify.question import Question
+from nccl_triage.verify.question import Question, host_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,10 @@ def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
         yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
 
 
-def _short(name: str) -> str:
-    return name.split("#")[0].split(".")[0].casefold()
-
-
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Hosts that were not part of the failure."""
-    known = {_short(name) for name in about.question.hosts}
-    strange = [name for name in about.names if _short(name) not in known]
-    if known and strange:
+    strange = [name for name in about.names if host_of(about.question, name) is None]
+    if about.question.hosts and strange:
         listed = ", ".join(strange[:4])
         yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -159,3 +160,37 @@ def ask(document: Mapping[str, Any]) -> Question:
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),
     )
+
+
+#: Names that every host calls itself.
+_OWN_NAMES = frozenset({"localhost", "localhost6"})
+
+
+def is_address(name: str) -> bool:
+    """Tell whether a name of a host is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def short_name(name: str) -> str:
+    """Return a host's name without its domain and without the mark of several jobs on it; an address stays as it is."""
+    name = name.partition("#")[0].casefold()
+    return name if is_address(name) else name.partition(".")[0]
+
+
+def host_of(question: Question, name: str, addresses: Iterable[str] = ()) -> str | None:
+    """Return what the log calls a host of this name and these addresses, None for a host that it does not name.
+
+    An address that the log ties to several hosts (that of a container bridge) tells nothing, nor does one of a loopback.
+    """
+    short = short_name(name)
+    if short not in _OWN_NAMES:
+        for known in question.hosts:
+            if short_name(known) == short:
+                return known
+    own = {entry for entry in (name, *addresses) if is_address(entry) and not ipaddress.ip_address(entry).is_loopback}
+    found = {known for known in question.hosts if own.intersection((known, *question.addresses.get(known, ())))}
+    return found.pop() if len(found) == 1 else None
