@@ -180,50 +180,6 @@ Lines = list[str]
 _PATHS = 6
 
 
-def plan_text(plan: Mapping[str, Any], lang: Lang) -> str:
-    """Return a plan for a terminal: where, how long at most, and each experiment with its control and treatments."""
-    chinese = lang == "zh"
-    where = ", ".join(plan["hosts"])
-    gpus = f"{plan['gpus_per_host']} x {plan['gpu']}" if plan["gpus_per_host"] else ("无 GPU" if chinese else "no GPU")
-    head = (
-        f"计划：主机 {where}（{gpus}），最多 {plan['seconds_at_most']:.0f} 秒"
-        if chinese
-        else f"plan: on {where} ({gpus}), {plan['seconds_at_most']:.0f} s at most"
-    )
-    lines = [visible(head)]
-    if plan["probe"]:
-        lines.append("  探测各主机之间的可达性" if chinese else "  probe the reachability between all hosts")
-    for entry in plan["experiments"]:
-        lines += _planned(entry, chinese)
-    if not plan["experiments"]:
-        lines.append("  没有可验证的原因" if chinese else "  no cause to put to the test")
-    return "\n".join(lines) + "\n"
-
-
-def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
-    lines = [visible(f"  {entry['cause']} ({entry['kind']})")]
-    run = entry["control"]
-    if run is None:
-        why = entry["why_not_zh"] if chinese else entry["why_not"]
-        return [*lines, visible(f"    {'不运行' if chinese else 'not run'}: {why}")]
-    ranks = "+".join(str(count) for count in run["ranks_per_host"])
-    control = f"{run['call']}, {run['numel']:,} x {'+'.join([run['dtype'], *run['more_dtypes']])}, {run['backend']}, {ranks} ranks"
-    lines.append(visible(f"    {'对照' if chinese else 'control'}: {control}, x{entry['repeats']}"))
-    for name, value in run["env"].items():
-        lines.append(visible(f"      {name}={value}"))
-    for text in entry["treatments"]:
-        lines.append(visible(f"    {'如果失败，再试' if chinese else 'if it fails'}: {text}, x{entry['repeats']}"))
-    lines.append(
-        visible(
-            f"    {'最多' if chinese else 'at most'}: {entry['seconds_at_most']:.0f} s, "
-            f"{size_text(entry['memory_per_rank'])} {'每 rank' if chinese else 'a rank'}"
-        )
-    )
-    for text in entry["differs_zh" if chinese else "differs"]:
-        lines.append(visible(f"    {'与故障现场不同' if chinese else 'differs from the failure'}: {text}"))
-    return lines
-
-
 def outcome_lines(verification: Mapping[str, Any], lang: Lang) -> Lines:
     """Return the details of an outcome, one line each: confidence before and after, runs, paths that fail."""
     lines = [_labelled("confidence", moved(verification, lang), lang)]

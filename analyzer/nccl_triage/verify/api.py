@@ -14,20 +14,24 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import feedback, gpus, plan, previous, session
+from nccl_triage.verify import decidable, feedback, gpus, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.plan import Means, Plan, PlanOptions
-from nccl_triage.verify.question import Question, ask
+from nccl_triage.verify.question import Question, ask, host_of
 from nccl_triage.verify.trials import Session
+from nccl_triage.verify.worker import host
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``).
+
+    ``paths`` are what commands for other launchers read, where it is not the document's own inputs (a report.json).
+    """
 
     launcher: str = "local"
     hosts: tuple[str, ...] = ()
@@ -39,6 +43,13 @@ class Settings:
     wait: float = 0.0
     previous: tuple[Path, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
+    paths: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the user says where or how the ranks run: then they run even if they can decide nothing."""
+        sizes = self.ranks_per_host, self.options.world
+        return bool(self.hosts or any(sizes) or self.launcher != "local" or self.options.backend != "auto")
 
 
 def places_of(settings: Settings) -> tuple[HostPlace, ...]:
@@ -60,9 +71,38 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
         if not name or (given and not words):
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
         found.append(HostPlace(name, tuple(words), slots))
-    if len({place.name for place in found}) < len(found):
+    return _distinct(found)
+
+
+def _distinct(places: Sequence[HostPlace]) -> tuple[HostPlace, ...]:
+    if len({place.name for place in places}) < len(places):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
-    return tuple(found)
+    return tuple(places)
+
+
+#: Interfaces of containers and virtual machines, whose addresses many hosts have alike.
+_BRIDGES = ("docker", "br-", "virbr", "veth", "cni", "flannel", "podman", "lxc", "lxd")
+
+
+def own_addresses() -> tuple[str, ...]:
+    """Return the IPv4 addresses of this host that tell it from others."""
+    found = host.interfaces()
+    return tuple(
+        entry["address"] for entry in found if not (entry["loopback"] or str(entry["name"]).startswith(_BRIDGES))
+    )
+
+
+def as_in_log(places: Sequence[HostPlace], question: Question) -> tuple[HostPlace, ...]:
+    """Return the places by the names that the log has for them; raises UsageError where two are one host of the log."""
+    own = own_addresses() if question.hosts and any(not place.command for place in places) else ()
+    names = [host_of(question, place.name, () if place.command else own) for place in places]
+    return _distinct([replace(place, name=name or place.name) for place, name in zip(places, names, strict=True)])
+
+
+def in_words_of_log(settings: Settings, question: Question) -> Settings:
+    """Return the settings with each ``--host`` by the name that the log has for it, as a scheduler knows it."""
+    entries = [entry.partition("=") for entry in settings.hosts]
+    return replace(settings, hosts=tuple((host_of(question, name) or name) + "".join(rest) for name, *rest in entries))
 
 
 def _torch(settings: Settings) -> str | None:
@@ -112,8 +152,17 @@ def question_of(document: dict[str, Any]) -> Question:
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
-    """Return the plan for a document; only the list of GPUs is read."""
-    return plan.build(question_of(document), rules.causes, means_of(settings), settings.options)
+    """Return the plan for a document; only the list of GPUs is read.
+
+    Unless the settings say where or how, what could decide nothing on this host is left out, with the reason.
+    """
+    question, means = question_of(document), means_of(settings)
+    made = plan.build(
+        question, rules.causes, replace(means, places=as_in_log(means.places, question)), settings.options
+    )
+    if settings.chosen:
+        return made
+    return decidable.only_deciding(made, [decidable.RunHost(place.name) for place in made.means.places])
 
 
 __all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]
