@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_triage.render.text_page import TextPage
-from nccl_triage.render.verification import size_text
+from nccl_triage.render.verification import UNTESTABLE, size_text
 from nccl_triage.render.words import Lang, confidence, listed, pick, word
 
 Item = Mapping[str, Any]
@@ -48,6 +48,9 @@ def _experiment(page: TextPage, plan: Item, entry: Item) -> None:
             page.say(4, word(f"plan_{key}", lang), pick(entry["decides"], key, lang))
     if run is None and asked is not None:
         page.say(4, word("plan_takes", lang), _cost(asked, plan, lang))
+    if entry["kind"] in UNTESTABLE:
+        page.say(4, word("not-testable", lang), pick(entry, "why_not", lang))
+        return
     if run is None:
         page.say(4, word("plan_here", lang), word("plan_not_here", lang).format(why=pick(entry, "why_not", lang)))
         return
@@ -64,11 +67,7 @@ def _asked(page: TextPage, asked: Item) -> None:
     lang = page.lang
     parts = [_collective(asked["collective"], lang)]
     parts += [f"+ {_collective(part, lang, short=True)}" for part in asked["further"]]
-    spread = [
-        word("plan_ranks_on", lang).format(n=count, host=host)
-        for host, count in zip(asked["hosts"], asked["ranks_per_host"], strict=True)
-    ]
-    ranks = word("in_brackets", lang).format(what=_ranks(asked["world_size"], lang), more=_some(spread, lang))
+    ranks = _spread(asked["hosts"], asked["ranks_per_host"], lang)
     backend = _BACKENDS.get(str(asked["backend"]), str(asked["backend"]))
     told = [" ".join(parts), ranks, backend, word("plan_time", lang).format(n=asked["repeats"])]
     page.say(4, word("plan_collective", lang), word("comma", lang).join(told))
@@ -98,6 +97,17 @@ def _ranks(count: int, lang: Lang) -> str:
     return word("plan_rank" if count == 1 else "plan_ranks", lang).format(n=count)
 
 
+def _spread(hosts: Sequence[str], counts: Sequence[int], lang: Lang) -> str:
+    """Return how many ranks run where: ``2 ranks, 1 on each of gpu-a, gpu-b``."""
+    ranks = _ranks(sum(counts), lang)
+    if len(hosts) == 1:
+        return word("plan_ranks_at", lang).format(ranks=ranks, host=hosts[0])
+    if len(set(counts)) == 1:
+        return word("plan_ranks_each", lang).format(ranks=ranks, n=counts[0], hosts=_some(hosts, lang))
+    parts = [word("plan_ranks_on", lang).format(n=n, host=host) for host, n in zip(hosts, counts, strict=True)]
+    return word("in_brackets", lang).format(what=ranks, more=_some(parts, lang))
+
+
 def _some(texts: Sequence[str], lang: Lang) -> str:
     more = [f".. ({len(texts)})"] if len(texts) > _NAMED else []
     return word("list_comma", lang).join([*texts[:_NAMED], *more])
@@ -115,15 +125,11 @@ def _same(run: Item, asked: Item, plan: Item) -> bool:
 def _run(run: Item, plan: Item, lang: Lang) -> str:
     dtypes = "+".join([run["dtype"], *run["more_dtypes"]])
     hosts = plan["hosts"][: len(run["ranks_per_host"])]
-    spread = [
-        word("plan_ranks_on", lang).format(n=count, host=host)
-        for host, count in zip(hosts, run["ranks_per_host"], strict=True)
-    ]
     return word("plan_here_as", lang).format(
         call=run["call"].removeprefix("torch.distributed."),
         size=f"{run['numel']:,} x {dtypes}",
         backend=_BACKENDS.get(run["backend"], run["backend"]),
-        ranks=word("in_brackets", lang).format(what=_ranks(run["world_size"], lang), more=_some(spread, lang)),
+        ranks=_spread(hosts, run["ranks_per_host"], lang),
     )
 
 
@@ -208,3 +214,6 @@ def _commands(page: TextPage, commands: Sequence[Item]) -> None:
         page.say(2, word("plan_or" if index else "plan_run", page.lang), told)
         for line in command["commands"][: 1 if index else None]:
             page.command(4, line)
+    missing = dict.fromkeys(names for command in commands if (names := pick(command, "names", page.lang)))
+    for names in missing:
+        page.line(f"  {names}")

@@ -82,7 +82,7 @@ stage_start = starting = 启动
 stage_store = meeting at the store = 在 store 会合
 stage_warm = first collective = 首次集合操作
 to = To = 到
-to_verify = This reruns the failed collective on your hardware and says whether it confirms the diagnosis: = 以下命令在现有硬件上重新运行失败的集合操作，判断是否证实诊断：
+to_verify = This command reruns the failed collective on the job's hosts and says whether it confirms the diagnosis = 以下命令在作业的主机上重新运行失败的集合操作，判断是否证实诊断
 took = {n} s in all = 共 {n} 秒
 treatments = With one thing changed = 只改变一个因素
 unlimited = unlimited = 不限
@@ -302,15 +302,15 @@ PLAN = """
 plan_at_most = at most {seconds} s, {memory} on each rank = 最多 {seconds} 秒，每个 rank 占 {memory}
 plan_address = {host} ({addresses}) = {host}（{addresses}）
 plan_any_port = a free port = 一个空闲端口
-plan_by_kubectl = kubectl exec into each of them = 对其中每个执行 kubectl exec
-plan_by_mpirun = through mpirun = 通过 mpirun
+plan_by_kubectl = by kubectl exec = 通过 kubectl exec
+plan_by_mpirun = by mpirun = 通过 mpirun
 plan_by_ray = through the Ray cluster = 通过 Ray 集群
-plan_by_slurm = through srun = 通过 srun
-plan_by_ssh = ssh to each of them = ssh 到其中每台
-plan_by_torchrun = torchrun on each of them = 在其中每台上执行 torchrun
+plan_by_slurm = by srun = 通过 srun
+plan_by_ssh = by ssh = 通过 ssh
+plan_by_torchrun = by torchrun = 通过 torchrun
 plan_changed = treatment = 改变因素
 plan_collective = control = 对照实验
-plan_confirmed_if = confirms = 证实条件
+plan_confirmed_if = confirmed if = 证实条件
 plan_contacts = contacts = 访问范围
 plan_differs = differs from the failure = 与故障现场不同
 plan_elsewhere = also {addresses}, the address of the store in the log = 另外还有日志中 store 的地址 {addresses}
@@ -332,8 +332,10 @@ plan_port_probe = {n} free ports of each address, probed both ways = 每个地�
 plan_port_store = {port} on {host} (store) = {host} 上的{port}（store）
 plan_rank = 1 rank = 1 个 rank
 plan_ranks = {n} ranks = {n} 个 rank
+plan_ranks_at = {ranks} on {host} = {host} 上 {ranks}
+plan_ranks_each = {ranks}, {n} on each of {hosts} = {ranks}，{hosts} 各 {n} 个
 plan_ranks_on = {n} on {host} = {host} 上 {n} 个
-plan_refuted_if = refutes = 否定条件
+plan_refuted_if = refuted if = 否定条件
 plan_run = run it = 执行命令
 plan_takes = takes = 开销
 plan_text = plan: nothing has been run = 计划：尚未运行任何实验

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.render.words import Document, Lang, certainty, confidence, listed, pick, rank_ranges, visible, word
+from nccl_triage.verify.commands import place_of, ready_commands
 
 Item = Mapping[str, Any]
 
@@ -168,11 +168,29 @@ def measured(path: Item, lang: Lang) -> str:
     return ", ".join(parts)
 
 
+def to_confirm(document: Document) -> Item:
+    """Return the command that can test the diagnosis: that of the job's platform, and never one that has just not run."""
+    for entry in verified(document):
+        found = entry["verification"].get("to_confirm")
+        known = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        if known and verify_lines(known[0]):
+            return known[0]
+    return ready_commands(place_of(document))[0].to_dict()
+
+
+def verify_lines(command: Item) -> list[str]:
+    """Return the lines of a command of ``to_confirm``."""
+    return [str(line) for line in command.get("commands") or [] if isinstance(line, str)]
+
+
 def verify_command(document: Document) -> str:
-    """Return the command that puts the diagnosis to the test."""
-    paths = [str(entry.get("path")) for entry in document.get("inputs") or []]
-    named = 0 < len(paths) <= 3 and not any(path.startswith("<") or path == "None" for path in paths)
-    return f"nccl-triage verify {' '.join(map(shlex.quote, paths)) if named else 'LOG...'}"
+    """Return the line that puts the diagnosis to the test, the first where it takes several."""
+    return verify_lines(to_confirm(document))[0]
+
+
+def verify_note(command: Item, lang: Lang) -> str:
+    """Return what must be known before a command of ``to_confirm``, empty without anything."""
+    return word("semicolon", lang).join(filter(None, (pick(command, key, lang) for key in ("note", "names"))))
 
 
 Lines = list[str]

@@ -14,7 +14,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import decidable, feedback, gpus, plan, previous, session
+from nccl_triage.verify import commands, decidable, feedback, gpus, plan, previous, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
@@ -203,7 +203,7 @@ def verify(
     earlier = previous.read(settings.previous)
     if not any(entry.control for entry in made.experiments) and settings.launcher == "local":
         report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
-        return feedback.apply(document, report), report
+        return with_commands(feedback.apply(document, report), settings), report
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
@@ -216,7 +216,26 @@ def verify(
             )
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults))
     report.previous = earlier
-    return feedback.apply(document, report), report
+    return with_commands(feedback.apply(document, report), settings), report
+
+
+def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return the document with the commands that could test what has not run: not by the launcher just tried."""
+    tried = commands.launcher_of(settings.launcher, bool(settings.hosts))
+    if settings.hosts and not _names_job(document, settings):
+        tried = "local"  # other hosts than the job's: ssh to those of the job is something else
+    ready = commands.to_confirm(document, settings.paths, tried)
+    for entry in document["diagnoses"]:
+        if entry["verification"] is not None:
+            entry["verification"]["to_confirm"] = ready if entry["verification"]["outcome"] == "not-run" else []
+    return document
+
+
+def _names_job(document: dict[str, Any], settings: Settings) -> bool:
+    """Tell whether ``--host`` names every host of the job that its command would name."""
+    question = question_of(document)
+    given = {host_of(question, entry.partition("=")[0]) for entry in settings.hosts}
+    return given.issuperset(question.hosts)
 
 
 class _Nowhere:

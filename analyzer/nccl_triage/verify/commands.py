@@ -8,10 +8,11 @@ What the log does not tell stays a word in capitals. No torch and no I/O.
 from __future__ import annotations
 
 import ipaddress
-import os.path
+import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import Text
@@ -51,23 +52,37 @@ class JobPlace:
     def names(self) -> tuple[str, ...]:
         """All hosts, a word in capitals for each that the log does not name."""
         if self.unnamed == 1:
-            return (*self.hosts, "HOST")
+            return (*self.hosts, "OTHER_HOST" if self.hosts else "HOST")
         return (*self.hosts, *(f"HOST{index + 1}" for index in range(self.unnamed)))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyCommand:
-    """The lines that run the experiments by one launcher, in their order, and what to know before."""
+    """The lines that run the experiments by one launcher, in their order, and what to know before.
+
+    ``names`` says which words in capitals must be replaced, or which hosts are left out.
+    """
 
     launcher: str
     lines: tuple[str, ...]
     note: Text | None = None
+    names: Text | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the command as a document has it."""
-        note: Mapping[str, str | None] = self.note or {}
-        texts = {"note": note.get("en"), "note_zh": note.get("zh")}
-        return {"launcher": self.launcher, "commands": list(self.lines), **texts}
+        note, names = (_both(text) for text in (self.note, self.names))
+        return {
+            "launcher": self.launcher,
+            "commands": list(self.lines),
+            "note": note["en"],
+            "note_zh": note["zh"],
+            "names": names["en"],
+            "names_zh": names["zh"],
+        }
+
+
+def _both(text: Text | None) -> Mapping[str, str | None]:
+    return text or {"en": None, "zh": None}
 
 
 def host_word(name: str, addresses: Sequence[str] = ()) -> str | None:
@@ -92,9 +107,9 @@ def log_words(paths: Sequence[str]) -> str:
         return "LOG..."
     if len(known) <= PATHS:
         return " ".join(map(shlex.quote, known))
-    if len({os.path.isabs(path) for path in known}) > 1:
+    if len({Path(path).is_absolute() for path in known}) > 1:
         return "LOG..."
-    folder = os.path.commonpath([os.path.dirname(path) for path in known])
+    folder = os.path.commonpath(map(os.path.dirname, known))
     return shlex.quote(folder) if folder not in ("", "/") else "LOG..."
 
 
@@ -155,15 +170,18 @@ def job_place(
     )
 
 
-def launcher_of(option: str, hosts: bool, runs: bool) -> str | None:
-    """Return the launcher that a user has chosen by ``--launcher`` and ``--host``, local where the plan runs as it is."""
+def launcher_of(option: str, hosts: bool) -> str:
+    """Return the launcher that ``--launcher`` chooses, with or without any ``--host``."""
     if option == "local":
-        return "ssh" if hosts else "local" if runs else None
+        return "ssh" if hosts else "local"
     return "torchrun" if option == "print" else option
 
 
-def ready_commands(place: JobPlace, chosen: str | None = None) -> tuple[ReadyCommand, ...]:
-    """Return the command of every launcher that could reach the job's hosts: the chosen one, then the job's own."""
+def ready_commands(place: JobPlace, chosen: str | None = None, tried: str | None = None) -> tuple[ReadyCommand, ...]:
+    """Return the command of each launcher that could reach the job's hosts: the chosen one, then the job's own.
+
+    The launcher that has been ``tried`` in vain is left out.
+    """
     makers = {
         "local": _local,
         "ssh": _ssh,
@@ -173,17 +191,31 @@ def ready_commands(place: JobPlace, chosen: str | None = None) -> tuple[ReadyCom
         "mpirun": _mpirun,
         "kubectl": _kubectl,
     }
-    usual = ["ssh", "ray", "slurm", "torchrun"]
-    own = [name for name in (_OF_SCHEDULER.get(place.scheduler or ""), _OF_LAUNCHER.get(place.launcher or "")) if name]
-    if place.launcher == "torchrun" and place.scheduler not in _OF_SCHEDULER:
-        own = ["ssh"]  # it asks for nothing on the hosts but a login
-    names = dict.fromkeys([*([chosen] if chosen else []), *own, *usual])
-    return tuple(makers[name](place) for name in names)
+    names = dict.fromkeys([*([chosen] if chosen else []), *_own(place), "ssh", "ray", "slurm", "torchrun"])
+    return tuple(makers[name](place) for name in names if name != tried)
+
+
+def _own(place: JobPlace) -> list[str]:
+    """Return the launchers that fit what the log shows of the job's platform."""
+    scheduler, launcher = _OF_SCHEDULER.get(place.scheduler or ""), _OF_LAUNCHER.get(place.launcher or "")
+    if scheduler or launcher:
+        return [name for name in (scheduler, launcher) if name]
+    # A host of a log without names may be this one; ssh asks for nothing on the others but a login.
+    return ["local", "ssh"] if not place.hosts and place.unnamed <= 1 else ["ssh"]
+
+
+def to_confirm(
+    document: Mapping[str, Any], paths: Sequence[str] = (), tried: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the commands of the job's own platform, of ssh and of torchrun, but that of the launcher just ``tried``."""
+    place = place_of(document, paths)
+    usual = {*_own(place), "ssh", "torchrun"}
+    return [found.to_dict() for found in ready_commands(place, tried=tried) if found.launcher in usual]
 
 
 #: Scheduler or launcher of a job -> the launcher whose command is the first.
 _OF_SCHEDULER = {"slurm": "slurm", "kubernetes": "kubectl", "pbs": "mpirun", "lsf": "mpirun"}
-_OF_LAUNCHER = {"ray": "ray", "slurm": "slurm", "mpirun": "mpirun", "kubernetes": "kubectl", "torchrun": "torchrun"}
+_OF_LAUNCHER = {"ray": "ray", "slurm": "slurm", "mpirun": "mpirun", "kubernetes": "kubectl"}
 
 
 def _verify(place: JobPlace, *options: str) -> str:
@@ -211,15 +243,8 @@ def _about_hosts(place: JobPlace) -> Text | None:
     return None
 
 
-def _joined(*texts: Text | None) -> Text | None:
-    kept = [text for text in texts if text is not None]
-    return (
-        {"en": "; ".join(text["en"] for text in kept), "zh": "；".join(text["zh"] for text in kept)} if kept else None
-    )
-
-
 def _local(place: JobPlace) -> ReadyCommand:
-    return ReadyCommand("local", (_verify(place),))
+    return ReadyCommand("local", (_verify(place),), {"en": "on the job's host", "zh": "在作业的主机上执行"})
 
 
 def _ssh(place: JobPlace) -> ReadyCommand:
@@ -227,7 +252,7 @@ def _ssh(place: JobPlace) -> ReadyCommand:
         "en": "add --python PATH where the job's Python is another than this one",
         "zh": "如果作业的 Python 与当前的不同，加上 --python PATH",
     }
-    return ReadyCommand("ssh", (_verify(place, *_hosts(place)),), _joined(_about_hosts(place), python))
+    return ReadyCommand("ssh", (_verify(place, *_hosts(place)),), python, _about_hosts(place))
 
 
 def _ray(place: JobPlace) -> ReadyCommand:
@@ -246,52 +271,48 @@ _JUDGE = f"nccl-triage verify --collect {FOLDER}"
 
 
 def _slurm(place: JobPlace) -> ReadyCommand:
-    options = [f"--nodes={max(1, len(place.names))}"]
-    if not place.unnamed:
-        options.append(f"--nodelist={shlex.quote(','.join(place.hosts))}")
-    if place.ranks_per_host:
-        options += [f"--ntasks-per-node={place.ranks_per_host}", f"--gpus-per-node={place.ranks_per_host}"]
-    start = f"{_written(place, 'slurm')} && salloc {' '.join(options)} bash {FOLDER}/run.sh"
-    own: Text | None = None
+    options = [f"--nodes={max(1, len(place.names))}", "--exclusive"]
+    names: Text | None = None
     if place.unnamed:
-        own = {
+        names = {
             "en": "choose the job's nodes with --nodelist: runs on others decide nothing",
             "zh": "用 --nodelist 选择作业的节点：在其他节点上运行不能得出结论",
         }
-    return ReadyCommand("slurm", (start, _JUDGE), _joined(_SHARED, own))
+    else:
+        options.append(f"--nodelist={shlex.quote(','.join(place.hosts))}")
+    start = f"{_written(place, 'slurm')} && salloc {' '.join(options)} bash {FOLDER}/run.sh"
+    return ReadyCommand("slurm", (start, _JUDGE), _SHARED, names)
 
 
 def _torchrun(place: JobPlace) -> ReadyCommand:
     run = f"bash {FOLDER}/run.sh torchrun"
     if len(place.names) < 2:
-        starts = [run]
-    else:
-        head = shlex.quote(place.names[0])
-        starts = [
-            f"HEAD={head} NODE_RANK={index} {run}   # on {name}" for index, name in enumerate(place.names[:HOSTS])
-        ]
-    together: Text = {"en": "on all hosts at the same time", "zh": "各主机同时执行"}
-    about = _joined(_SHARED, together if len(place.names) > 1 else None, _about_hosts(place))
-    return ReadyCommand("torchrun", (_written(place, "print"), *starts, _JUDGE), about)
+        return ReadyCommand("torchrun", (_written(place, "print"), run, _JUDGE), _SHARED, _about_hosts(place))
+    head = shlex.quote(place.names[0])
+    starts = [f"HEAD={head} NODE_RANK={k} {run}   # on {name}" for k, name in enumerate(place.names[:HOSTS])]
+    together: Text = {
+        "en": f"{_SHARED['en']}, on all hosts at the same time",
+        "zh": f"{_SHARED['zh']}，各主机同时执行",
+    }
+    return ReadyCommand("torchrun", (_written(place, "print"), *starts, _JUDGE), together, _about_hosts(place))
 
 
 def _mpirun(place: JobPlace) -> ReadyCommand:
-    slots = f":{place.ranks_per_host}" if place.ranks_per_host else ""
-    hosts = shlex.quote(",".join(f"{name}{slots}" for name in place.names[:HOSTS]))
+    slots = place.ranks_per_host or _PER_HOST
+    hosts = shlex.quote(",".join(f"{name}:{slots}" for name in place.names[:HOSTS]))
     start = f"bash {FOLDER}/run.sh mpirun --host {hosts}"
-    return ReadyCommand("mpirun", (_written(place, "print"), start, _JUDGE), _joined(_SHARED, _about_hosts(place)))
+    return ReadyCommand("mpirun", (_written(place, "print"), start, _JUDGE), _SHARED, _about_hosts(place))
 
 
 def _kubectl(place: JobPlace) -> ReadyCommand:
-    pods = [name if name in place.hosts else name.replace("HOST", "POD") for name in place.names[:HOSTS]]
     space = f" -n {place.namespace}" if place.namespace else ""
-    options = [f"--host {shlex.quote(f'{pod}=kubectl exec -i {pod}{space} --')}" for pod in pods]
-    missing = "-c CONTAINER" if place.namespace else "-n NAMESPACE and -c CONTAINER"
+    options = [f"--host {shlex.quote(f'{pod}=kubectl exec -i {pod}{space} --')}" for pod in place.names[:HOSTS]]
+    missing = "-c CONTAINER" if place.namespace else "-n NAMESPACE -c CONTAINER"
     note: Text = {
         "en": f"the pods must still run; add {missing} behind the pod where kubectl needs it",
-        "zh": f"pod 必须仍在运行；如有需要，在 pod 名之后加上 {missing.replace(' and ', ' 和 ')}",
+        "zh": f"pod 必须仍在运行；如有需要，在 pod 名之后加上 {missing}",
     }
-    return ReadyCommand("kubectl", (_verify(place, *options),), note)
+    return ReadyCommand("kubectl", (_verify(place, *options),), note, _about_hosts(place))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -312,8 +333,3 @@ def _texts(value: Any) -> list[str]:
 
 def _count(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
-
-
-def without(commands: Iterable[ReadyCommand], launcher: str | None) -> tuple[ReadyCommand, ...]:
-    """Return the commands but those of a launcher that has just been tried."""
-    return tuple(command for command in commands if command.launcher != launcher)

@@ -39,7 +39,8 @@ def record_of(document: Mapping[str, Any], rules: RuleSet, settings: Settings) -
     job = plan_for_job(question, rules, settings, place.names)
     made, launcher = _plan_here(document, rules, settings, job), settings.launcher
     runs = any(entry.control is not None for entry in made.experiments)
-    ready = commands.ready_commands(place, commands.launcher_of(launcher, bool(settings.hosts), runs))
+    chosen = commands.launcher_of(launcher, bool(settings.hosts))
+    ready = commands.ready_commands(place, chosen if runs else None, None if runs else chosen)
     record = plan_record(made, job, ready, _ways(made, settings))
     record["launcher"] = launcher
     record["healthy"] = document.get("verdict") == "healthy"

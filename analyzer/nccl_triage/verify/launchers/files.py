@@ -20,7 +20,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import feedback, session
-from nccl_triage.verify.api import Settings, in_words_of_log, question_of
+from nccl_triage.verify.api import Settings, in_words_of_log, question_of, with_commands
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import bundle, results, static
 from nccl_triage.verify.launchers.static import Design, Layout, Written
@@ -217,7 +217,7 @@ def judge(document: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[dict[
     Raises UsageError for a folder that holds no plan or no result.
     """
     report = results.report_of(question_of(document), rules, folder)
-    return feedback.apply(document, report), report
+    return with_commands(feedback.apply(document, report), Settings(launcher="slurm")), report
 
 
 def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
