@@ -197,16 +197,16 @@ class Experiment(NamedTuple):
     """
 
     kind: str
-    control: str | None = None
+    control: Text | None = None
     scope: str = "all"
     backend: str = "any"
     iterations: int = 3
     vary: tuple[Treatment, ...] = ()
     predicts: tuple[str, ...] = ()
     passing: str = "refutes"
-    confirmed_if: str | None = None
-    refuted_if: str | None = None
-    needs: str | None = None
+    confirmed_if: Text | None = None
+    refuted_if: Text | None = None
+    needs: Text | None = None
     why_not: Text | None = None
     check: str | None = None
     told_by_stages: bool = False

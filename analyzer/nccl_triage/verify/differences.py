@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
+from nccl_triage.verify.host_names import host_of
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.worker.ops import operation
 
@@ -67,9 +68,8 @@ def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
 
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Hosts that were not part of the failure."""
-    known = about.question.hosts
-    strange = [name for name in about.names if name not in known]
-    if known and strange:
+    strange = [name for name in about.names if host_of(about.question, name) is None]
+    if about.question.hosts and strange:
         listed = ", ".join(strange[:4])
         yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)
 

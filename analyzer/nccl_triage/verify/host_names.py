@@ -46,8 +46,16 @@ def keys_in_log(host: str, question: Question) -> frozenset[str]:
 def name_in_log(question: Question, own: Collection[str]) -> str | None:
     """Return what the log calls a host of these keys; None where it does not name it.
 
-    A name comes before an address, which may belong to another host by now.
+    A name comes before an address, which may belong to another host by now; one that the log ties to several hosts (that
+    of a bridge on each) tells nothing.
     """
-    by_name = (host for host in question.hosts if key(host) in own)
-    by_address = (host for host in question.hosts if not keys_in_log(host, question).isdisjoint(own))
-    return next(by_name, None) or next(by_address, None)
+    by_name = next((host for host in question.hosts if key(host) in own), None)
+    if by_name is not None:
+        return by_name
+    by_address = {host for host in question.hosts if not keys_in_log(host, question).isdisjoint(own)}
+    return by_address.pop() if len(by_address) == 1 else None
+
+
+def host_of(question: Question, *names: str) -> str | None:
+    """Return what the log calls a host of these names and addresses; None where it does not name it."""
+    return name_in_log(question, keys(names))

@@ -20,10 +20,11 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import OutputError, UsageError
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import feedback, session
-from nccl_triage.verify.api import Settings, question_of
+from nccl_triage.verify.api import Settings, in_words_of_log, question_of, with_commands
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import bundle, results, static
 from nccl_triage.verify.launchers.static import Design, Layout, Written
+from nccl_triage.verify.plan import Plan
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.treatments import words
 
@@ -193,6 +194,7 @@ def write(
             "--launcher {kind} needs --workdir", remedy="add --workdir FOLDER that every host sees", kind=kind
         )
     question = question_of(document, settings.options)
+    settings = in_words_of_log(settings, question)
     layout = static.lay_out(static.plan_of(question, rules, settings), faults)
     if not layout.runs:
         reasons = [entry.why_not for entry in layout.plan.experiments if entry.why_not is not None]
@@ -216,13 +218,24 @@ def write(
     return _told(layout, folder, kind, question, names)
 
 
+def preview(made: Plan, settings: Settings, kind: str) -> list[str]:
+    """Return the commands of the ranks that ``write`` would put into run.sh for a plan; nothing is written."""
+    names = [place.name for place in made.means.places] if settings.hosts else []
+    lines = []
+    for written in static.lay_out(made).runs:
+        several = len(written.run.places) > 1
+        command = _srun(written, names) if kind == "slurm" else _torchrun(written, several)
+        lines += [f"# {written.label}: {about(written)}", command]
+    return lines
+
+
 def judge(document: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[dict[str, Any], Report]:
     """Judge what the runs in a folder left behind: the document with the outcomes, and the report.
 
     Raises UsageError for a folder that holds no plan or no result.
     """
     report = results.report_of(question_of(document, static.read_saved(folder).options), rules, folder)
-    return feedback.apply(document, report), report
+    return with_commands(feedback.apply(document, report), Settings(launcher="slurm")), report
 
 
 def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
