@@ -117,6 +117,12 @@ def test_a_broken_path_is_nothing_to_a_run_that_passed() -> None:
     assert seen(rank(0), rank(1, place=1), paths=[path("path-silent", *NAMES)]) is None
 
 
+def test_a_path_that_only_one_host_can_open_counts_although_gloo_passed() -> None:
+    ranks, paths = (rank(0), rank(1, place=1)), [path("path-one-way", *NAMES)]
+    assert told(seen(*ranks, paths=paths)) == ("network-firewall-port", "path-one-way", ())
+    assert seen(*ranks, paths=paths, backend="nccl") is None, "what NCCL passes it did not need"
+
+
 @pytest.mark.parametrize("kind", sorted(POOR))
 def test_a_poor_path_counts_although_the_run_passed(kind: str) -> None:
     found = seen(rank(0), rank(1, place=1), paths=[path(kind, *NAMES)])

@@ -19,6 +19,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.network_findings import ONE_WAY
 from nccl_triage.verify.worker.ops import operation
 
 #: The most symptoms kept of a run.
@@ -302,10 +303,14 @@ def _paths_used(view: AssessedRun) -> list[RunFinding]:
 
 
 def broken_path(view: AssessedRun) -> RunFinding | None:
-    """A path that the run needs and that the probe could not use."""
+    """A path that the run needs and that the probe could not use.
+
+    Gloo may pass although only one of two hosts can connect to the other, where NCCL, for which it stands, would fail.
+    """
+    found = [path for path in _paths_used(view) if path.kind not in POOR]
     if view.result.passed:
-        return None
-    return next((found for found in _paths_used(view) if found.kind not in POOR), None)
+        found = [path for path in found if path.kind == ONE_WAY and view.result.run.backend == "gloo"]
+    return found[0] if found else None
 
 
 def poor_path(view: AssessedRun) -> RunFinding | None:

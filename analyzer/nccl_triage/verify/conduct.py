@@ -221,7 +221,7 @@ class _Test:
             return self._crowded()
         if planned.experiment.kind == "single":
             return "shows" if session.plan.means.gpu_faults else "clean"
-        found = session.findings(control.backend, session.realised(control).env_of(0))
+        found = session.findings(session.realised(control))
         return fact_of_findings(planned, found, bool(session.report.matrix.paths))
 
     def _crowded(self) -> Fact:

@@ -37,7 +37,7 @@ CPU_WORLD = 8
 #: Suspects that are put to the test, best first.
 SUSPECTS = 3
 #: Seconds that the probe of reachability takes at most.
-PROBE_SECONDS = 35.0
+PROBE_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFindi
 from nccl_triage.verify.gpus import BUSY_PERCENT, USED_BYTES, USED_SHARE
 from nccl_triage.verify.judge import Report, Trial, trial_of
 from nccl_triage.verify.plan import Plan, Planned
-from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo, interface_findings, path_findings
+from nccl_triage.verify.network_findings import interface_findings, path_findings
+from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +190,18 @@ class Session:
         return self._assess(result)
 
     def _assess(self, result: RunResult) -> Trial:
-        found = self.findings(result.run.backend, result.run.env_of(0))
-        return trial_of(result, self.names, found, self.rules)
+        return trial_of(result, self.names, self.findings(result.run), self.rules)
 
-    def findings(self, backend: str, env: dict[str, str]) -> list[RunFinding]:
-        """Return what facts and matrix show for a backend with these variables."""
-        key = f"{backend} {sorted(env.items())}"
+    def findings(self, run: CollectiveRun) -> list[RunFinding]:
+        """Return what facts and matrix show for the hosts, backend and variables of a realised run."""
+        env = [run.env_of(run.first_rank(place)) for place in run.places]
+        key = f"{run.backend} {run.places} {[sorted(own.items()) for own in env]}"
         if key not in self._paths:
-            facts = self.cluster.facts
-            found = interface_findings(self.names, facts, backend, env)
-            if len(self.names) > 1:
-                found += path_findings(self.names, facts, self.report.matrix, backend, env)
+            names = [self.names[place] for place in run.places]
+            facts = [self.cluster.facts[place] for place in run.places]
+            found = interface_findings(names, facts, run.backend, env)
+            if len(names) > 1:
+                found += path_findings(names, facts, self.report.matrix, run.backend, env)
             self._paths[key] = found
         return self._paths[key]
 

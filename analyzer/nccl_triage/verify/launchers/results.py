@@ -36,7 +36,8 @@ from nccl_triage.verify.launchers import static
 from nccl_triage.verify.launchers.static import Saved, read_saved
 from nccl_triage.verify.plan import Means, Planned
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
+from nccl_triage.verify.network_findings import interface_findings
+from nccl_triage.verify.reachability import chosen, for_gloo
 from nccl_triage.verify.runner import first_missing, note, outcome_of
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
