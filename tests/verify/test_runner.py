@@ -34,6 +34,7 @@ TOLERANCE = 2.0
 FAULTS: dict[str, tuple[set[str], str, str, str]] = {
     "late": ({"passed"}, "end", "straggler", "late"),
     "slow": ({"passed"}, "end", "straggler", "slow"),
+    "starved": ({"passed"}, "end", "straggler", "slow"),
     "absent": ({"error", "hung"}, "entered", "rank-divergence", "absent"),
     "never-joins": ({"error", "hung"}, "store", "rendezvous-failed", "never-joined"),
     "leaves": ({"error", "crashed"}, "entered", "rank-divergence", "left"),

@@ -90,6 +90,7 @@ class CollectiveRun:
     """One run of one collective on some slots with one setting; ``label`` says what it stands for.
 
     ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
+    ``alone``: no collective at all, each rank measures what it can compute by itself.
     """
 
     label: str
@@ -106,6 +107,7 @@ class CollectiveRun:
     changed: str = ""
     faults: dict[str, Any] = field(default_factory=dict)
     more: tuple[CollectiveMessage, ...] = ()
+    alone: bool = False
 
     @property
     def world(self) -> int:

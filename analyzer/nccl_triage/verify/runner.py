@@ -39,7 +39,10 @@ def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict
         "store_timeout": limits.store / 2,
         "timeout": run.timeout if run.timeout is not None else limits.first / 2,
         "faults": run.faults,
-        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+        "more": [
+            {"op": part.op, "numel": part.numel, "dtype": part.dtype, "pair": list(part.pair)} for part in run.more
+        ],
+        "alone": run.alone,
     }
 
 

@@ -14,18 +14,19 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.gpus import BUSY_PERCENT, USED_BYTES, USED_SHARE
 from nccl_triage.verify.judge import Report, Trial, trial_of
-from nccl_triage.verify.plan import Plan, Planned
 from nccl_triage.verify.network_findings import interface_findings, path_findings
+from nccl_triage.verify.plan import Plan, Planned
 from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHosts:
-    """The hosts of a session, their facts, and the reachability between them."""
+    """The hosts of a session, their facts, the reachability between them, and the backend of the job, if known."""
 
     places: Sequence[HostPlace]
     facts: Sequence[Mapping[str, Any]]
     matrix: ReachabilityMatrix
+    job_backend: str | None = None
 
 
 def fill_in(run: CollectiveRun, ground: SessionHosts, faults: Mapping[str, Any]) -> CollectiveRun:
@@ -41,14 +42,16 @@ def fill_in(run: CollectiveRun, ground: SessionHosts, faults: Mapping[str, Any])
 def _interfaces(run: CollectiveRun, ground: SessionHosts) -> dict[int, dict[str, str]]:
     """Return the variables of each rank, so that Gloo takes the interface that NCCL would take."""
     env = {rank: dict(found) for rank, found in run.per_rank_env.items()}
-    if run.backend != "gloo":
+    asked = any(name.endswith("SOCKET_IFNAME") for name in run.env)
+    # A job of Gloo between hosts took what Gloo takes unasked: the address of a host's own name, be it the loopback.
+    if run.backend != "gloo" or (ground.job_backend == "gloo" and len(run.places) > 1 and not asked):
         return env
     for rank, slot in enumerate(run.slots):
         own = env.get(rank, {})
         if "GLOO_SOCKET_IFNAME" in own:
             continue
         found = for_gloo(ground.facts[slot.place], run.env)
-        if len(run.places) == 1 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
+        if len(run.places) == 1 and not asked:
             found = {"GLOO_SOCKET_IFNAME": "lo"}  # one host: nothing leaves it
         if found:
             env[rank] = {**own, **found}
@@ -153,7 +156,8 @@ class Session:
 
     def realised(self, run: CollectiveRun) -> CollectiveRun:
         """Return a run with what the hosts' facts and the probe decide: interfaces, the store's address, faults."""
-        ground = SessionHosts(self.cluster.places, self.cluster.facts, self.report.matrix)
+        job = self.plan.question.backend
+        ground = SessionHosts(self.cluster.places, self.cluster.facts, self.report.matrix, job)
         return fill_in(run, ground, self.faults)
 
     def trial(self, run: CollectiveRun, index: int, planned: Planned) -> Trial | None:

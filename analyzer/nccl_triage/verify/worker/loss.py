@@ -52,6 +52,9 @@ class Counts(NamedTuple):
         return max(0, self.sent_again - self.needless)
 
 
+_NONE = Counts()
+
+
 def counts_of(connection: socket.socket) -> Counts:
     """Return the kernel's counts of a connection; zeros where it does not tell."""
     about = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _NEEDLESS + 4)
@@ -126,8 +129,8 @@ class _Lane:
 
     connection: socket.socket
     began: Counts
-    theirs_began: Counts = Counts()
-    theirs: Counts = Counts()
+    theirs_began: Counts
+    theirs: Counts
 
     def out(self) -> int:
         """Return what was lost on the way there."""
@@ -150,7 +153,7 @@ class LossTest:
 
     def __post_init__(self) -> None:
         """Take the counts from which on losses are counted."""
-        self._lanes = [_Lane(connection, counts_of(connection)) for connection in self.connections]
+        self._lanes = [_Lane(connection, counts_of(connection), _NONE, _NONE) for connection in self.connections]
         self._most = 0
 
     def run(self, timeout: float) -> bool:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from . import faults
+from . import compute, faults
 from .ops import Prepared, operation
 from .payload import Call
 from .progress import ProgressMarks
@@ -194,7 +194,9 @@ def _measure(
     """Return the outcome of the timed iterations: wrong elements and seconds each."""
     wrong, seconds = 0, []
     begun = time.monotonic()
+    own = compute.between(call.torch, call.device)
     for iteration in range(1, int(spec["iterations"]) + 1):
+        compute.step(own)
         took, bad = _together(call, prepared, iteration, fault)
         seconds.append(took)
         wrong += bad
@@ -203,12 +205,14 @@ def _measure(
         # Every rank must leave the loop at the same iteration: rank 0 decides and tells.
         if iteration >= 3 and _enough(call, time.monotonic() - begun):
             break
-    return {"wrong": wrong, "seconds": [round(value, 7) for value in seconds], "median": statistics.median(seconds)}
+    timed = {"seconds": [round(value, 7) for value in seconds], "median": statistics.median(seconds)}
+    return {"wrong": wrong, **timed, "compute": own.told()}
 
 
 def _part(call: Call, message: dict[str, Any], marks: ProgressMarks) -> None:
     """Run one further collective in the same group: once to warm up and check, then timed."""
-    own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]))
+    pair = tuple(message.get("pair", call.pair))
+    own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]), pair=pair)
     prepared = operation(message["op"]).prepare(own)
     marks.say("call", call=operation(message["op"]).calls, message=[message["dtype"], own.numel], part=True)
     rounds = [_together(call, prepared, iteration, faults.Fault()) for iteration in range(1 + PART_ITERATIONS)]
@@ -281,6 +285,10 @@ def _work(spec: dict[str, Any], rank: int, control: int, marks: ProgressMarks, f
     torch, dist = _import(spec, marks)
     _listen(control, marks, torch)
     device = _device(torch, spec, marks)
+    if spec.get("alone"):
+        fault.at("compute")
+        compute.alone(torch, device, marks)
+        return
     _join(dist, spec, rank, marks, fault)
     own = fault.message(spec)
     call = Call(
