@@ -90,10 +90,13 @@ def _slow_work(view: AssessedRun) -> RunFinding | None:
 def work_of(trace: RankTrace) -> dict[str, float]:
     """Return the seconds of a rank's own work by its parts; empty where it did not tell them, or not as numbers."""
     told = trace.details["done"].get("compute") if trace.done else None
-    parts = {name: told.get(name) for name in PARTS} if isinstance(told, dict) else {}
-    if not all(isinstance(value, (int, float)) and 0 < value < math.inf for value in parts.values()):
-        return {}
-    return {name: float(value) for name, value in parts.items()}
+    parts = {}
+    for name in PARTS:
+        value = told.get(name) if isinstance(told, dict) else None
+        if not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            return {}
+        parts[name] = float(value)
+    return parts
 
 
 def _comparable(told: list[RankTrace]) -> Iterator[tuple[tuple[str, str, str], dict[int, float]]]:
