@@ -37,6 +37,7 @@ FAULTS: dict[str, tuple[set[str], str, str, str]] = {
     "cannot-import": ({"not-run"}, "imported", "", ""),
     "late": ({"passed"}, "end", "straggler", "late"),
     "slow": ({"passed"}, "end", "straggler", "slow"),
+    "starved": ({"passed"}, "end", "straggler", "slow"),
     "absent": ({"error", "hung"}, "entered", "rank-divergence", "absent"),
     "never-joins": ({"error", "hung"}, "store", "rendezvous-failed", "never-joined"),
     "leaves": ({"error", "crashed"}, "entered", "rank-divergence", "left"),

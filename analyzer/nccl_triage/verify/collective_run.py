@@ -135,6 +135,7 @@ class CollectiveRun:
     ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
     ``joins`` is how far the ranks come together: in the experiments about the store, no group is made. ``sweep`` are
     sizes (bytes, as nccl-tests counts them) at which the collective is timed, too.
+    ``alone``: no collective at all, each rank measures what it can compute by itself.
     """
 
     label: str
@@ -153,6 +154,7 @@ class CollectiveRun:
     more: tuple[CollectiveMessage, ...] = ()
     joins: Literal["store", "group"] = "group"
     sweep: tuple[int, ...] = ()
+    alone: bool = False
 
     @property
     def world(self) -> int:

@@ -273,7 +273,7 @@ class _Test:
             return self._crowded()
         if planned.experiment.kind == "single":
             return session.health(planned).fact
-        found = session.findings(control.backend, session.realised(control).env_of(0))
+        found = session.findings(session.realised(control))
         return fact_of_findings(planned, found, bool(session.report.matrix.paths))
 
     def _crowded(self) -> Fact:

@@ -33,7 +33,7 @@ DEFAULT_NUMEL = 1 << 20
 #: Suspects that are put to the test, best first.
 SUSPECTS = 3
 #: Seconds that the probe of reachability takes at most.
-PROBE_SECONDS = 35.0
+PROBE_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)

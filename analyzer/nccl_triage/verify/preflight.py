@@ -83,12 +83,12 @@ def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterat
             yield _check("nofile", "warning", f"{host}: {files} open files at most", f"{host}：最多打开 {files} 个文件")
 
 
-def network_checks(made: Session, backend: str, env: dict[str, str]) -> Iterator[PreflightCheck]:
-    """Tell what facts and probe show of the interfaces and paths that the backend would take."""
+def network_checks(made: Session, run: CollectiveRun) -> Iterator[PreflightCheck]:
+    """Tell what facts and probe show of the interfaces and paths that a realised run takes."""
     if len(made.names) < 2:
         yield _check("reachability", "skipped", "one host: no path to probe", "只有一台主机，无需探测")
         return
-    found = made.findings(backend, env)
+    found = made.findings(run)
     for finding in found:
         yield PreflightCheck(f"path {finding.kind}", "failed", dict(finding.says))
     others = sorted({(p.target, p.interface) for p in made.report.matrix.paths if p.state in BROKEN})
@@ -205,7 +205,7 @@ def preflight(
         runs = []
         if not live.report.problems and not any(check.state == "failed" and check.id == "gpus" for check in checks):
             run, trial = _collectives(live, made, request, backend)
-            checks += network_checks(live, backend, run.env)
+            checks += network_checks(live, live.realised(run))
             runs = [record.run_record(trial, live.names, cluster.facts, "", earlier)] if trial is not None else []
             checks += collective_checks(trial, run, runs[0] if runs else None)
         paths = [path.to_dict() for path in live.report.matrix.paths if path.state != "reachable"]

@@ -40,10 +40,13 @@ def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict
         "store_timeout": limits.store / 2,
         "timeout": limits.library(run.timeout),
         "faults": run.faults,
-        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+        "more": [
+            {"op": part.op, "numel": part.numel, "dtype": part.dtype, "pair": list(part.pair)} for part in run.more
+        ],
         "joins": run.joins,
         "sweep": list(run.sweep),
         "go": True,
+        "alone": run.alone,
     }
 
 

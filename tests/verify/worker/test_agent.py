@@ -351,7 +351,7 @@ def test_the_listener_ends_with_its_command_and_with_the_agent(agent: Agent) -> 
     first = agent.expect("listen")["where"][0]
     socket.create_connection((first["address"], first["ports"][0]), 5).close()
     agent.send(do="end_listen")
-    agent.expect("end_listen")
+    assert agent.expect("end_listen")["half_open"] == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((first["address"], first["ports"][0]), 5)
     agent.send(do="listen", ports=1, loopback=True)

@@ -43,10 +43,11 @@ from nccl_triage.verify.judge import (
 from nccl_triage.verify.launchers.static import Saved, read_saved
 from nccl_triage.verify.means import HostMeans, Means, host_means
 from nccl_triage.verify.meeting import other_address
+from nccl_triage.verify.network_findings import interface_findings
 from nccl_triage.verify.placement import Request, untested
 from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
+from nccl_triage.verify.reachability import chosen, for_gloo
 from nccl_triage.verify.runner import as_run, first_missing, note, outcome_of
 from nccl_triage.verify.same_world import compare
 from nccl_triage.verify.worker.gpu import pci_address
@@ -60,7 +61,7 @@ _INTERFACE: dict[str, type] = {
 _NUMBER = (int, float)
 #: Types of the fields that are reckoned or compared with; one of another type is dropped.
 _FIELDS: dict[str, Any] = {
-    "wrong": int, "median": _NUMBER, "seconds": (*_NUMBER, list), "torch": str, "nccl": str, "bus": str,
+    "wrong": int, "median": _NUMBER, "seconds": (*_NUMBER, list), "torch": str, "nccl": str, "bus": str, "compute": dict,
     "call": str, "message": list, "type": str, "text": str, "entries": list, "own": bool, "numel": int,
 }  # fmt: skip
 #: A mark of these stages says nothing without this field.

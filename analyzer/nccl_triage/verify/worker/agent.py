@@ -23,6 +23,8 @@ from typing import Any
 from . import children, control, host, inventory, rank_files
 from .rank_files import RankFiles
 
+#: Seconds that the listener gets to say what it saw.
+ENDING = 2.0
 #: Seconds between two looks at the children.
 TICK = 0.02
 
@@ -142,9 +144,8 @@ class Agent:
         self.say(answer="stopped", run=command["run"])
 
     def do_end_listen(self, command: dict[str, Any]) -> None:
-        """End the listener."""
-        self._end_listener()
-        self.say(answer="end_listen")
+        """End the listener; tell from which addresses a connection was asked for whose answer never arrived there."""
+        self.say(answer="end_listen", half_open=self._end_listener())
 
     # children
 
@@ -218,14 +219,16 @@ class Agent:
             while child.marks in self.children:
                 self._read(child)
 
-    def _end_listener(self) -> None:
-        if self.listener is not None:
-            self.listener.kill()
-            self.listener.wait()
-            for pipe in (self.listener.stdin, self.listener.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self.listener = None
+    def _end_listener(self) -> list[str]:
+        listener, self.listener = self.listener, None
+        if listener is None:
+            return []
+        try:
+            told, _ = listener.communicate(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            listener.kill()
+            told, _ = listener.communicate()
+        return list(json.loads(told)) if told.strip() else []
 
     def _helper(self, descriptor: int) -> None:
         name, process, rest = self.helpers[descriptor]
