@@ -23,7 +23,7 @@ def own_words(arguments: Any) -> list[str] | None:
     words = [str(word) for word in arguments[1:]]
     while words and words[0].startswith("-") and words[0] not in ("-c", "-m"):
         del words[0]
-    return words[1:] if words and words[0] == sys.argv[0] else None
+    return words[1:] if words and words[0] == sys.argv[0] != "-c" else None
 
 
 def install(subprocess: Any) -> None:

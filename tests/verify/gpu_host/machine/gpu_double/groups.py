@@ -14,11 +14,27 @@ from . import nccl_log
 from .communicator import Communicator
 
 #: Calls that start a collective, as people name them.
-COLLECTIVES = (
-    "all_reduce all_reduce_coalesced broadcast reduce all_gather all_gather_coalesced all_gather_into_tensor "
-    "all_gather_single reduce_scatter reduce_scatter_tensor reduce_scatter_single all_to_all all_to_all_single send recv "
-    "gather scatter barrier batch_isend_irecv"
-).split()
+COLLECTIVES = [
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_single",
+    "all_to_all",
+    "all_to_all_single",
+    "send",
+    "recv",
+    "gather",
+    "scatter",
+    "barrier",
+    "batch_isend_irecv",
+]
 _DEFAULT = timedelta(minutes=10)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from gpu_double import host  # noqa: E402
+from gpu_double import host
 
 #: What the tool says instead of an answer, with its exit code.
 _REFUSALS = {

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,7 +24,7 @@ def ask(path: str, argv: list[str]) -> int:
     """Have a command started; returns its exit code."""
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(path)
-        question = json.dumps({"argv": argv, "env": dict(os.environ), "cwd": os.getcwd()}).encode()
+        question = json.dumps({"argv": argv, "env": dict(os.environ), "cwd": str(Path.cwd())}).encode()
         socket.send_fds(line, [len(question).to_bytes(4, "big")], [0, 1, 2])
         line.sendall(question)
         os.close(0)
@@ -48,7 +49,7 @@ def serve(path: str) -> None:
     """Import torch, then start what is asked for until the parent is gone."""
     import torch
     import torch.distributed
-    import torch.distributed.distributed_c10d  # noqa: F401
+    import torch.distributed.distributed_c10d
 
     torch.set_num_threads(1)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -125,7 +126,7 @@ def _be(told: dict[str, object]) -> None:
     words = argv[1:]
     while words and words[0] in ("-P", "-s", "-u", "-B"):
         del words[0]
-    if not words or "python" not in os.path.basename(argv[0]) or words[0].startswith("-") and words[0] != "-c":  # noqa: PTH119
+    if not words or "python" not in os.path.basename(argv[0]) or (words[0].startswith("-") and words[0] != "-c"):  # noqa: PTH119
         os.execvp(argv[0], argv)
     process.become(os.environ["GPU_HOST"])
     real = os.execv

@@ -7,10 +7,29 @@ import math
 import time
 from typing import Any
 
-_FACTORIES = (
-    "tensor as_tensor zeros ones empty full rand randn randint arange eye linspace randperm empty_strided "
-    "zeros_like ones_like empty_like full_like rand_like randn_like scalar_tensor"
-).split()
+_FACTORIES = [
+    "tensor",
+    "as_tensor",
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "rand",
+    "randn",
+    "randint",
+    "arange",
+    "eye",
+    "linspace",
+    "randperm",
+    "empty_strided",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+    "scalar_tensor",
+]
 _METHODS = ("to", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 _PRODUCTS = ("matmul", "mm", "bmm", "addmm")
 _SIZED = ("zeros", "ones", "empty", "full", "rand", "randn")
