@@ -30,6 +30,7 @@ class Fault:
 class Gpu:
     """One GPU; memory in MiB, ``mig`` None where it cannot be divided, ``fault`` lost or None.
 
+    Each process of this host's programs takes ``context_mib``.
     ``processes`` are those of others, as (pid, MiB); the processes of this host's programs are added as they run.
     """
 
@@ -46,6 +47,7 @@ class Gpu:
     remap_pending: bool | None = False
     remap_failure: bool | None = False
     fault: str | None = None
+    context_mib: int = 500
     faults: tuple[Fault, ...] = ()
     index: int | None = None
     uuid: str | None = None

@@ -137,7 +137,7 @@ class Devices:
     def free(self, device: Any = None) -> tuple[int, int]:
         gpu = self.use(device)
         whole = gpu["memory_total_mib"] << 20
-        return whole - (gpu["memory_used_mib"] << 20) - (500 << 20), whole
+        return whole - (gpu["memory_used_mib"] << 20) - (gpu["context_mib"] << 20), whole
 
     @contextlib.contextmanager
     def on(self, device: Any) -> Iterator[None]:

@@ -36,7 +36,7 @@ def _cell(value: Any) -> str:
 
 def _fields(told: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
     own = len(list(host.users(Path(told["folder"]), gpu["uuid"])))
-    used = gpu["memory_used_mib"] + 500 * own
+    used = gpu["memory_used_mib"] + gpu["context_mib"] * own
     instances = None if not gpu["mig"] else "Enabled"
     found = {
         "index": gpu["index"],
@@ -70,7 +70,7 @@ def _fields(told: dict[str, Any], gpu: dict[str, Any]) -> dict[str, Any]:
 
 def _apps(told: dict[str, Any], gpu: dict[str, Any]) -> list[dict[str, Any]]:
     running = [(entry["pid"], entry["used_mib"]) for entry in gpu["processes"]]
-    running += [(pid, 500) for pid in host.users(Path(told["folder"]), gpu["uuid"])]
+    running += [(pid, gpu["context_mib"]) for pid in host.users(Path(told["folder"]), gpu["uuid"])]
     return [
         {
             "gpu_uuid": gpu["uuid"],
