@@ -12,14 +12,15 @@ class Fault:
     """What a GPU does wrong.
 
     ``at`` is init (its communicator), collective or compute (a product of matrices); ``does`` is raise, hang, slow (by
-    ``seconds``) or wrong (one element). It strikes after that many collectives, with at least ``local`` ranks of the
-    communicator on the host, and not where all of ``unless`` are set. ``raise`` gives NCCL's ``result`` and last error.
+    ``seconds``) or wrong (one element). It strikes after that many collectives, in communicators of at least ``world``
+    ranks with at least ``local`` of them on the host, and not where all of ``unless`` are set. ``raise`` gives NCCL's ``result`` and last error.
     """
 
     at: str = "collective"
     does: str = "hang"
     seconds: float = 0.0
     after: int = 0
+    world: int = 0
     local: int = 0
     unless: Mapping[str, str] = field(default_factory=dict)
     result: str = "ncclSystemError"

@@ -155,6 +155,7 @@ class Communicator:
             if fault["at"] == at
             and not (fault["unless"] and all(os.environ.get(name) == value for name, value in fault["unless"].items()))
             and self.local >= fault["local"]
+            and self._world >= fault["world"]
             and (at == "init" or self._calls > fault["after"])
         ]
 
