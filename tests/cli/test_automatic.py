@@ -21,7 +21,7 @@ from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import api, gpus
 from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.plan import Means, Plan
+from nccl_triage.verify.means import Means
 from tests.render.verified import verification
 
 ROOT = Path(__file__).parents[2]

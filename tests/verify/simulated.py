@@ -78,6 +78,7 @@ class World:
     behave: Behaviour = field(default_factory=lambda: always(healthy))
     state: Callable[[str, str, str], str] = lambda origin, target, address: "reachable"
     torch_errors: dict[int, str] = field(default_factory=dict)
+    gpus: dict[int, Any] = field(default_factory=dict)
     taken_ports: set[int] = field(default_factory=set)
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
@@ -143,6 +144,10 @@ class SimulatedLink:
     def do_facts(self, command: Any) -> None:
         self.say(answer="facts", facts=self.world.hosts[self.place])
 
+    def do_gpus(self, command: Any) -> None:
+        told = self.world.gpus.get(self.place, {"gpus": [], "problem": "no NVIDIA GPU is visible"})
+        self.say(answer="gpus", results={"torch": {"version": "2.13.0"}, **told} if isinstance(told, dict) else told)
+
     def do_preload(self, command: Any) -> None:
         self.say(answer="preload", torch="2.13.0", error=self.world.torch_errors.get(self.place))
 
@@ -204,6 +209,9 @@ class Launcher:
     def open(self) -> list[AgentLink]:
         self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]
         return list(self.world.links)
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        return {}
 
     def close(self) -> None:
         for link in self.world.links:

@@ -18,7 +18,8 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import ExperimentOutcome, Report
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
@@ -45,7 +46,7 @@ def conduct(
     gpus: int = 0,
     **changes: Any,
 ) -> Report:
-    means = Means(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
+    means = Means.alike(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
     made = plan.build(question(on, *causes, **changes), rules.causes, means, options)
     with Cluster(Launcher(on)) as cluster:
         return carry_out(Session(cluster, made, rules, tmp_path))
@@ -193,7 +194,7 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
 def test_a_host_that_does_not_answer_ends_the_session_before_it_begins(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    means = Means(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
+    means = Means.alike(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
     made = plan.build(question(world, "network-link-fault"), rules.causes, means, WISHES)
     with Cluster(Launcher(world)) as cluster:
         world.links[1].die("Permission denied (publickey)")
@@ -303,7 +304,7 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
         hosts=("here",),
         backend="gloo",
     )
-    means = Means((HostPlace("here", slots=8),), torch="2.13.0")
+    means = Means.alike((HostPlace("here"),), torch="2.13.0")
     made = plan.build(known, rules.causes, means, PlanOptions(timeout_factor=0.15, budget=60.0))
     gloo.cluster.gone.clear()
     return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))

@@ -20,7 +20,8 @@ from nccl_triage.verify import feedback
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.decide import DecisionRow, Facts, table
 from nccl_triage.verify.judge import ExperimentOutcome, Report
-from nccl_triage.verify.plan import Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 
 ROWS = {row.id: row for row in table()}
@@ -53,7 +54,7 @@ def report(rules: RuleSet, **rows: DecisionRow) -> Report:
         planned = Planned(SuspectedCause(cause, "supported", 0.5), rules.causes[cause].experiment, None, None)
         outcomes.append(ExperimentOutcome(planned, row, Facts(**row.example)))
     plan = Plan(
-        Question(()), Means((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
+        Question(()), Means.alike((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
     )
     return Report(plan, outcomes)
 

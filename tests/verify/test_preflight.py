@@ -7,7 +7,8 @@ import pytest
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import api, preflight
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import PlanOptions
 
 
 def facts(**changes):

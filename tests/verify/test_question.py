@@ -16,7 +16,8 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
 from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
 from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
@@ -186,8 +187,8 @@ def planned(document: dict[str, Any], rules: RuleSet) -> None:
     """Ask and plan as the command does: neither may fail, nor plan anything beyond bounds."""
     question = question_of(document)
     for means in (
-        Means((HostPlace("here"),), torch="2.13"),
-        Means((HostPlace("a"), HostPlace("b")), 8, 80 << 30, torch="2.13"),
+        Means.alike((HostPlace("here"),), torch="2.13"),
+        Means.alike((HostPlace("a"), HostPlace("b")), 8, 80 << 30, torch="2.13"),
     ):
         made = plan.build(question, rules.causes, means, PlanOptions())
         json.dumps(plan_record(made))

@@ -29,13 +29,13 @@ def budget_option(default: float, text: str) -> Callable[[Any], Any]:
 _BY_LOG = {
     "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster); slurm and print "
     "only write the commands.",
-    "ranks_per_host": "Ranks on each host (default: as in the log, else a few).",
-    "world": "Total number of ranks (default: as in the log, else a few).",
+    "ranks_per_host": "Ranks on each host (default: one per idle GPU, as many as the job needs).",
+    "world": "Total number of ranks (default: the ranks of all hosts).",
 }
 _WITHOUT_LOG = {
     "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster).",
-    "ranks_per_host": "Ranks on each host (default: a few).",
-    "world": "Total number of ranks (default: a few).",
+    "ranks_per_host": "Ranks on each host (default: one per idle GPU, a few without GPUs).",
+    "world": "Total number of ranks (default: the ranks of all hosts).",
 }
 
 
@@ -188,9 +188,9 @@ def verified(
     """
     if mode == "never" or not document["diagnoses"]:
         return document
-    from nccl_triage.verify import gpus
+    from nccl_triage.verify.worker import inventory
 
-    if mode == "auto" and not gpus.likely_present():
+    if mode == "auto" and not inventory.likely_present():
         return document
     try:
         return _verified(document, rules_dirs, mode, budget, say)
@@ -213,13 +213,10 @@ def _verified(
 
     rules = load.load(rules_dirs)
     settings = api.Settings(options=PlanOptions(budget=budget))
-    made = api.plan_of(document, rules, settings)
-    if mode == "auto" and not made.means.gpus:
-        reason = made.means.no_gpu
-        return _not_verified(document, reason, say)
-    from nccl_triage.verify import api
-
-    changed, _ = api.verify(document, rules, settings, say=say, made=made)
+    try:
+        changed, _ = api.verify(document, rules, settings, say=say, on_gpus=mode == "auto")
+    except api.NoIdleGpuError as error:
+        return _not_verified(document, error.why, say)
     return changed
 
 

@@ -13,7 +13,7 @@ RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-ru
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """A host where ranks can run: the command that reaches it (empty for this host), and the most ranks on it."""
+    """A host where ranks can run: the command that reaches it (empty for this host), and the ranks on it if that is fixed."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -22,11 +22,22 @@ class HostPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotGpu:
+    """The GPU of a rank: ``device`` as its process counts, index as nvidia-smi does, UUID and PCI address (``0000:4f:00``)."""
+
+    device: int
+    index: int
+    uuid: str = ""
+    bus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
-    """One rank of the whole job: its number, and the index of its host."""
+    """One rank of the whole job: its number, the index of its host, and its GPU (None without one)."""
 
     number: int
     place: int
+    gpu: SlotGpu | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,12 @@ class CollectiveRun:
     def first_rank(self, place: int) -> int:
         """Return the first of the ranks at a place."""
         return next(rank for rank, slot in enumerate(self.slots) if slot.place == place)
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether two ranks run on one GPU."""
+        used = [(slot.place, slot.gpu) for slot in self.slots if slot.gpu is not None]
+        return len(set(used)) < len(used)
 
     def env_of(self, rank: int) -> dict[str, str]:
         """Return the variables of a rank: those of all, and its own."""

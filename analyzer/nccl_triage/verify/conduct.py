@@ -22,6 +22,7 @@ from nccl_triage.verify.judge import (
     state_of,
     treated,
 )
+from nccl_triage.verify.placement import place_of
 from nccl_triage.verify.plan import REPEATS, Planned
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
@@ -97,9 +98,11 @@ def bisect(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, 
 def carry_out(session: Session) -> Report:
     """Carry out the plan of a session; a part that fails keeps the results it has."""
     started, plan, report = time.monotonic(), session.plan, session.report
-    backends = [entry.control.backend for entry in plan.experiments if entry.control is not None]
+    backends = {entry.control.backend for entry in plan.experiments if entry.control is not None}
     if backends:
-        session.prepare(backends[0], plan.probes)
+        session.prepare(backends, plan.probes)
+    elif session.cluster.facts:
+        session.meet()
     for planned in plan.experiments:
         report.outcomes.append(_outcome(session, planned))
     report.seconds = time.monotonic() - started
@@ -108,13 +111,25 @@ def carry_out(session: Session) -> Report:
 
 def _outcome(session: Session, planned: Planned) -> ExperimentOutcome:
     if planned.control is None:
-        return outcome_without(planned)
+        return _by_health(session, planned)
     problems = session.report.problems
     if problems:
         outcome = outcome_without(planned)
         outcome.why_not = {lang: "; ".join(item[lang] for item in problems) for lang in ("en", "zh")}
         return outcome
     return _Test(session, planned, replace(planned.control, changed="")).outcome()
+
+
+def _by_health(session: Session, planned: Planned) -> ExperimentOutcome:
+    """Return the outcome of a suspect without runs: what the driver says of the accused GPU can settle it alone."""
+    outcome = outcome_without(planned)
+    if planned.experiment.kind == "single":
+        health = session.health(planned)
+        if health.accused:
+            settle(outcome, health.fact, None)
+            outcome.why_not = None
+        outcome.findings = [*health.accused, *health.others]
+    return outcome
 
 
 class _Test:
@@ -129,6 +144,9 @@ class _Test:
         if state_of(outcome.controls) == "fails":
             self._treat(outcome)
         settle(outcome, self._fact(), self.session.plan.question.timeout)
+        if self.planned.experiment.kind == "single":
+            health = self.session.health(self.planned)
+            outcome.findings += [*health.accused, *health.others]
         return outcome
 
     def _controls(self) -> list[Trial]:
@@ -150,7 +168,7 @@ class _Test:
             facts=session.cluster.facts,
             matrix=session.report.matrix,
             deadlines=planned.deadlines,
-            gpus=session.plan.means.gpus,
+            means=session.plan.means,
             odd_slots=first.ranks if first is not None and len(first.ranks) < self.control.world else (),
             odd_hosts=first.hosts if first is not None else planned.suspect.hosts,
             suspect_variables=planned.suspect.variables,
@@ -220,15 +238,17 @@ class _Test:
         if planned.experiment.check == "gpus":
             return self._crowded()
         if planned.experiment.kind == "single":
-            return "shows" if session.plan.means.gpu_faults else "clean"
+            return session.health(planned).fact
         found = session.findings(control.backend, session.realised(control).env_of(0))
         return fact_of_findings(planned, found, bool(session.report.matrix.paths))
 
     def _crowded(self) -> Fact:
-        """Tell whether the log has more ranks on a host than GPUs are visible there."""
-        plan = self.session.plan
-        most = max((len(ranks) for ranks in plan.question.ranks_of.values()), default=0)
-        return ("shows" if most > plan.means.gpus else "clean") if most else "none"
+        """Tell whether the log has more ranks on one of the hosts than GPUs are visible there."""
+        question, means = self.session.plan.question, self.session.plan.means
+        known = {name: place for name in question.ranks_of if (place := place_of(name, question, means)) is not None}
+        pairs = [(len(question.ranks_of[name]), means.hosts[place].present) for name, place in known.items()]
+        pairs = [(ranks, present) for ranks, present in pairs if ranks]
+        return ("shows" if any(ranks > present for ranks, present in pairs) else "clean") if pairs else "none"
 
     def _port_taken(self, place: int, port: int) -> Fact:
         answers = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -19,7 +18,6 @@ class ExperimentComparison:
     experiment: Experiment
     run: CollectiveRun
     wanted: int
-    gpus: int
     names: tuple[str, ...]
 
 
@@ -93,8 +91,7 @@ def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
 
 def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
     """Several ranks on one GPU."""
-    run = about.run
-    if run.backend == "nccl" and 0 < about.gpus < max(Counter(slot.place for slot in run.slots).values()):
+    if about.run.backend == "nccl" and about.run.shares_gpus:
         yield _say(
             "several ranks share a GPU, so the paths between GPUs (P2P, shared memory, NVLS) are not tested",
             "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",

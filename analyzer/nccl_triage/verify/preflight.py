@@ -17,7 +17,9 @@ from nccl_triage.verify import api, previous, record, session
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.placement import Request, gpu_env, slots_of
+from nccl_triage.verify.plan import Plan, Planned, backend_of
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import BROKEN
 from nccl_triage.verify.trials import Session
@@ -50,14 +52,15 @@ def _check(name: str, state: str, en: str, zh: str) -> PreflightCheck:
 
 def gpu_checks(means: Means, backend: str) -> Iterator[PreflightCheck]:
     """Tell whether the driver reports faults, and whether there are idle GPUs."""
-    for fault in means.gpu_faults:
-        yield _check("gpu-health", "failed", fault, fault)
-    if backend == "nccl" and not means.gpus:
-        yield _check("gpus", "failed", means.no_gpu["en"], means.no_gpu["zh"])
+    for place, fault in means.faults:
+        says = means.named(place, {"en": fault.reason_en, "zh": fault.reason_zh})
+        yield _check("gpu-health", "failed", says["en"], says["zh"])
+    why = means.why_no_nccl(range(len(means.places)))
+    if why is not None:
+        yield _check("gpus", "failed" if backend == "nccl" else "skipped", why["en"], why["zh"])
     elif means.gpus:
-        yield _check("gpus", "ok", f"{means.gpus} idle x {means.gpu_name}", f"{means.gpus} 块空闲 {means.gpu_name}")
-    else:
-        yield _check("gpus", "skipped", means.no_gpu["en"], means.no_gpu["zh"])
+        counts = " + ".join(str(len(host.gpus)) for host in means.hosts)
+        yield _check("gpus", "ok", f"{counts} idle x {means.gpu_name}", f"{counts} 块空闲 {means.gpu_name}")
 
 
 def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterator[PreflightCheck]:
@@ -179,26 +182,29 @@ def preflight(
 ) -> dict[str, Any]:
     """Carry out all checks and return the document; raises UsageError when hosts cannot be reached."""
     started = time.monotonic()
-    means = api.means_of(settings)
-    experiment = Experiment(kind="replay")
-    backend = settings.options.backend if settings.options.backend != "auto" else ("nccl" if means.gpus else "gloo")
-    made = Plan(Question(()), means, settings.options, ())
-    checks = list(gpu_checks(means, backend))
+    nobody = SuspectedCause("", "possible", 0.0)
+    request = Request(Question(()), nobody, Experiment(kind="replay"), settings.options.world)
     earlier = previous.read(settings.previous)
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
-        api.launcher_of(settings, made, folder) as launcher,
+        api.launcher_of(settings, request.question, folder) as launcher,
         Cluster(launcher) as cluster,
     ):
-        made = replace(made, means=replace(means, places=tuple(cluster.places)))
+        say({"en": "asking the hosts", "zh": "正在询问各主机"})
+        means = api.ask_hosts(cluster, settings)
+        backend = backend_of(request, means, settings.options) or "nccl"
+        if backend == "nccl":
+            means = api.reserved(cluster, means, range(len(cluster.places)))
+        checks = list(gpu_checks(means, backend))
+        made = Plan(request.question, means, settings.options, ())
         live = Session(cluster, made, rules, folder, say=say, faults=faults)
-        live.prepare(backend, len(cluster.places) > 1)
+        live.prepare({backend}, len(cluster.places) > 1)
         checks += host_checks(live.names, cluster.facts)
         checks += [PreflightCheck("torch", "failed", dict(problem)) for problem in live.report.problems]
         runs = []
-        if not live.report.problems:
-            run, trial = _collectives(live, made, experiment, backend)
+        if not live.report.problems and not any(check.state == "failed" and check.id == "gpus" for check in checks):
+            run, trial = _collectives(live, made, request, backend)
             checks += network_checks(live, backend, run.env)
             runs = [record.run_record(trial, live.names, cluster.facts, "", earlier)] if trial is not None else []
             checks += collective_checks(trial, run, runs[0] if runs else None)
@@ -216,11 +222,16 @@ def preflight(
     }
 
 
-def _collectives(live: Session, made: Plan, experiment: Experiment, backend: str) -> tuple[CollectiveRun, Trial | None]:
-    slots = slots_of(made.question, experiment, made.means, made.options, backend)
-    run = replace(collectives(backend, len(slots)), slots=slots, env=session.allowed_env(dict(_own_variables())))
+def _collectives(live: Session, made: Plan, request: Request, backend: str) -> tuple[CollectiveRun, Trial | None]:
+    slots = slots_of(request, made.means, backend)
+    run = replace(
+        collectives(backend, len(slots)),
+        slots=slots,
+        env=session.allowed_env(dict(_own_variables())),
+        per_rank_env=gpu_env(slots, made.means),
+    )
     limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.options.timeout_factor)
-    planned = Planned(SuspectedCause("", "possible", 0.0), experiment, run, None, deadlines=limits)
+    planned = Planned(request.suspect, request.experiment, run, None, deadlines=limits)
     return run, live.trial(run, 0, planned)
 
 

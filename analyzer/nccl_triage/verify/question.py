@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify.worker.gpu import pci_address
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
 _PORT = lazily(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
 _MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
+_RAY_ADDRESS = lazily(r"^([\w.-]{1,120}:\d{2,5})$")
+_RAY = lazily(r"Connecting to existing Ray cluster at address: ([\w.-]{1,80}:\d{2,5})(?!\d)")
+_GPU_ADDRESS = lazily(r"\bGPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
 #: Variables of the job that an experiment repeats.
 _ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
@@ -25,8 +29,21 @@ _OPS = {name.upper(): name for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
+class AccusedGpu:
+    """A GPU that a cause blames: its host as the log calls it, and its index or PCI address (``0000:4f:00``), or both."""
+
+    host: str | None
+    index: int | None = None
+    bus: str | None = None
+
+    def __str__(self) -> str:
+        which = f"GPU {self.bus if self.index is None else self.index}"
+        return f"{which} of {self.host}" if self.host else which
+
+
+@dataclass(frozen=True, slots=True)
 class SuspectedCause:
-    """A cause of the document with the ranks and hosts that it blames."""
+    """A cause of the document with the ranks, hosts and GPUs that it blames."""
 
     cause: str
     status: str
@@ -34,6 +51,7 @@ class SuspectedCause:
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    gpus: tuple[AccusedGpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class Question:
     backend: str | None = None
     port: int | None = None
     master: str | None = None
+    ray_address: str | None = None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -120,8 +139,22 @@ def _backend(document: Mapping[str, Any]) -> str | None:
     return "nccl" if document.get("collective") else None
 
 
+def _accused_gpu(culprit: Mapping[str, Any], ranks: Mapping[int, Mapping[str, Any]]) -> AccusedGpu | None:
+    """Return the GPU that a culprit is, or that its rank had; the address of a GPU is in the words that say why."""
+    rank = _whole(culprit.get("rank"), MOST_RANKS, 0)
+    about = ranks.get(rank, {}) if rank is not None else {}
+    bus = pci_address(culprit.get("gpu")) or pci_address(_first(_GPU_ADDRESS, [_string(culprit.get("why")) or ""]))
+    known = (culprit.get("gpu"), about.get("gpu"), about.get("local_rank"))
+    index = next((number for value in known if (number := _whole(value, 1023, 0)) is not None), None)
+    if bus is None and index is None:
+        return None
+    return AccusedGpu(_string(culprit.get("host")) or _string(about.get("host")), index, bus)
+
+
 def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     found = []
+    listed = _mappings(_mapping(document.get("job")).get("ranks"))
+    table = {rank: entry for entry in listed if (rank := _whole(entry.get("rank"), MOST_RANKS, 0)) is not None}
     for entry in _mappings(document.get("diagnoses")):
         cause = _string(entry.get("cause"))
         if cause is None:
@@ -133,7 +166,9 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
-        found.append(SuspectedCause(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
+        gpus = tuple(dict.fromkeys(filter(None, (_accused_gpu(culprit, table) for culprit in culprits))))
+        status = _string(entry.get("status")) or "possible"
+        found.append(SuspectedCause(cause, status, sure, ranks, hosts, variables, gpus))
     return tuple(found)
 
 
@@ -158,4 +193,5 @@ def ask(document: Mapping[str, Any]) -> Question:
         backend=_backend(document),
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),
+        ray_address=_first(_RAY_ADDRESS, [_string(job.get("ray_address")) or ""]) or _first(_RAY, texts),
     )

@@ -159,7 +159,7 @@ class _Execution:
         spec = spec_of(self.run, self.deadlines, port, "127.0.0.1")
         for place in self.run.places:
             ranks = [rank for rank, slot in enumerate(self.run.slots) if slot.place == place]
-            extra = {str(rank): {"env": self.run.env_of(rank)} for rank in ranks if rank in self.run.per_rank_env}
+            extra = {str(rank): own for rank in ranks if (own := self._own(rank))}
             self.cluster.send(
                 place,
                 do="run",
@@ -172,6 +172,14 @@ class _Execution:
             )
         for place, error in self.cluster.gone.items():  # lost in an earlier run: it will not say so again
             self._take(place, {"answer": "gone", "error": error})
+
+    def _own(self, rank: int) -> dict[str, Any]:
+        """Return what of the spec is a rank's own: its variables, and which of the visible GPUs is its."""
+        gpu = self.run.slots[rank].gpu
+        own: dict[str, Any] = {} if gpu is None else {"gpu": gpu.device}
+        if rank in self.run.per_rank_env:
+            own["env"] = self.run.env_of(rank)
+        return own
 
     def _running(self) -> bool:
         return any(trace.exited_at is None for trace in self.traces.values())

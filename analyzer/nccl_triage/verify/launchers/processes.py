@@ -158,6 +158,10 @@ class ProcessLauncher:
                 ) from None
         return list(self._links)
 
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Reserve nothing: whoever starts processes on a host may use its GPUs."""
+        return {}
+
     def close(self) -> None:
         """End all agents, all at once."""
         for link in self._links:

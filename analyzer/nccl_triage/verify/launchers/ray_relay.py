@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 _WORDS = 1 << 16
@@ -38,7 +39,12 @@ class Relay:
         if not Path(folder).exists():
             command.append("carry")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(os.environ),
+            start_new_session=True,
         )
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._early: dict[int, bytes] = {}
@@ -109,6 +115,19 @@ class Relay:
         text = os.pread(self._errors, _WORDS, max(0, os.fstat(self._errors).st_size - _WORDS))
         lines = text.decode(errors="replace").strip().splitlines()
         return (lines or [f"the agent exited with code {code}"])[-1][:400]
+
+
+class GpuHolder:
+    """An actor that does nothing but keep the GPUs of its node that Ray has given to it."""
+
+    def visible(self) -> str:
+        """Return CUDA_VISIBLE_DEVICES as Ray has set it."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+
+
+def _environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the agent's environment: Ray hides all GPUs from an actor that asks for none, but it shall see them."""
+    return {name: value for name, value in own.items() if name != "CUDA_VISIBLE_DEVICES" or value}
 
 
 def _unnamed(name: str) -> int:

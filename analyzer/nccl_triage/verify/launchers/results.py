@@ -9,7 +9,6 @@ import contextlib
 import ipaddress
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,16 @@ from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import plan
-from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
+from nccl_triage.verify.collective_run import (
+    CollectiveRun,
+    HostPlace,
+    RankTrace,
+    RunFinding,
+    RunResult,
+    Slot,
+    SlotGpu,
+)
+from nccl_triage.verify.health import health_of
 from nccl_triage.verify.judge import (
     ExperimentOutcome,
     Fact,
@@ -34,10 +42,13 @@ from nccl_triage.verify.judge import (
 )
 from nccl_triage.verify.launchers import static
 from nccl_triage.verify.launchers.static import Saved, read_saved
-from nccl_triage.verify.plan import Means, Planned
+from nccl_triage.verify.means import HostMeans, Means, host_means
+from nccl_triage.verify.placement import Request, untested
+from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
 from nccl_triage.verify.runner import first_missing, note, outcome_of
+from nccl_triage.verify.worker.gpu import pci_address
 
 #: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
 _LARGEST = 16 << 20
@@ -222,7 +233,16 @@ class Hosts:
         if name not in self.names:
             self.names.append(name)
             self.facts.append(dict(facts) if facts else {"host": name, "interfaces": [], "own_addresses": []})
-        return self.names.index(name)
+        index = self.names.index(name)
+        if facts and "gpus" in facts:  # one rank of a host tells of its GPUs
+            self.facts[index].setdefault("gpus", facts["gpus"])
+        return index
+
+    def means(self) -> Means:
+        """Return what the hosts offered; GPUs are not refused any more, and those of a host may be unknown."""
+        places = tuple(HostPlace(name) for name in self.names)
+        hosts = tuple(host_means(facts.get("gpus"), facts, allow_busy=True) for facts in self.facts)
+        return Means(places, hosts)
 
     def findings(self, run: CollectiveRun) -> list[RunFinding]:
         """Return what the hosts' interfaces show for a run."""
@@ -246,13 +266,15 @@ def placed(run: CollectiveRun, files: Mapping[int, RankFile], hosts: Hosts, mean
     A rank without a result was, as far as one can know, where the others of its planned host were.
     """
     known = {run.slots[rank].place: entry.host for rank, entry in sorted(files.items(), reverse=True)}
+    found = hosts.means()
     slots = []
     for rank, slot in enumerate(run.slots):
         if rank in files:
             place = hosts.index(files[rank].host)
         else:
             place = hosts.index(known.get(slot.place, means.places[slot.place].name))
-        slots.append(Slot(slot.number, place))
+        gpu = _gpu_of(files[rank], found.hosts[place]) if rank in files and place < len(found.hosts) else None
+        slots.append(Slot(slot.number, place, gpu))
     per_rank = {
         rank: {name: value for name, value in entry.env.items() if run.env.get(name) != value}
         for rank, entry in files.items()
@@ -260,20 +282,30 @@ def placed(run: CollectiveRun, files: Mapping[int, RankFile], hosts: Hosts, mean
     return replace(run, slots=tuple(slots), per_rank_env={rank: env for rank, env in per_rank.items() if env})
 
 
+def _gpu_of(entry: RankFile, host: HostMeans) -> SlotGpu | None:
+    """Return the GPU that a rank has told, with what its host's driver says of it."""
+    told = next((mark for mark in entry.marks if mark["stage"] == "device" and mark.get("bus")), None)
+    if told is None:
+        return None
+    bus, device = pci_address(told["bus"]) or str(told["bus"]), told.get("index")
+    device = device if isinstance(device, int) and not isinstance(device, bool) else 0
+    known = next((gpu for gpu in host.gpus if gpu.bus == bus), None)
+    return SlotGpu(device, known.index if known else device, known.uuid if known else "", bus)
+
+
 def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question, means: Means) -> Planned:
     """Return an experiment as its ranks were really placed; where they fell short of the plan, a pass says less."""
     wanted, run = planned.control, control.result.run
-    gpus = Counter(place for place, _ in set(gpus_of(control)))
-    if gpus:
-        means = replace(means, gpus=min(gpus.values()))
     names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
     planned = static.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
     one, two = len(run.places), len(wanted.places) if wanted is not None else 0
     if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
         short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
-    if planned.experiment.kind == "single":
+    request, seen = Request(question, planned.suspect, planned.experiment), hosts.means()
+    if planned.experiment.kind == "single" and health_of(request, seen).fact == "none":
         short.append({"en": "GPU health was not read", "zh": "未读取 GPU 的健康状态"})
+    short += [text for text in untested(request, seen, run.slots) if run.backend == "nccl"]
     if run.backend == "gloo" and _elsewhere(run, hosts):
         text = "Gloo did not use the interface that NCCL would use"
         short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
@@ -337,7 +369,7 @@ def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
     report.seconds = sum(trial.result.seconds for trial in report.trials)
     report.outcomes = [_outcome(planned, saved, trials, hosts, question) for planned in made.experiments]
     report.hosts = hosts.facts
-    report.plan = replace(made, means=replace(made.means, places=tuple(HostPlace(name) for name in hosts.names)))
+    report.plan = replace(made, means=hosts.means())
     return report
 
 
@@ -365,13 +397,15 @@ def _outcome(
         made = [trials[label] for label in own if label in trials]
         if made:
             outcome.treatments.append((treatment, [treated(trial, treatment) for trial in made]))
-    settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
+    settle(outcome, _fact(planned, controls[0], trials, hosts, question), question.timeout)
     return outcome
 
 
-def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
+def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts, question: Question) -> Fact:
     if planned.experiment.check == "nccl-versions":
         return fact_of_versions(trials.values(), control.result.run)
+    if planned.experiment.kind == "single":
+        return health_of(Request(question, planned.suspect, planned.experiment), hosts.means()).fact
     if planned.experiment.check == "gpus":
         gpus = gpus_of(control)
         return ("shows" if len(set(gpus)) < len(gpus) else "clean") if gpus else "none"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, host
+from . import children, host, inventory
 
 #: Bytes of a rank's log that are carried to the driver: its end.
 LOG = 256 << 10
@@ -83,10 +83,14 @@ class Agent:
         self.say(answer="facts", facts=host.facts())
 
     def do_gpus(self, command: dict[str, Any]) -> None:
-        """Tell which GPUs this host has, and whether they are in use."""
-        from . import host
+        """Tell which GPUs this host has, whether they are in use, and what torch can do with them.
 
-        self.say(answer="gpus", gpus=host.listed_gpus())
+        Where there may be some, a process of its own asks: a driver that hangs must not hold up the agent.
+        """
+        if inventory.likely_present():
+            self._help("gpus", json.dumps({"imports": command.get("imports") is not False}).encode())
+        else:
+            self.say(answer="gpus", results=inventory.answer(look=False))
 
     def do_preload(self, command: dict[str, Any]) -> None:
         """Import torch, so that ranks start quickly."""
@@ -126,12 +130,7 @@ class Agent:
 
     def do_probe(self, command: dict[str, Any]) -> None:
         """Probe targets in a process of its own; the answer comes when it is done."""
-        process = children.helper("probe")
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(command).encode())
-        process.stdin.close()
-        self.helpers[process.stdout.fileno()] = ("probe", process, b"")
-        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+        self._help("probe", json.dumps(command).encode())
 
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
@@ -161,6 +160,15 @@ class Agent:
         self.say(answer="end_listen")
 
     # children
+
+    def _help(self, name: str, question: bytes = b"") -> None:
+        """Start a part of this program whose output is the answer of this name."""
+        process = children.helper(name)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(question)
+        process.stdin.close()
+        self.helpers[process.stdout.fileno()] = (name, process, b"")
+        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
         log = unnamed_file() if self.carries else _log(Path(command["folder"]), rank)
@@ -246,7 +254,10 @@ class Agent:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-        self.say(answer=name, results=json.loads(rest) if rest else [])
+        results: Any = []
+        with contextlib.suppress(ValueError):  # it was killed, and the answer is cut
+            results = json.loads(rest.strip().rpartition(b"\n")[2])
+        self.say(answer=name, results=results)
 
     # the loop
 

@@ -1,4 +1,4 @@
-"""What a host reports of itself: interfaces, limits, shared memory, versions, processes, and its GPUs by nvidia-smi."""
+"""What a host reports of itself: interfaces, limits, shared memory, versions, and processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import fcntl
 import os
 import platform
 import resource
-import shutil
 import socket
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -163,45 +161,3 @@ def port_free(port: int) -> str | None:
         except OSError as error:
             return error.strerror or str(error)
     return None
-
-
-_ABOUT = ("index", "name", "memory.total", "memory.used", "utilization.gpu")
-_MIB = 1 << 20
-
-
-def _ask(query: str) -> list[list[str]]:
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    if done.returncode:
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-
-
-def listed_gpus() -> list[dict[str, Any]]:
-    """Return the GPUs of this host with bytes of memory, percent of use and the number of processes on any of them."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    processes = len(_ask("--query-compute-apps=pid"))
-    found = []
-    for row in _ask(f"--query-gpu={','.join(_ABOUT)}"):
-        if len(row) == len(_ABOUT) and row[0].isdigit():
-            numbers = [int(cell) if cell.isdigit() else 0 for cell in row[2:]]
-            found.append(
-                {
-                    "index": int(row[0]),
-                    "name": row[1],
-                    "total": numbers[0] * _MIB,
-                    "used": numbers[1] * _MIB,
-                    "percent": numbers[2],
-                    "processes": processes,
-                }
-            )
-    return found

@@ -144,7 +144,7 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
     if spec.get("device", "cpu") == "cpu":
         marks.say("device", device="cpu")
         return torch.device("cpu")
-    index = int(spec["local_rank"]) % max(1, torch.cuda.device_count())
+    index = int(spec.get("gpu", spec["local_rank"])) % max(1, torch.cuda.device_count())
     torch.cuda.set_device(index)
     about = torch.cuda.get_device_properties(index)
     free, whole = torch.cuda.mem_get_info(index)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import children, host
+from . import children, host, inventory
 from .progress import STAGES
 
 #: Rank, world and rank on the host, as launchers set them. The shell of a batch job has SLURM_PROCID=0 and hands it to
@@ -250,7 +250,10 @@ def _ended(pid: int) -> bool:
 
 def _carry_out(spec: dict[str, Any], rank: int, local: int, folder: Path) -> None:
     with Rank(spec, rank, folder) as this:
-        this.say("task", plan=spec["plan"], attempt=attempt(os.environ), started=time.time(), facts=host.facts())
+        facts = host.facts()
+        if local == 0 and spec["backend"] == "nccl":  # one rank tells it for all of its host
+            facts["gpus"] = inventory.answer(imports=False, sampled=False)
+        this.say("task", plan=spec["plan"], attempt=attempt(os.environ), started=time.time(), facts=facts)
         try:
             this.spec = personal({**spec, "store": {**spec["store"], **meet(spec, rank, folder)}}, rank, local)
         except (LookupError, TimeoutError) as error:
