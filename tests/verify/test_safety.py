@@ -12,9 +12,10 @@ import pytest
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, gpus
+from nccl_triage.verify import api
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import plan_record
+from nccl_triage.verify.worker import inventory
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
 from tests.verify.listeners import listening, watched
 
@@ -26,8 +27,8 @@ def driver(monkeypatch):
     def install(*cards):
         monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(list(cards)))
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setattr(gpus, "likely_present", lambda: True)
-        monkeypatch.setattr(gpus, "SAMPLED", 0.0)
+        monkeypatch.setattr(inventory, "likely_present", lambda: True)
+        monkeypatch.setattr(inventory, "SAMPLED", 0.0)
 
     return install
 
@@ -59,7 +60,11 @@ def test_one_gpu_in_use_leaves_the_others(driver):
     driver(Card(0, busy=[90]), Card(1))
     made, experiment = planned()
     assert made.means.gpus == 1
-    assert experiment.control.env["CUDA_VISIBLE_DEVICES"] == "GPU-11111111-2222"
+    envs = [experiment.control.env_of(rank) for rank in range(experiment.control.world)]
+    assert {env["CUDA_VISIBLE_DEVICES"] for env in envs} == {"GPU-11111111-2222"}
+    assert {(slot.gpu.device, slot.gpu.index, slot.gpu.bus) for slot in experiment.control.slots} == {
+        (0, 1, "0000:01:00")
+    }
 
 
 def test_who_asks_for_busy_gpus_gets_them(driver):
@@ -78,7 +83,7 @@ def test_a_cause_of_the_network_falls_back_to_gloo_where_gpus_are_in_use(driver)
 def test_faults_that_the_driver_reports_are_kept(driver):
     driver(Card(0, recovery=1), Card(1))
     made, _ = planned("gpu-hardware-fault")
-    assert made.means.gpu_faults
+    assert [(place, fault.rule, fault.gpu.index) for place, fault in made.means.faults] == [(0, "recovery", 0)]
 
 
 def test_memory_is_a_bounded_share_of_what_is_free(driver):

@@ -6,7 +6,6 @@ them. No I/O.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -159,28 +158,14 @@ def _by_log(request: Request, places: Sequence[int]) -> dict[int, int]:
 
 def _by_gpus(request: Request, means: Means, places: Sequence[int]) -> dict[int, int]:
     """Return one rank a GPU: all of them for what happens inside a host, else as many as the job had there."""
-    found = {}
-    for place in places:
-        most = len(means.hosts[place].gpus)
-        inside = request.experiment.scope == "host" or request.experiment.kind == "single"
-        wanted = math.inf if inside else _ranks_of_job(place, request, means)
-        found[place] = max(1, min(most, int(min(wanted, most))))
-    return found
-
-
-def _ranks_of_job(place: int, request: Request, means: Means) -> float:
-    """Return the ranks that the job had on a host, or else on each of its hosts; infinite where the log does not say."""
-    question = request.question
-    for name, ranks in question.ranks_of.items():
-        if ranks and place_of(name, question, means) == place:
-            # A log often shows a part of a host's ranks only.
-            return max(len(ranks), _share(question, len(means.places)))
-    return _share(question, len(means.places)) or math.inf
-
-
-def _share(question: Question, hosts: int) -> int:
-    """Return the ranks of the job on each host; 0 where its size is not known."""
-    return -(-question.world // max(1, min(hosts, len(question.hosts) or hosts))) if question.world else 0
+    question, every = request.question, {place: len(means.hosts[place].gpus) for place in places}
+    inside_host = request.experiment.scope == "host" or request.experiment.kind == "single"
+    if inside_host or not question.world:
+        return {place: max(1, count) for place, count in every.items()}
+    even = _even(max(question.world, len(places)), places)
+    # A log names a part of a host's ranks, or more of them than an even share.
+    known = {place_of(name, question, means): len(ranks) for name, ranks in question.ranks_of.items()}
+    return {place: max(1, min(count, max(even[place], known.get(place, 0)))) for place, count in every.items()}
 
 
 def _gpus_of(place: int, count: int, request: Request, means: Means) -> list[SlotGpu]:
