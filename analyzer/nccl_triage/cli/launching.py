@@ -42,7 +42,7 @@ _WITHOUT_LOG = {
 _TRUST_ENV = click.option(
     "--trust-env",
     is_flag=True,
-    help="Also set variables of the log that load plug-ins, name files, or name addresses; only for a log you trust.",
+    help="Also set variables of the log that load plugins, name files, or name addresses; only for a log you trust.",
 )
 
 

@@ -62,7 +62,7 @@ class Means:
 class PlanOptions:
     """The options of the user; raises UsageError for a time that is not above 0.
 
-    ``trust_env``: the user vouches for the plug-ins, files and addresses in the log's variables.
+    ``trust_env``: the user vouches for the plugins, files and addresses in the log's variables.
     """
 
     backend: str = "auto"
