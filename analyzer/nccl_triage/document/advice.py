@@ -14,13 +14,13 @@ from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import ray_address, scheduled
+from nccl_triage.document.verify_commands import job_place, ready_commands
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.schema import Fix, PlatformCommand, Text
 from nccl_triage.knowledge import catalogue, report_advice
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.redaction.secrets import mask_text
-from nccl_triage.verify.commands import job_place, ready_commands
 
 #: Characters of a remedy that a message states; weights of the evidence whose messages are searched for one.
 _LONGEST, _PROVING = 200, ("decisive", "strong")
