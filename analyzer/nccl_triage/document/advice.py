@@ -116,6 +116,7 @@ class CauseAdvice:
     def _verify(self) -> str:
         """Return the command that tests the cause on the job's own hosts."""
         case, experiment = self._case, self._cause.experiment
+        known = scheduled(case)
         ranks = Counter(info.host for info in case.identity.ranks.values())
         place = job_place(
             sorted(case.observations.sources),
@@ -123,7 +124,8 @@ class CauseAdvice:
             accused=self._accused,
             scope=experiment.scope,
             world=case.identity.world_size,
-            scheduler=scheduled(case)["scheduler"],
+            scheduler=known["scheduler"],
+            job_id=known["id"],
             launcher=software.launcher(case),
             ray_address=ray_address(case),
         )
