@@ -128,8 +128,8 @@ class SimulatedLink:
             getattr(self, f"do_{command['do']}")(command)
 
     def receive(self) -> list[Answer]:
-        found, self.queue = self.queue, []
-        return found
+        # One by one: several runs at once have threads that add answers meanwhile.
+        return [self.queue.pop(0) for _ in range(len(self.queue))]
 
     def descriptor(self) -> None:
         return None
