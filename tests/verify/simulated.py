@@ -82,6 +82,7 @@ class World:
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
+    ras: dict[int, str] = field(default_factory=dict)
     waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
 
     @property
@@ -186,6 +187,9 @@ class SimulatedLink:
     def do_inspect(self, command: Any) -> None:
         for rank in self.hanging.get(command["run"], ()):
             self.say(answer="state", run=command["run"], rank=rank, state="S")
+
+    def do_ras(self, command: Any) -> None:
+        self.say(answer="ras", run=command["run"], results=self.world.ras.get(self.place, ""))
 
     def do_stop(self, command: Any) -> None:
         for rank in sorted(self.hanging.pop(command["run"], ())):

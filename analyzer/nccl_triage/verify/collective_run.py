@@ -155,7 +155,10 @@ class RankTrace:
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank.
+
+    ``ras`` is what NCCL's RAS reported on each host (name -> text) before the ranks were ended.
+    """
 
     run: CollectiveRun
     outcome: RunOutcome
@@ -166,6 +169,7 @@ class RunResult:
     folder: str | None = None
     cleaned_s: float = 0.0
     symptoms: list[dict[str, Any]] = field(default_factory=list)
+    ras: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

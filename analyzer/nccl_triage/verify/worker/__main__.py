@@ -1,4 +1,4 @@
-"""The worker's command line: ``agent``, ``rank``, ``listen``, ``probe`` and ``task`` (a rank started by srun or torchrun)."""
+"""The worker's command line: ``agent``, ``rank``, ``listen``, ``probe``, ``ras`` and ``task`` (a rank started by srun or torchrun)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,14 @@ def main() -> int:
         request = json.load(sys.stdin)
         print(json.dumps(probe(request["targets"], float(request.get("timeout", 4.0)))))
         return 0
+    if part == "ras":
+        from .ras import ask
+
+        print(json.dumps(ask(rest[0])))
+        return 0
     if part == "task":
         from .task import run_task
 
         return int(run_task(rest[0], rest[1]))
-    print("usage: agent [carry] | rank | listen | probe | task SPEC OUT", file=sys.stderr)
+    print("usage: agent [carry] | rank | listen | probe | ras | task SPEC OUT", file=sys.stderr)
     return 2

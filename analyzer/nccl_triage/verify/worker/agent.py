@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, host
+from . import children, host, ras
 
 #: Bytes of a rank's log that are carried to the driver: its end.
 LOG = 256 << 10
@@ -66,7 +66,8 @@ class Agent:
     """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
     children: dict[int, RankProcess] = field(default_factory=dict)
-    helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    helpers: dict[int, tuple[dict[str, Any], subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    ras: dict[str, str] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     loaded: bool = False
@@ -132,13 +133,29 @@ class Agent:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(command).encode())
         process.stdin.close()
-        self.helpers[process.stdout.fileno()] = ("probe", process, b"")
+        self._await({"answer": "probe"}, process)
+
+    def do_ras(self, command: dict[str, Any]) -> None:
+        """Ask the RAS of the ranks of one experiment what it knows, in a process of its own."""
+        address = self.ras.get(command["run"])
+        if not address:
+            self.say(answer="ras", run=command["run"], results="")
+        else:
+            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+
+    def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        """Give an answer with the results of a helper, when it is done."""
+        assert process.stdout is not None
+        self.helpers[process.stdout.fileno()] = (answer, process, b"")
         self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
 
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
+        own = ras.variables(command["spec"])
+        self.ras[command["run"]] = own.get("NCCL_RAS_ADDR", "")
         for rank in command["ranks"]:
             spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
+            spec["env"] = {**own, **spec.get("env", {})}
             try:
                 self._start(command, rank, spec)
             except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
@@ -239,17 +256,17 @@ class Agent:
         return list(json.loads(told)) if told.strip() else []
 
     def _helper(self, descriptor: int) -> None:
-        name, process, rest = self.helpers[descriptor]
+        answer, process, rest = self.helpers[descriptor]
         data = os.read(descriptor, 1 << 16)
         if data:
-            self.helpers[descriptor] = (name, process, rest + data)
+            self.helpers[descriptor] = (answer, process, rest + data)
             return
         self.selector.unregister(descriptor)
         del self.helpers[descriptor]
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-        self.say(answer=name, results=json.loads(rest) if rest else [])
+        self.say(**answer, results=json.loads(rest) if rest else [])
 
     # the loop
 
