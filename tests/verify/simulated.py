@@ -86,6 +86,7 @@ class World:
     stopped: list[str] = field(default_factory=list)
     let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
+    ras: dict[int, str] = field(default_factory=dict)
     waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
 
     @property
@@ -132,7 +133,8 @@ class SimulatedLink:
             getattr(self, f"do_{command['do']}")(command)
 
     def receive(self) -> list[Answer]:
-        found, self.queue = self.queue, []
+        # One by one: several runs at once have threads that add answers meanwhile.
+        found = [self.queue.pop(0) for _ in range(len(self.queue))]
         self.dead = self.dead or any(answer["answer"] == "gone" for answer in found)
         return found
 
@@ -198,6 +200,9 @@ class SimulatedLink:
     def do_inspect(self, command: Any) -> None:
         for rank in self.hanging.get(command["run"], ()):
             self.say(answer="state", run=command["run"], rank=rank, state="S")
+
+    def do_ras(self, command: Any) -> None:
+        self.say(answer="ras", run=command["run"], results=self.world.ras.get(self.place, ""))
 
     def do_stop(self, command: Any) -> None:
         for rank in sorted(self.hanging.pop(command["run"], ())):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from nccl_triage.engine import load
@@ -11,6 +13,7 @@ from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.worker.gpu import Gpu, Inventory
+from tests.verify import host_facts
 
 
 def facts(**changes):
@@ -70,6 +73,14 @@ def settings(**more):
     )
 
 
+def test_a_host_whose_own_name_is_the_loopback_is_a_warning_only():
+    there = host_facts.facts("a", host_facts.interface("eth0", "10.0.0.1"), own=["127.0.1.1"])
+    fine = host_facts.facts("b", host_facts.interface("eth0", "10.0.0.2"), own=["10.0.0.2"])
+    (check,) = preflight.loopback_checks(["a", "b"], [there, fine])
+    assert (check.id, check.state) == ("own-name", "warning")
+    assert "127.0.0.1" in check.says["en"] and "GLOO_SOCKET_IFNAME" in check.says["zh"]
+
+
 @pytest.mark.xdist_group("verify-live")
 def test_two_healthy_ranks_are_ready_and_every_operation_ran():
     pytest.importorskip("torch", reason="needs torch")
@@ -77,6 +88,7 @@ def test_two_healthy_ranks_are_ready_and_every_operation_ran():
     assert document["verdict"] == "ready"
     assert {check["id"]: check["state"] for check in document["checks"]}["collectives"] == "ok"
     assert {part["op"] for part in document["runs"][0]["parts"]} >= {"ALLREDUCE", "ALLTOALL", "SEND", "BARRIER"}
+    assert document["suspects"] == [] and len(document["measured"]["compute"]) == 2
     text = preflight.text(document, chinese=False)
     assert text.startswith("preflight: ready")
     assert "FAILED" not in text
@@ -91,6 +103,10 @@ def test_a_rank_that_dies_is_named_and_the_job_must_not_start():
     assert check["id"] == "collectives"
     assert "rank 1" in check["says"]
     assert "SIGKILL" in check["says"]
+    assert [(one["hosts"], one["rank"], one["stage"]) for one in document["suspects"]] == [
+        ([os.uname().nodename], 1, "collectives")
+    ]
+    assert preflight.text(document, chinese=False).splitlines()[-1] == f"  suspects: {os.uname().nodename}, rank 1"
 
 
 def test_a_python_that_does_not_exist_is_a_usage_error():

@@ -285,7 +285,7 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
         return None
     count = sum(trace.details.get("done", trace.details.get("warm", {})).get("wrong", 0) for trace in wrong)
     return view.finding(
-        "wrong-data",
+        "wrong-product" if view.result.run.alone else "wrong-data",
         wrong,
         f"{count} elements differ from the exact result on rank {{ranks}}",
         f"rank {{ranks}} 上有 {count} 个元素与精确结果不符",
@@ -295,6 +295,19 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
 def _nobody(view: AssessedRun, kind: str, en: str, zh: str) -> RunFinding:
     """Return a failure in which no rank stands out; between hosts it is evidence for the network."""
     return view.finding(kind, [], en, zh, "between-hosts" if len(view.result.run.places) > 1 else OTHERWISE)
+
+
+def never_finished(view: AssessedRun) -> RunFinding | None:
+    """The ranks that did not finish what they had to do alone."""
+    stuck = [trace for trace in view.traces if not trace.done]
+    if not stuck:
+        return None
+    return view.finding(
+        "never-finished",
+        stuck,
+        f"rank {{ranks}} did not finish its own computation (the last stage is {stuck[0].stage!r})",
+        f"rank {{ranks}} 未能完成自身的计算（最后阶段为 {stuck[0].stage!r}）",
+    )
 
 
 def all_waited(view: AssessedRun) -> RunFinding | None:
@@ -340,8 +353,13 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+#: Of a run in which every rank works alone.
+ALONE: tuple[Check, ...] = (died_of_signal, own_root_error, wrong_data, never_finished, slow)
+
+
 def assess(view: AssessedRun) -> RunFinding | None:
     """Return what a run shows to be wrong, or None; the verifier's own failure shows nothing."""
     if view.result.own_failure is not None:
         return None
-    return next((found for check in CHECKS if (found := check(view)) is not None), None)
+    checks = ALONE if view.result.run.alone else CHECKS
+    return next((found for check in checks if (found := check(view)) is not None), None)

@@ -241,7 +241,10 @@ class RankTrace:
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank.
+
+    ``ras`` is what NCCL's RAS reported on each host (name -> text) before the ranks were ended.
+    """
 
     run: CollectiveRun
     outcome: RunOutcome
@@ -252,6 +255,7 @@ class RunResult:
     folder: str | None = None
     cleaned_s: float = 0.0
     symptoms: list[dict[str, Any]] = field(default_factory=list)
+    ras: dict[str, str] = field(default_factory=dict)
     transport: dict[str, Any] | None = None
 
     @property

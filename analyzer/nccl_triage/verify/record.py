@@ -88,6 +88,8 @@ def _run(run: CollectiveRun) -> dict[str, Any]:
 #: Paths of the matrix in a document at most: all that fail come first.
 PATHS = 400
 _TEXT = 400
+#: Characters of NCCL's RAS report in a document: the summary and the outliers.
+_RAS = 4000
 
 
 def finding_record(finding: RunFinding) -> dict[str, Any]:
@@ -161,6 +163,8 @@ def run_record(
         "errors": _errors(result),
         "symptoms": result.symptoms,
     }
+    if result.ras:
+        made["ras"] = [{"host": host, "text": text[:_RAS]} for host, text in result.ras.items()]
     if not trial.fails:  # ranks that are waited for say nothing of the link
         parts = _parts(result)
         made["parts"] = parts

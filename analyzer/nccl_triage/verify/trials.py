@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from nccl_triage.verify.network_findings import interface_findings, path_finding
 from nccl_triage.verify.placement import Request
 from nccl_triage.verify.plan import Plan, Planned
 from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
+from nccl_triage.verify.together import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,21 @@ class Session:
             self.report.trials.append(trial)
         return known[index]
 
+    def together(self, runs: Sequence[CollectiveRun], planned: Planned) -> list[Trial]:
+        """Make runs on different hosts at the same time; none when the budget is spent."""
+        if self.left() < LEAST:
+            return []
+        named = [self._named(self.realised(run)) for run in runs]
+        works = [(run.places, partial(self._execute, run, planned)) for run in named]
+        trials = [self._assess(result) for result in together(self.cluster, works)]
+        self.report.trials += trials
+        return trials
+
     def _run(self, run: CollectiveRun, planned: Planned) -> Trial:
+        return self._assess(self._execute(self._named(run), planned, self.cluster))
+
+    def _named(self, run: CollectiveRun) -> CollectiveRun:
+        """Return a run with a label of its own, and say that it begins."""
         self._count += 1
         label = f"run-{self._count:02d}"
         how = run.backend + (f", {run.changed}" if run.changed else "")
@@ -196,15 +212,17 @@ class Session:
                 "zh": f"{label}：{run.message.op}，{run.world} 个 rank，{how}",
             }
         )
-        result = runner.execute(
-            self.cluster,
-            replace(run, label=label),
-            self.folder / label,
+        return replace(run, label=label)
+
+    def _execute(self, run: CollectiveRun, planned: Planned, cluster: Cluster) -> RunResult:
+        return runner.execute(
+            cluster,
+            run,
+            self.folder / run.label,
             planned.limits(run),
             method="spawn" if run.backend == "nccl" else "fork",  # CUDA must not be initialised before a fork
             budget=self.left(),
         )
-        return self._assess(result)
 
     def _assess(self, result: RunResult) -> Trial:
         return trial_of(result, self.names, self.findings(result.run), self.rules)

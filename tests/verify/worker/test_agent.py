@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.launchers import bundle
+from tests.verify.worker.test_ras import DIAGNOSTICS, STATUS, Server, listening
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0
@@ -33,6 +34,9 @@ class version:
 def set_num_threads(number): pass
 def device(name): return name
 class _C: pass
+class cuda:
+    class nccl:
+        version = staticmethod(lambda: (2, 31, 2))
 """,
     "distributed/__init__.py": """
 import os, sys, time
@@ -393,3 +397,18 @@ def test_the_probe_runs_beside_the_commands(agent: Agent) -> None:
         agent.expect("port")
         (result,) = agent.expect("probe")["results"]
         assert result["state"] == "no-data"
+
+
+def test_ranks_of_nccl_are_asked_for_what_ras_knows_while_they_hang(agent: Agent) -> None:
+    with listening(Server()) as address:
+        agent.start(1, env={"NCCL_RAS_ADDR": address}, backend="nccl")
+        agent.send(do="ras", run="r")
+        assert agent.expect("ras", run="r")["results"] == STATUS + DIAGNOSTICS
+    agent.send(do="ras", run="unknown")
+    assert agent.expect("ras", run="unknown")["results"] == ""
+
+
+def test_ranks_of_gloo_have_no_ras(agent: Agent) -> None:
+    agent.start(1)
+    agent.send(do="ras", run="r")
+    assert agent.expect("ras", run="r")["results"] == ""

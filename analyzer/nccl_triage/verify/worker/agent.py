@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, control, host, inventory, rank_files
+from . import children, control, host, inventory, rank_files, ras
 from .rank_files import RankFiles
 
 #: Seconds that the listener gets to say what it saw.
@@ -48,7 +48,8 @@ class Agent:
     """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
     children: dict[int, RankProcess] = field(default_factory=dict)
-    helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    helpers: dict[int, tuple[dict[str, Any], subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    ras: dict[str, str] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     loaded: bool = False
@@ -112,10 +113,27 @@ class Agent:
         """Probe targets in a process of its own; the answer comes when it is done."""
         self._help("probe", json.dumps(command).encode())
 
+    def do_ras(self, command: dict[str, Any]) -> None:
+        """Ask the RAS of the ranks of one experiment what it knows, in a process of its own."""
+        address = self.ras.get(command["run"])
+        if not address:
+            self.say(answer="ras", run=command["run"], results="")
+        else:
+            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+
+    def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        """Give an answer with the results of a helper, when it is done."""
+        assert process.stdout is not None
+        self.helpers[process.stdout.fileno()] = (answer, process, b"")
+        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
+        own = ras.variables(command["spec"])
+        self.ras[command["run"]] = own.get("NCCL_RAS_ADDR", "")
         for rank in command["ranks"]:
             spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
+            spec["env"] = {**own, **spec.get("env", {})}
             try:
                 self._start(command, rank, spec)
             except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
@@ -155,8 +173,7 @@ class Agent:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(question)
         process.stdin.close()
-        self.helpers[process.stdout.fileno()] = (name, process, b"")
-        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+        self._await({"answer": name}, process)
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
         nccl = spec.get("backend") == "nccl"
@@ -231,10 +248,10 @@ class Agent:
         return list(json.loads(told)) if told.strip() else []
 
     def _helper(self, descriptor: int) -> None:
-        name, process, rest = self.helpers[descriptor]
+        answer, process, rest = self.helpers[descriptor]
         data = os.read(descriptor, 1 << 16)
         if data:
-            self.helpers[descriptor] = (name, process, rest + data)
+            self.helpers[descriptor] = (answer, process, rest + data)
             return
         self.selector.unregister(descriptor)
         del self.helpers[descriptor]
@@ -244,7 +261,7 @@ class Agent:
         results: Any = []
         with contextlib.suppress(ValueError):  # it was killed, and the answer is cut
             results = json.loads(rest.strip().rpartition(b"\n")[2])
-        self.say(answer=name, results=results)
+        self.say(**answer, results=results)
 
     # the loop
 
