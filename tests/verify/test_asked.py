@@ -9,12 +9,13 @@ import pytest
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import asked, plan
 from nccl_triage.verify.collective_run import CollectiveMessage, HostPlace
-from nccl_triage.verify.plan import Means, Plan, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 
 ASKED = Question((), op="ALLREDUCE", numel=64, dtype="float16", world=2, hosts=("a", "b"), port=29500, master="10.0.0.9",
                  addresses={"a": ("10.0.0.1",)})  # fmt: skip
-TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
+TWO = Means.alike((HostPlace("a"), HostPlace("b")), torch="2.13.0")
 
 
 def planned(rules: RuleSet, *causes: str, means: Means = TWO, question: Question = ASKED) -> Plan:
@@ -89,6 +90,9 @@ def test_nothing_is_contacted_where_nothing_runs(rules: RuleSet) -> None:
 
 def test_what_an_outcome_decides(rules: RuleSet) -> None:
     told = asked.decides(rules.causes["port-in-use"].experiment)
-    assert (told["refuted_if"], told["passing"]) == ("the port of the log can be bound", "refutes")
+    assert (told["refuted_if"], told["passing"]) == (
+        "never; a control that passes only says that the fault is not there now",
+        "not-reproduced",
+    )
     assert told["confirmed_if_zh"]
     assert asked.decides(rules.causes["job-preempted"].experiment)["confirmed_if"] is None
