@@ -78,9 +78,11 @@ class World:
     behave: Behaviour = field(default_factory=lambda: always(healthy))
     state: Callable[[str, str, str], str] = lambda origin, target, address: "reachable"
     torch_errors: dict[int, str] = field(default_factory=dict)
+    gpus: dict[int, Any] = field(default_factory=dict)
     taken_ports: set[int] = field(default_factory=set)
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
     ras: dict[int, str] = field(default_factory=dict)
     waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
@@ -130,7 +132,9 @@ class SimulatedLink:
 
     def receive(self) -> list[Answer]:
         # One by one: several runs at once have threads that add answers meanwhile.
-        return [self.queue.pop(0) for _ in range(len(self.queue))]
+        found = [self.queue.pop(0) for _ in range(len(self.queue))]
+        self.dead = self.dead or any(answer["answer"] == "gone" for answer in found)
+        return found
 
     def descriptor(self) -> None:
         return None
@@ -143,6 +147,10 @@ class SimulatedLink:
 
     def do_facts(self, command: Any) -> None:
         self.say(answer="facts", facts=self.world.hosts[self.place])
+
+    def do_gpus(self, command: Any) -> None:
+        told = self.world.gpus.get(self.place, {"gpus": [], "problem": "no NVIDIA GPU is visible"})
+        self.say(answer="gpus", results={"torch": {"version": "2.13.0"}, **told} if isinstance(told, dict) else told)
 
     def do_preload(self, command: Any) -> None:
         self.say(answer="preload", torch="2.13.0", error=self.world.torch_errors.get(self.place))
@@ -184,6 +192,9 @@ class SimulatedLink:
     def do_run(self, command: Any) -> None:
         self.world.run(self.place, command)
 
+    def do_go(self, command: Any) -> None:
+        self.world.let_go.append(command["run"])
+
     def do_inspect(self, command: Any) -> None:
         for rank in self.hanging.get(command["run"], ()):
             self.say(answer="state", run=command["run"], rank=rank, state="S")
@@ -208,6 +219,9 @@ class Launcher:
     def open(self) -> list[AgentLink]:
         self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]
         return list(self.world.links)
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        return {}
 
     def close(self) -> None:
         for link in self.world.links:

@@ -8,8 +8,11 @@ import pytest
 
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, preflight
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify import api, gpus, preflight
+from nccl_triage.verify.collective_run import HostPlace
+from nccl_triage.verify.means import HostMeans, Means
+from nccl_triage.verify.plan import PlanOptions
+from nccl_triage.verify.worker.gpu import Gpu, Inventory
 from tests.verify import host_facts
 
 
@@ -53,12 +56,15 @@ def test_small_limits_are_warnings():
 
 
 def test_no_gpu_fails_only_where_nccl_is_asked_for():
-    means = Means(())
+    means = Means.alike((HostPlace("here"),))
     assert states(preflight.gpu_checks(means, "nccl")) == {("gpus", "failed")}
     assert states(preflight.gpu_checks(means, "gloo")) == {("gpus", "skipped")}
-    assert ("gpu-health", "failed") in states(
-        preflight.gpu_checks(Means((), gpu_faults=("row remap pending",)), "gloo")
-    )
+    gpu = Gpu(3, remap_pending=True)
+    bad = HostMeans(refusals=tuple(gpus.refusals(Inventory((gpu,)), {})), present=1)
+    hosts = (HostPlace("a"), HostPlace("b"))
+    found = list(preflight.gpu_checks(Means(hosts, (HostMeans(), bad)), "gloo"))
+    assert ("gpu-health", "failed") in states(found)
+    assert found[0].says["en"].startswith("b: ") and "GPU 3" in found[0].says["en"]
 
 
 def settings(**more):

@@ -8,11 +8,12 @@ from dataclasses import replace
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import plan
 from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.plan import REPEATS, Means, Plan, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import REPEATS, Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.record import plan_record
 
-TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
+TWO = Means.alike((HostPlace("a"), HostPlace("b")), torch="2.13.0")
 ASKED = Question(
     (SuspectedCause("network-unreachable-subnet", "supported", 0.6),),
     op="ALLREDUCE",

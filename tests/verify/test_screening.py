@@ -15,7 +15,8 @@ from nccl_triage.engine.schema import Experiment, RuleSet
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.pair_screening import PairScreening, bisected
-from nccl_triage.verify.plan import Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.screening import Screening
 from nccl_triage.verify.trials import Session
@@ -68,7 +69,7 @@ def opened(
     rules: RuleSet, world: World, tmp_path: Path, each: int = 1, backend: str = "gloo", budget: float = 60.0
 ) -> Iterator[Screening]:
     """Yield a screening of all hosts of a world, nothing of which has run."""
-    means = Means(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
+    means = Means.alike(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
     made = Plan(Question(()), means, PlanOptions(budget=budget), ())
     slots = tuple(Slot(place * each + k, place) for place in range(len(world.hosts)) for k in range(each))
     run = CollectiveRun("screening", slots, CollectiveMessage(numel=1 << 20), backend)
@@ -76,7 +77,7 @@ def opened(
     planned = Planned(SuspectedCause("", "possible", 0.0), Experiment(kind="replay"), run, None, deadlines=limits)
     with Cluster(Launcher(world)) as cluster:
         live = Session(cluster, made, rules, tmp_path)
-        live.prepare(backend, len(world.hosts) > 1)
+        live.prepare({backend}, len(world.hosts) > 1)
         yield Screening(live, run, planned)
 
 
@@ -213,7 +214,7 @@ def test_a_device_that_was_slow_once_is_a_warning(rules: RuleSet, tmp_path: Path
 
 def test_a_rank_that_dies_alone_is_named_and_its_host_left_out(rules: RuleSet, tmp_path: Path) -> None:
     def behave(started: Started) -> Sequence[Script]:
-        dead = [mark("start", pid=1), leave(-11)]
+        dead = [*reach("device"), leave(-11)]
         return [dead if started.spec["alone"] and slot == 1 else done() for slot in started.slots]
 
     found = screen(rules, World(hosts(3), behave), tmp_path)

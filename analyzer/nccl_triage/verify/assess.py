@@ -42,7 +42,7 @@ def diagnose_own_logs(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
     """Diagnose the logs of a run that failed and keep its symptoms in the result; None when the rules name no cause."""
     from nccl_triage.api import diagnose
 
-    if result.folder is None or result.passed:
+    if result.folder is None or result.passed or result.own_failure is not None:
         return None
     with contextlib.suppress(InputError):
         document = diagnose([result.folder], rules=rules, model=None).to_dict()
@@ -358,6 +358,8 @@ ALONE: tuple[Check, ...] = (died_of_signal, own_root_error, wrong_data, never_fi
 
 
 def assess(view: AssessedRun) -> RunFinding | None:
-    """Return what a run shows to be wrong, or None."""
+    """Return what a run shows to be wrong, or None; the verifier's own failure shows nothing."""
+    if view.result.own_failure is not None:
+        return None
     checks = ALONE if view.result.run.alone else CHECKS
     return next((found for check in checks if (found := check(view)) is not None), None)

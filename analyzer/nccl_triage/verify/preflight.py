@@ -14,12 +14,14 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet
-from nccl_triage.verify import api, previous, record, session
+from nccl_triage.verify import api, previous, record, session, variables
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.judge import Trial
+from nccl_triage.verify.means import Means
 from nccl_triage.verify.pair_screening import PairScreening, bisected
-from nccl_triage.verify.plan import Means, Plan, Planned, slots_of
+from nccl_triage.verify.placement import Request, gpu_env, slots_of
+from nccl_triage.verify.plan import Plan, Planned, backend_of
 from nccl_triage.verify.preflight_check import PreflightCheck, PreflightSuspect, check, who
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import BROKEN, gloo_choice
@@ -37,14 +39,15 @@ ALIKE = ("torch", "nccl", "driver", "python")
 
 def gpu_checks(means: Means, backend: str) -> Iterator[PreflightCheck]:
     """Tell whether the driver reports faults, and whether there are idle GPUs."""
-    for fault in means.gpu_faults:
-        yield check("gpu-health", "failed", fault, fault)
-    if backend == "nccl" and not means.gpus:
-        yield check("gpus", "failed", means.no_gpu["en"], means.no_gpu["zh"])
+    for place, fault in means.faults:
+        says = means.named(place, {"en": fault.reason_en, "zh": fault.reason_zh})
+        yield check("gpu-health", "failed", says["en"], says["zh"])
+    why = means.why_no_nccl(range(len(means.places)))
+    if why is not None:
+        yield check("gpus", "failed" if backend == "nccl" else "skipped", why["en"], why["zh"])
     elif means.gpus:
-        yield check("gpus", "ok", f"{means.gpus} idle x {means.gpu_name}", f"{means.gpus} 块空闲 {means.gpu_name}")
-    else:
-        yield check("gpus", "skipped", means.no_gpu["en"], means.no_gpu["zh"])
+        counts = " + ".join(str(len(host.gpus)) for host in means.hosts)
+        yield check("gpus", "ok", f"{counts} idle x {means.gpu_name}", f"{counts} 块空闲 {means.gpu_name}")
 
 
 def host_checks(names: Sequence[str], facts: Sequence[dict[str, Any]]) -> Iterator[PreflightCheck]:
@@ -184,27 +187,31 @@ def preflight(
 ) -> dict[str, Any]:
     """Carry out all checks and return the document; raises UsageError when hosts cannot be reached."""
     started = time.monotonic()
-    means = api.means_of(settings)
-    backend = settings.options.backend if settings.options.backend != "auto" else ("nccl" if means.gpus else "gloo")
-    made = Plan(Question(()), means, settings.options, ())
-    checks = list(gpu_checks(means, backend))
+    nobody = SuspectedCause("", "possible", 0.0)
+    request = Request(Question(()), nobody, Experiment(kind="replay"), settings.options.world)
     earlier = previous.read(settings.previous)
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
-        api.launcher_of(settings, made, folder) as launcher,
+        api.launcher_of(settings, request.question, folder) as launcher,
         Cluster(launcher) as cluster,
     ):
-        made = replace(made, means=replace(means, places=tuple(cluster.places)))
+        say({"en": "asking the hosts", "zh": "正在询问各主机"})
+        means = api.ask_hosts(cluster, settings)
+        backend = backend_of(request, means, settings.options) or "nccl"
+        if backend == "nccl":
+            means = api.reserved(cluster, means, range(len(cluster.places)))
+        checks = list(gpu_checks(means, backend))
+        made = Plan(request.question, means, settings.options, ())
         live = Session(cluster, made, rules, folder, say=say, faults=faults)
-        live.prepare(backend, len(cluster.places) > 1)
+        live.prepare({backend}, len(cluster.places) > 1)
         checks += host_checks(live.names, cluster.facts)
         checks += [PreflightCheck("torch", "failed", dict(problem)) for problem in live.report.problems]
         runs: list[dict[str, Any]] = []
         suspects: list[PreflightSuspect] = []
         measured: dict[str, Any] = {}
-        if not live.report.problems:
-            run, planned = _everything(made, backend)
+        if not live.report.problems and not any(one.state == "failed" and one.id == "gpus" for one in checks):
+            run, planned = _everything(made, request, backend)
             checks += network_checks(live, live.realised(run))
             screening = Screening(live, replace(run, more=()), planned)
             trial, run = _screened(screening, run)
@@ -228,13 +235,17 @@ def preflight(
     }
 
 
-def _everything(made: Plan, backend: str) -> tuple[CollectiveRun, Planned]:
+def _everything(made: Plan, request: Request, backend: str) -> tuple[CollectiveRun, Planned]:
     """Return the run of every operation on all ranks, and its limits."""
-    experiment = Experiment(kind="replay")
-    slots = slots_of(made.question, experiment, made.means, made.options, backend)
-    run = replace(collectives(backend, len(slots)), slots=slots, env=session.allowed_env(dict(_own_variables())))
+    slots = slots_of(request, made.means, backend)
+    run = replace(
+        collectives(backend, len(slots)),
+        slots=slots,
+        env=variables.of_user(dict(_own_variables())),
+        per_rank_env=gpu_env(slots, made.means),
+    )
     limits = (SEVERAL_HOSTS if len(made.means.places) > 1 else Deadlines()).scaled(made.options.timeout_factor)
-    return run, Planned(SuspectedCause("", "possible", 0.0), experiment, run, None, deadlines=limits)
+    return run, Planned(request.suspect, request.experiment, run, None, deadlines=limits)
 
 
 def _screened(screening: Screening, run: CollectiveRun) -> tuple[Trial | None, CollectiveRun]:
@@ -272,7 +283,7 @@ def _named_by(trial: Trial, names: Sequence[str]) -> Iterator[PreflightSuspect]:
 
 def _host(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     """Return a host's facts; of its variables only those that no secret hides in."""
-    return {"name": name, **facts, "env": session.allowed_env(facts.get("env") or {})}
+    return {"name": name, **facts, "env": variables.of_user(facts.get("env") or {})}
 
 
 def _own_variables() -> Iterator[tuple[str, str]]:

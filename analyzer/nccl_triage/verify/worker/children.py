@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,26 +27,37 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def helper(*words: str) -> subprocess.Popen[bytes]:
-    """Start another part of this program, with pipes to its input and output."""
-    return subprocess.Popen([*own(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+def helper(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start another part of this program, with pipes to its input and output; ``environment`` is set besides ours."""
+    return subprocess.Popen(
+        [*own(), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+        preexec_fn=die_with_parent,
+    )
 
 
-def spawned(spec: dict[str, Any], rank: int, log: int | IO[bytes], marks: int, control: int) -> subprocess.Popen[bytes]:
-    """Start a rank that imports torch for itself; raises OSError, TypeError or ValueError for what cannot be started."""
+def spawned(
+    spec: dict[str, Any], rank: int, log: int | IO[bytes], marks: int, control: int, keep: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a rank that imports torch for itself; raises OSError, TypeError or ValueError for what cannot be started.
+
+    ``keep`` are further descriptors that it inherits.
+    """
     return subprocess.Popen(
         [*own(), "rank", str(rank), str(marks), str(control)],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         env={**os.environ, "VERIFY_SPEC": json.dumps(spec), **spec.get("env", {})},
-        pass_fds=(marks, control),
+        pass_fds=(marks, control, *keep),
         start_new_session=True,
         preexec_fn=die_with_parent,
     )
 
 
-def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int) -> int:
+def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int, keep: tuple[int, ...] = ()) -> int:
     """Start a rank that has what this process has imported; returns its process id."""
     pid = os.fork()
     if pid:
@@ -60,7 +72,7 @@ def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int) 
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _keep_only({0, 1, 2, marks, control})
+        _keep_only({0, 1, 2, marks, control, *keep})
         from .rank import run
 
         code = run(spec, rank, marks, control)

@@ -13,6 +13,8 @@ from typing import Any
 
 #: What a fault of each name does.
 MEANINGS = {
+    "imports-late": "takes some seconds longer than the others to import torch",
+    "cannot-import": "has no torch",
     "late": "reaches the collective some seconds after the others",
     "absent": "never reaches the collective",
     "never-joins": "never connects to the store",
@@ -41,6 +43,8 @@ class Fault:
 
     def at(self, stage: str) -> None:
         """Act at the end of a stage."""
+        if stage == "start":
+            self._import()
         if self.name == "never-joins" and stage == "store":
             time.sleep(3600)
         if self.name == "starved" and stage in ("compute", "entered"):
@@ -64,6 +68,12 @@ class Fault:
         elif self.name in ("sigkill", "sigterm", "sigstop"):
             os.kill(os.getpid(), getattr(signal, self.name.upper()))
             time.sleep(0.2)
+
+    def _import(self) -> None:
+        if self.name == "imports-late":
+            time.sleep(self.seconds)
+        elif self.name == "cannot-import":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     def message(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Return op, elements and dtype of this rank's call."""
