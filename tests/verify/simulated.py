@@ -36,14 +36,16 @@ def mark(stage: str, **details: Any) -> Answer:
     return {"answer": "mark", "stage": stage, "t": 0.0, **details}
 
 
-def reach(until: str, **imported: Any) -> Script:
-    """Come to a stage and stay there."""
+def reach(until: str, fits: int | None = None, **imported: Any) -> Script:
+    """Come to a stage and stay there; there is memory for so many elements, or for all."""
     call = mark("call", call="all_reduce", message=["float32", 64], count=1)
     script: Script = []
     for stage in STAGES[: STAGES.index(until) + 1]:
         details: Answer = {"pid": 1} if stage == "start" else {}
         if stage == "imported":
             details = {"torch": "2.13.0", "nccl": None, **imported}
+        if stage == "entered" and fits is not None:
+            details = {"numel": fits}
         if stage == "done":
             details = {"wrong": 0, "median": 0.001, "seconds": [0.001] * 3}
         script += [call, mark(stage, **details)] if stage == "warm" else [mark(stage, **details)]
@@ -54,8 +56,8 @@ def leave(code: int = 0) -> Answer:
     return {"answer": "exit", "code": code}
 
 
-def healthy(**imported: Any) -> Script:
-    return [*reach("done", **imported), leave(0)]
+def healthy(fits: int | None = None, **imported: Any) -> Script:
+    return [*reach("done", fits, **imported), leave(0)]
 
 
 def failing(after: str = "store", text: str = "Connection closed by peer") -> Script:

@@ -24,7 +24,7 @@ from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
-from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
+from tests.verify.simulated import Launcher, Script, Started, World, always, failing, healthy, hosts, leave, reach
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
 WISHES = PlanOptions(timeout_factor=0.05, budget=60.0)
@@ -102,7 +102,6 @@ def test_a_network_that_works_refutes_what_needs_a_broken_one(rules: RuleSet, tm
     [
         ({"world": 64}, "passes-on-less"),
         ({"hosts": ("n0", "n1", "n2")}, "passes-on-less"),
-        ({"numel": 1 << 40}, "passes-on-less"),
         ({"hosts": ("other", "n1")}, "other-hosts"),
         ({"hosts": ()}, "unknown-hosts"),
     ],
@@ -132,6 +131,14 @@ def test_what_the_log_proves_is_not_refuted_by_a_network_that_works_now(rules: R
     suspect = SuspectedCause("network-unreachable-subnet", "established", 0.99, proven=True)
     outcome = only(conduct(World(hosts(2)), rules, tmp_path, suspects=(suspect,)))
     assert verdict(outcome) == ("not-reproduced", "proven-by-the-log")
+
+
+def test_nor_when_there_was_memory_for_a_part_only(rules: RuleSet, tmp_path: Path) -> None:
+    world = World(hosts(2), always(lambda: healthy(fits=1000)))
+    outcome = only(conduct(world, rules, tmp_path, "network-unreachable-subnet", numel=1 << 30))
+    assert verdict(outcome) == ("inconclusive", "passes-on-less")
+    assert any("1,000 elements instead of 1,073,741,824" in text["en"] for text in outcome.planned.differs)
+    assert outcome.controls[0].result.run.message.numel == 1000
 
 
 def test_a_control_that_fails_now_and_then_decides_nothing(rules: RuleSet, tmp_path: Path) -> None:
@@ -209,15 +216,16 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
     def behave(started: Started) -> Sequence[Script]:
         if not world.links[2].dead:
-            world.links[2].die("kernel panic")
-            return [failing("entered"), failing("entered"), []]
+            gone = {"answer": "gone", "error": "kernel panic"}
+            return [failing("entered"), failing("entered"), [*reach("group"), gone]]
         return [failing("entered") for _ in started.places]
 
     world.behave = behave
     outcome = only(conduct(world, rules, tmp_path, "network-link-fault"))
-    assert all(trial.result.outcome == "error" for trial in outcome.controls)
     lost = [trial.result.ranks[2].error for trial in outcome.controls]
     assert [error["type"] for error in lost if error] == ["AgentLost"] * len(outcome.controls)
+    # Later runs cannot even begin.
+    assert [trial.result.outcome for trial in outcome.controls] == ["error", *["not-run"] * (len(lost) - 1)]
     assert outcome.row.outcome != "refuted"
 
 

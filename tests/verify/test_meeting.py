@@ -10,7 +10,8 @@ import pytest
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import meeting, plan
 from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.plan import Means, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause, ask
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.trials import SessionHosts, fill_in
@@ -50,7 +51,7 @@ def test_a_host_of_the_job_is_known_by_name_or_address(hosts: Any, addresses: An
 
 def planned(rules: RuleSet, master: str | None, port: int | None = None, hosts: tuple[str, ...] = ()) -> Planned:
     question = question_of(master, port, hosts)
-    made = plan.build(question, rules.causes, Means((A, B), torch="2.13"), PlanOptions(backend="gloo"))
+    made = plan.build(question, rules.causes, Means.alike((A, B), torch="2.13"), PlanOptions(backend="gloo"))
     return made.experiments[0]
 
 

@@ -14,8 +14,8 @@ import pytest
 from nccl_triage.engine.schema import Experiment, RuleSet
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.pair_screening import PairScreening, bisected
 from nccl_triage.verify.means import Means
+from nccl_triage.verify.pair_screening import PairScreening, bisected
 from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.screening import Screening
@@ -77,7 +77,7 @@ def opened(
     planned = Planned(SuspectedCause("", "possible", 0.0), Experiment(kind="replay"), run, None, deadlines=limits)
     with Cluster(Launcher(world)) as cluster:
         live = Session(cluster, made, rules, tmp_path)
-        live.prepare({backend}, len(world.hosts) > 1)
+        live.prepare(backend, len(world.hosts) > 1)
         yield Screening(live, run, planned)
 
 

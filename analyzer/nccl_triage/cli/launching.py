@@ -49,7 +49,7 @@ def _job_hosts(by_log: bool) -> list[Callable[[Any], Any]]:
 _TRUST_ENV = click.option(
     "--trust-env",
     is_flag=True,
-    help="Also set variables of the log that load plug-ins, name files, or name addresses; only for a log you trust.",
+    help="Also set variables of the log that load plugins, name files, or name addresses; only for a log you trust.",
 )
 
 

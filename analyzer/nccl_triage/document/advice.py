@@ -14,13 +14,13 @@ from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import ray_address, scheduled
+from nccl_triage.document.verify_commands import job_place, ready_commands
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.schema import Fix, PlatformCommand, Text
 from nccl_triage.knowledge import catalogue, report_advice
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.redaction.secrets import mask_text
-from nccl_triage.verify.commands import job_place, ready_commands
 
 #: Characters of a remedy that a message states; weights of the evidence whose messages are searched for one.
 _LONGEST, _PROVING = 200, ("decisive", "strong")
@@ -116,6 +116,7 @@ class CauseAdvice:
     def _verify(self) -> str:
         """Return the command that tests the cause on the job's own hosts."""
         case, experiment = self._case, self._cause.experiment
+        known = scheduled(case)
         ranks = Counter(info.host for info in case.identity.ranks.values())
         place = job_place(
             sorted(case.observations.sources),
@@ -123,7 +124,8 @@ class CauseAdvice:
             accused=self._accused,
             scope=experiment.scope,
             world=case.identity.world_size,
-            scheduler=scheduled(case)["scheduler"],
+            scheduler=known["scheduler"],
+            job_id=known["id"],
             launcher=software.launcher(case),
             ray_address=ray_address(case),
         )

@@ -56,7 +56,7 @@ def _experiment(page: TextPage, plan: Item, entry: Item) -> None:
         return
     if asked is None or not _same(run, asked, plan):
         page.say(4, word("plan_here", lang), _run(run, plan, lang))
-        _differs(page, entry)
+        _differs(page, entry, listed(asked or {}, "differs", lang))
     for name, value in run["env"].items():
         page.say(4, word("plan_variables", lang), f"{name}={value}")
     page.say(4, word("plan_takes", lang), _cost(entry, plan, lang))
@@ -65,32 +65,29 @@ def _experiment(page: TextPage, plan: Item, entry: Item) -> None:
 def _asked(page: TextPage, asked: Item) -> None:
     """Add the collective, where it runs, and what is changed."""
     lang = page.lang
-    parts = [_collective(asked["collective"], lang)]
-    parts += [f"+ {_collective(part, lang, short=True)}" for part in asked["further"]]
+    what = _collective(asked["collective"], asked["further"], lang)
     ranks = _spread(asked["hosts"], asked["ranks_per_host"], lang)
     backend = _BACKENDS.get(str(asked["backend"]), str(asked["backend"]))
-    told = [" ".join(parts), ranks, backend, word("plan_time", lang).format(n=asked["repeats"])]
-    page.say(4, word("plan_collective", lang), word("comma", lang).join(told))
+    told = [what, ranks, backend, word("plan_time", lang).format(n=asked["repeats"])]
+    page.say(4, word("plan_collective", lang), word("semicolon", lang).join(told))
     for item in asked["treatments"]:
         changed = word("plan_if_fails", lang).format(changed=pick(item, "changed", lang), n=asked["repeats"])
         page.say(4, word("plan_changed", lang), changed)
     _differs(page, asked)
 
 
-def _collective(part: Item, lang: Lang, short: bool = False) -> str:
-    """Return ``broadcast from rank 0, 1,048,576 x float32 (4 MiB)``."""
-    size = f"{part['numel']:,} x {part['dtype']} ({size_text(part['bytes'])})"
-    if part["op"] in ("BARRIER", "INIT"):
-        return str(part["call"])
-    if short:
-        return size
+def _collective(part: Item, further: Sequence[Item], lang: Lang) -> str:
+    """Return ``broadcast from rank 0, 1,048,576 x float32 (4 MiB), bfloat16 (2 MiB)``."""
     name = str(part["call"])
+    if part["op"] in ("BARRIER", "INIT"):
+        return name
     if part["root"] is not None:
         name += f" {word('plan_from_root' if part['from_root'] else 'plan_to_root', lang).format(rank=part['root'])}"
     if part["pair"]:
         first, second = part["pair"]
         name += f" {word('plan_from_to', lang).format(first=first, second=second)}"
-    return f"{name}{word('comma', lang)}{size}"
+    sizes = [f"{item['dtype']} ({size_text(item['bytes'])})" for item in (part, *further)]
+    return f"{name}{word('comma', lang)}{part['numel']:,} x {', '.join(sizes)}"
 
 
 def _ranks(count: int, lang: Lang) -> str:
@@ -138,9 +135,10 @@ def _cost(entry: Item, plan: Item, lang: Lang) -> str:
     return word("plan_at_most", lang).format(seconds=f"{seconds:.0f}", memory=size_text(entry["memory_per_rank"]))
 
 
-def _differs(page: TextPage, item: Item) -> None:
+def _differs(page: TextPage, item: Item, told: Sequence[str] = ()) -> None:
     for text in listed(item, "differs", page.lang):
-        page.say(4, word("plan_differs", page.lang), text)
+        if text not in told:
+            page.say(4, word("plan_differs", page.lang), text)
 
 
 def _contacts(page: TextPage, plan: Item) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nccl_triage.document.verify_commands import place_of, ready_commands
 from nccl_triage.render.words import Document, Lang, certainty, confidence, listed, pick, rank_ranges, visible, word
-from nccl_triage.verify.commands import place_of, ready_commands
 
 Item = Mapping[str, Any]
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify import commands, decidable, feedback, plan, previous, session
+from nccl_triage.verify import decidable, feedback, plan, previous, session
 from nccl_triage.verify.cluster import GREETING, Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
@@ -251,10 +252,10 @@ def verify(
 
 def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """Return the document with the commands that could test what has not run: not by the launcher just tried."""
-    tried = commands.launcher_of(settings.launcher, bool(settings.hosts))
+    tried = verify_commands.launcher_of(settings.launcher, bool(settings.hosts))
     if settings.hosts and not _names_job(document, settings):
         tried = "local"  # other hosts than the job's: ssh to those of the job is something else
-    ready = commands.to_confirm(document, settings.paths, tried)
+    ready = verify_commands.to_confirm(document, settings.paths, tried)
     for entry in document["diagnoses"]:
         if entry["verification"] is not None:
             entry["verification"]["to_confirm"] = ready if entry["verification"]["outcome"] == "not-run" else []

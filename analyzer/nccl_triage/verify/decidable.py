@@ -61,7 +61,13 @@ def _silent(planned: Planned, question: Question, used: Sequence[str]) -> Text |
     """A pass would say nothing, and what failed cannot fail here."""
     run, experiment = planned.control, planned.experiment
     assert run is not None
-    if experiment.passing != "nothing" or experiment.check is not None:
+    supports = planned.complete or (question.timeout is not None and _changes_timeout(planned))
+    if (
+        experiment.check is not None
+        or experiment.scope == "hosts"  # Gloo crosses the same network
+        or experiment.passing == "refutes"
+        or (experiment.passing == "supports" and supports)
+    ):
         return None
     here = _names(used)
     if experiment.kind == "reach" and len(used) < 2:
@@ -69,9 +75,14 @@ def _silent(planned: Planned, question: Question, used: Sequence[str]) -> Text |
             "en": f"a run on {here} alone cannot decide it: it is about the paths between hosts",
             "zh": f"只在 {here} 上运行不能得出结论：要验证的是主机之间的路径",
         }
-    if experiment.kind in ("replay", "pairs") and run.backend == "gloo" and question.backend == "nccl":
+    if experiment.kind in ("replay", "pairs") and run.backend == "gloo" and question.backend != "gloo":
         return {
             "en": f"a run with Gloo on {here} cannot decide it: a pass says nothing, and NCCL and the GPUs are not used",
             "zh": f"在 {here} 上用 Gloo 运行不能得出结论：通过说明不了问题，且不涉及 NCCL 和 GPU",
         }
     return None
+
+
+def _changes_timeout(planned: Planned) -> bool:
+    """Tell whether the cause blames the timeout: there a pass that is brief supports it at any size."""
+    return any(item.variable == "timeout" for item in planned.experiment.vary)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import api, commands
+from nccl_triage.verify import api
 from nccl_triage.verify.api import Settings
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import files, static
@@ -35,18 +36,21 @@ def record_of(document: Mapping[str, Any], rules: RuleSet, settings: Settings) -
 
     Nothing is contacted and nothing is written; of this host only the list of GPUs is read.
     """
-    question, place = api.question_of(dict(document), settings.options), commands.place_of(document, settings.paths)
+    question, place = (
+        api.question_of(dict(document), settings.options),
+        verify_commands.place_of(document, settings.paths),
+    )
     job = plan_for_job(question, rules, settings, place.names)
     made, launcher = _plan_here(document, rules, settings, job), settings.launcher
     runs = any(entry.control is not None for entry in made.experiments)
-    chosen = commands.launcher_of(launcher, bool(settings.hosts))
-    ready = commands.ready_commands(place, chosen if runs else None, None if runs else chosen)
+    chosen = verify_commands.launcher_of(launcher, bool(settings.hosts))
+    ready = verify_commands.ready_commands(place, chosen if runs else None, None if runs else chosen)
     record = plan_record(made, job, ready, _ways(made, settings))
     record["launcher"] = launcher
     record["healthy"] = document.get("verdict") == "healthy"
     record["would_write"] = None
     if launcher in ("slurm", "print"):
-        folder = str(settings.workdir or commands.FOLDER)
+        folder = str(settings.workdir or verify_commands.FOLDER)
         record["would_write"] = {"folder": folder, "commands": files.preview(made, settings, launcher)}
     return record
 

@@ -41,7 +41,7 @@ class PlanOptions:
     """The options of the user; raises UsageError for a time that is not above 0.
 
     ``job_hosts``: the hosts are those of the job, even if the log does not say so.
-    ``trust_env``: the user vouches for the plug-ins, files and addresses in the log's variables.
+    ``trust_env``: the user vouches for the plugins, files and addresses in the log's variables.
     """
 
     backend: str = "auto"

@@ -210,7 +210,7 @@ def preflight(
         runs: list[dict[str, Any]] = []
         suspects: list[PreflightSuspect] = []
         measured: dict[str, Any] = {}
-        if not live.report.problems and not any(one.state == "failed" and one.id == "gpus" for one in checks):
+        if not live.report.problems and not any(entry.state == "failed" and entry.id == "gpus" for entry in checks):
             run, planned = _everything(made, request, backend)
             checks += network_checks(live, live.realised(run))
             screening = Screening(live, replace(run, more=()), planned)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nccl_triage.document.verify_commands import ReadyCommand
 from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify import asked
 from nccl_triage.verify.bandwidth import judgement
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
-from nccl_triage.verify.commands import ReadyCommand
 from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of

@@ -17,7 +17,7 @@ from nccl_triage.verify.worker.host import ALLOWED
 
 #: Variables of the collective libraries: what has a harmless shape is repeated.
 FAMILIES = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_GLOO_", "RCCL_")
-#: Variables of the network libraries below their plug-ins, which may run commands or send mail (UCX_GDB_COMMAND).
+#: Variables of the network libraries below their plugins, which may run commands or send mail (UCX_GDB_COMMAND).
 BELOW = ("OFI_NCCL_", "FI_", "UCX_", "RDMAV_", "MLX5_")
 #: Characters of a value, and number of variables, at most: those of a real job have a few dozen.
 LONGEST, MOST = 1024, 200
@@ -49,7 +49,7 @@ _REACHING = lazily(
     r"|_(?:FILE|DIR|PATH|LIB|LIBRARY|SO|CONF|CONFIG|MODULE|CERT|SCRIPT|COMMAND|CMD|EXEC)S?(?:_RANK)?$"
     r"|_(?:ADDR|ADDRESS|SERVER|(?<!PER_)HOST|ENDPOINT|URL|URI|PROXY|DEST|MAIL_TO)S?$"
 )
-#: Values of a plug-in's variable that load nothing.
+#: Values of a plugin's variable that load nothing.
 _NO_PLUGIN = ("", "none", "STATIC_PLUGIN")
 #: Lists of names, numbers and pairs; ranges of addresses, which choose among a host's own.
 _HARMLESS = lazily(r"[\w.,:;|^=+ -]*|[0-9A-Fa-f.:]+/\d{1,3}(?:,[0-9A-Fa-f.:]+/\d{1,3})*", re.ASCII)
@@ -70,7 +70,7 @@ class RepeatedVariables:
 def of_log(environment: Mapping[str, Any], trusted: bool = False) -> RepeatedVariables:
     """Return which variables of a log's job are repeated; a list holds the values of ranks that disagree.
 
-    ``trusted``: the user vouches for the log, so plug-ins, files and addresses are repeated, too. Secrets, control
+    ``trusted``: the user vouches for the log, so plugins, files and addresses are repeated, too. Secrets, control
     characters, what is too long or too much, and what would join the failed job never are.
     """
     kept: dict[str, str] = {}

@@ -248,7 +248,7 @@ def test_srun_gets_nodes_tasks_time_and_the_options_of_the_user(tmp_path: Path, 
     one, two = noted(tmp_path, run, "--overlap", "--comment=two words")
     work = str(tmp_path / "work")
     assert one == [
-        *("srun", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8", "--kill-on-bad-exit=0", "--time=0:10:00"),
+        *("srun", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8", "--kill-on-bad-exit=0", "--time=0:16:00"),
         *("--overlap", "--comment=two words"),
         *("/opt/py thon", f"{work}/worker.pyz", "task", f"{work}/spec-run-01.json", f"{work}/results"),
     ]

@@ -28,6 +28,7 @@ TORCH = {
     "__init__.py": """
 import time
 __version__ = "0.0-stand-in"
+float32 = "float32"
 class version:
     cuda = None
 def set_num_threads(number): pass
@@ -164,6 +165,20 @@ NO_COMMANDS = [
     b'{"do": "listen", "ports": "many"}', b'{"do": "check_port", "port": "x"}', b'{"do": "check_port", "port": 99999}',
     b'{"do": "resolve", "name": "a-name-of-a-log"}', b"[" * 100_000,
 ]  # fmt: skip
+
+
+def test_ranks_wait_until_they_are_let_go(agent: Agent, tmp_path: Path) -> None:
+    agent.start(2, go=True)
+    agent.start(1, run="other", go=True)
+    logs = [tmp_path / run / f"rank-{rank}.log" for run, rank in (("r", 0), ("r", 1), ("other", 0))]
+    time.sleep(0.3)
+    assert [log.read_text() for log in logs] == ["", "", ""]
+    agent.send(do="go", run="r")
+    deadline = time.monotonic() + SOON
+    while not all("waiting for the store" in log.read_text() for log in logs[:2]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert logs[2].read_text() == ""
 
 
 def test_what_is_no_command_is_answered_and_ends_nothing(agent: Agent) -> None:

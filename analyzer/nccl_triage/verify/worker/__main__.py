@@ -37,11 +37,6 @@ def main() -> int:
         request = json.load(sys.stdin)
         print(json.dumps(probe(request["targets"], float(request.get("timeout", 4.0)))))
         return 0
-    if part == "ras":
-        from .ras import ask
-
-        print(json.dumps(ask(rest[0])))
-        return 0
     if part == "gpus":
         from .inventory import answer
 
@@ -52,6 +47,11 @@ def main() -> int:
 
         print(f"\n{json.dumps(imported())}", flush=True)  # the line is the last one, whatever torch prints
         os._exit(0)
+    if part == "ras":
+        from .ras import ask
+
+        print(json.dumps(ask(rest[0])))
+        return 0
     if part == "task":
         from .task import run_task
 

@@ -16,7 +16,6 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,10 +116,16 @@ class Agent:
     def do_ras(self, command: dict[str, Any]) -> None:
         """Ask the RAS of the ranks of one experiment what it knows, in a process of its own."""
         address = self.ras.get(command["run"])
-        if address:
-            self._help("ras", words=[address], run=command["run"])
-        else:
+        if not address:
             self.say(answer="ras", run=command["run"], results="")
+        else:
+            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+
+    def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        """Give an answer with the results of a helper, when it is done."""
+        assert process.stdout is not None
+        self.helpers[process.stdout.fileno()] = (answer, process, b"")
+        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
 
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
@@ -162,14 +167,13 @@ class Agent:
 
     # children
 
-    def _help(self, name: str, question: bytes = b"", words: Sequence[str] = (), **answer: Any) -> None:
-        """Start a part of this program whose output is the answer of this name; ``answer`` is said with it."""
-        process = children.helper(name, *words)
+    def _help(self, name: str, question: bytes = b"") -> None:
+        """Start a part of this program whose output is the answer of this name."""
+        process = children.helper(name)
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(question)
         process.stdin.close()
-        self.helpers[process.stdout.fileno()] = ({"answer": name, **answer}, process, b"")
-        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+        self._await({"answer": name}, process)
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
         nccl = spec.get("backend") == "nccl"

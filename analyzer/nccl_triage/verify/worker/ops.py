@@ -88,7 +88,7 @@ class Operation(NamedTuple):
 
 
 #: Pieces of a pattern that are alive at once (it, what it is made of, a comparison), and bytes of all that is small.
-_PIECES, _LITTLE = 4, 1 << 16
+_PIECES, _LITTLE = 6, 1 << 16
 
 
 def _rows() -> Iterator[Operation]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: Bytes of a pattern that are held at once.
-PIECE = 32 << 20
+PIECE = 8 << 20
 #: Elements after which the pattern of an operation that only moves data repeats.
 MOVED = 97
 #: Dtypes of one byte that are moved and compared as bits: few whole numbers are exact in them.
@@ -105,7 +105,7 @@ def _wrong(call: Call, tensor: Any, period: int, make: Callable[[int], Any]) -> 
     for piece, pattern in _pieces(tensor, period, make):
         if call.bits:
             piece, pattern = piece.view(call.torch.uint8), pattern.view(call.torch.uint8)
-        count += (piece != pattern).sum()
+        count += call.torch.count_nonzero(piece != pattern)
     return int(count.item())
 
 

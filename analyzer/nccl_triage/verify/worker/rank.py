@@ -132,7 +132,7 @@ class Experiment:
 
     def __init__(self, spec: dict[str, Any], rank: int, marks: ProgressMarks, fault: faults.Fault) -> None:
         self.spec, self.rank, self.marks, self.fault = spec, rank, marks, fault
-        self.world = int(spec["world"])
+        self.world = int(spec.get("world", 1))
         self.torch: Any = None
         self.dist: Any = None
         self.device: Any = None
@@ -149,11 +149,11 @@ class Experiment:
             self.fault.at("compute")
             compute.alone(self.torch, self.device, marks)
             return
-        room = memory.room(self.torch, self.device, int(spec.get("local_world", 1)))
         self.fault.at("store")
         store = _store(self.dist, spec, self.rank)
         marks.say("store")
         limit = timedelta(seconds=float(spec["timeout"]))
+        room = memory.room(self.torch, self.device, int(spec.get("local_world", 1)))
         if spec.get("joins") == "store":
             _together(store, "met", self.world, limit)
         else:

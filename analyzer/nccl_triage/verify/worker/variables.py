@@ -22,7 +22,7 @@ def set_up(spec: dict[str, Any]) -> None:
     # torch would write the flight recorder's dumps into the user's home; the parent asks for them over the pipe.
     if not set(DUMPS) & set(os.environ):
         os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
-    if spec["backend"] == "nccl":
+    if spec.get("backend") == "nccl":
         os.environ.update({name: value for name, value in _nccl(spec).items() if name not in own})
 
 

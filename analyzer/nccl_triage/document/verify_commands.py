@@ -24,6 +24,7 @@ PATHS, HOSTS = 3, 16
 FOLDER = "nccl-triage-check"
 _NAME = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,250}[A-Za-z0-9])?")
 _WITH_PORT = lazily(r"[A-Za-z0-9][A-Za-z0-9.-]{0,250}:\d{1,5}")
+_JOB_ID = lazily(r"\d{1,12}(?:_\d{1,8})?")
 _OWN_NAMES = frozenset({"localhost", "localhost.localdomain"})
 #: Most ranks on one host, where the log does not tell.
 _PER_HOST = 8
@@ -47,6 +48,7 @@ class JobPlace:
     launcher: str | None = None
     ray_address: str | None = None
     namespace: str | None = None
+    job_id: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,6 +132,7 @@ def place_of(document: Mapping[str, Any], paths: Sequence[str] = ()) -> JobPlace
         scheduler=_text(job.get("scheduler")),
         launcher=_text(job.get("launcher")),
         ray_address=_text(job.get("ray_address")),
+        job_id=_text(job.get("id")),
         namespace=next((value for name in _NAMESPACES if (value := _text(env.get(name)))), None),
     )
 
@@ -145,6 +148,7 @@ def job_place(
     launcher: str | None = None,
     ray_address: str | None = None,
     namespace: str | None = None,
+    job_id: str | None = None,
 ) -> JobPlace:
     """Return where a job ran, from its hosts (name, addresses, number of ranks) and the ``scope`` of the first experiment.
 
@@ -167,6 +171,7 @@ def job_place(
         launcher=launcher,
         ray_address=ray_address if ray_address is not None and _WITH_PORT.fullmatch(ray_address) else None,
         namespace=namespace if namespace is not None and _NAME.fullmatch(namespace) else None,
+        job_id=job_id if job_id is not None and _JOB_ID.fullmatch(job_id) else None,
     )
 
 
@@ -191,6 +196,8 @@ def ready_commands(place: JobPlace, chosen: str | None = None, tried: str | None
         "mpirun": _mpirun,
         "kubectl": _kubectl,
     }
+    if chosen == "local" and not place.hosts:
+        chosen = None  # whether this is the job's host is not known: the job's platform is certain to have it
     names = dict.fromkeys([*([chosen] if chosen else []), *_own(place), "ssh", "ray", "slurm", "torchrun"])
     return tuple(makers[name](place) for name in names if name != tried)
 
@@ -198,10 +205,11 @@ def ready_commands(place: JobPlace, chosen: str | None = None, tried: str | None
 def _own(place: JobPlace) -> list[str]:
     """Return the launchers that fit what the log shows of the job's platform."""
     scheduler, launcher = _OF_SCHEDULER.get(place.scheduler or ""), _OF_LAUNCHER.get(place.launcher or "")
-    if scheduler or launcher:
-        return [name for name in (scheduler, launcher) if name]
-    # A host of a log without names may be this one; ssh asks for nothing on the others but a login.
-    return ["local", "ssh"] if not place.hosts and place.unnamed <= 1 else ["ssh"]
+    platform = [name for name in (scheduler, launcher) if name] or ["ssh"]
+    if place.hosts or place.unnamed > 1:
+        return platform
+    # The one host of a log without names may be this one; ssh asks for nothing on others but a login.
+    return [*platform, "local"] if scheduler or launcher else ["local", *platform]
 
 
 def to_confirm(
@@ -271,16 +279,18 @@ _JUDGE = f"nccl-triage verify --collect {FOLDER}"
 
 
 def _slurm(place: JobPlace) -> ReadyCommand:
-    options = [f"--nodes={max(1, len(place.names))}", "--exclusive"]
     names: Text | None = None
-    if place.unnamed:
+    if not place.unnamed:
+        nodes = f"--nodes={len(place.hosts)} --nodelist={shlex.quote(','.join(place.hosts))}"
+    elif place.scheduler == "slurm" and place.job_id is not None:
+        nodes = f'--nodelist="$(sacct -nXP -j {place.job_id} -o nodelist)"'
+    else:
+        nodes = f"--nodes={len(place.names)}"
         names = {
             "en": "choose the job's nodes with --nodelist: runs on others decide nothing",
             "zh": "用 --nodelist 选择作业的节点：在其他节点上运行不能得出结论",
         }
-    else:
-        options.append(f"--nodelist={shlex.quote(','.join(place.hosts))}")
-    start = f"{_written(place, 'slurm')} && salloc {' '.join(options)} bash {FOLDER}/run.sh"
+    start = f"{_written(place, 'slurm')} && salloc --exclusive {nodes} bash {FOLDER}/run.sh"
     return ReadyCommand("slurm", (start, _JUDGE), _SHARED, names)
 
 
