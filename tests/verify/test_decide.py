@@ -156,7 +156,7 @@ def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch:
 
 
 VERIFY = Path(nccl_triage.__file__).parent / "verify"
-MAKERS = ("assess.py", "reachability.py")
+MAKERS = ("assess.py", "reachability.py", "health.py")
 KIND = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
 

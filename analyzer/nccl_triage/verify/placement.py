@@ -39,22 +39,35 @@ class Request:
 
 def _key(name: str) -> str:
     """Return a host's name without its domain, and an address as it is."""
+    return name if is_address(name) else name.split("#")[0].split(".")[0].casefold()
+
+
+def is_address(name: str) -> bool:
+    """Tell whether a host's name is an IP address."""
     try:
-        return str(ipaddress.ip_address(name))
+        ipaddress.ip_address(name)
     except ValueError:
-        return name.split("#")[0].split(".")[0].casefold()
-
-
-def names_of(place: HostPlace, host: HostMeans) -> set[str]:
-    """Return by what names and addresses a host of the experiment goes."""
-    return {_key(name) for name in (place.name, place.address or "", *host.known_as) if name}
+        return False
+    return True
 
 
 def place_of(name: str, question: Question, means: Means) -> int | None:
-    """Return which host of the experiment a host of the log is, by name or address; None where none is."""
-    wanted = {_key(known) for known in (name, *question.addresses.get(name, ()))}
+    """Return which host of the experiment a host of the log is; None where none is, or several might be.
+
+    Its name decides; an address decides where one host alone has it, for bridges of containers have the same everywhere.
+    """
+    wanted = {_key(name)}
+    for index, place in enumerate(means.places):
+        if _key(place.name) in wanted:
+            return index
+    wanted.update(_key(known) for known in question.addresses.get(name, ()))
     pairs = enumerate(zip(means.places, means.hosts, strict=True))
-    return next((index for index, (place, host) in pairs if wanted & names_of(place, host)), None)
+    found = [index for index, (place, host) in pairs if wanted & _names(place, host)]
+    return found[0] if len(found) == 1 else None
+
+
+def _names(place: HostPlace, host: HostMeans) -> set[str]:
+    return {_key(name) for name in (place.name, place.address or "", *host.known_as) if name}
 
 
 def accused_places(request: Request, means: Means) -> tuple[int, ...]:
