@@ -58,6 +58,7 @@ def ran(tmp_path: Path) -> Callable[..., RunResult]:
                 backend="nccl",
                 device="cuda",
                 env={**NO_SLEEP, **changes.pop("env", {})},
+                store_address=hosts[0].spec.address if len(hosts) > 1 else None,
                 **changes,
             )
             return runner.execute(cluster, made, tmp_path / "try", QUICK, method="spawn")
