@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -58,27 +57,29 @@ def test_nccl_writes_a_log_that_is_read(job: Job) -> None:
     assert env["NCCL_DEBUG_FILE"]
     run = next(run for run in found.of()["runs"] if len(run["hosts"]) == 2)
     # Which interface NCCL took, as its own log says.
-    assert "Socket" in str(run)
-    assert "eth0" in str({name: value for name, value in run.items() if name != "env"}) or "lo" in str(run)
+    told = str({name: value for name, value in run.items() if name != "env"})
+    assert "Socket" in told
+    assert "eth0" in told
 
 
 def test_a_collective_that_hangs_is_ended_by_the_watchdog_in_time(job: Job) -> None:
     hosts = job((Gpu(), Gpu(faults=(Fault(does="hang", world=3),))))
-    found = verified(asked("network-link-fault", world=4), hosts)
+    found = verified(asked("collective-mismatch", world=4), hosts, timeout_factor=0.1)
     waits = {int(entry["env"].get("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", 15000)) for entry in communicators(hosts)}
     assert max(waits) <= 2000
     failing = [run for run in found.of()["runs"] if run["outcome"] != "passed"]
+    assert failing
     said = str([run["symptoms"] for run in failing])
     assert "watchdog" in said.lower(), said
 
 
 def test_a_timeout_of_twelve_hours_is_scaled_down(job: Job) -> None:
     hosts = job((Gpu(), Gpu(faults=(Fault(does="hang", world=3),))))
-    started = time.monotonic()
-    found = verified(asked("timeout-too-short", world=4, timeout_s=43200.0), hosts, budget=40.0)
-    assert found.outcome not in ("confirmed", "supported", "refuted")
-    assert time.monotonic() - started < 60
-    assert all(run["seconds"] < 60 for run in found.of()["runs"])
+    found = verified(asked("timeout-too-short", world=4, timeout_s=43200.0), hosts, timeout_factor=0.1, budget=45.0)
+    failing = [run for run in found.of()["runs"] if run["outcome"] != "passed"]
+    # The watchdog of a run that would wait for half a day had never ended it.
+    assert len(failing) >= 2
+    assert all(run["seconds"] < 20 for run in failing)
 
 
 def test_twenty_iterations_are_timed(job: Job) -> None:
