@@ -36,14 +36,16 @@ def mark(stage: str, **details: Any) -> Answer:
     return {"answer": "mark", "stage": stage, "t": 0.0, **details}
 
 
-def reach(until: str, **imported: Any) -> Script:
-    """Come to a stage and stay there."""
+def reach(until: str, fits: int | None = None, **imported: Any) -> Script:
+    """Come to a stage and stay there; there is memory for so many elements, or for all."""
     call = mark("call", call="all_reduce", message=["float32", 64], count=1)
     script: Script = []
     for stage in STAGES[: STAGES.index(until) + 1]:
         details: Answer = {"pid": 1} if stage == "start" else {}
         if stage == "imported":
             details = {"torch": "2.13.0", "nccl": None, **imported}
+        if stage == "entered" and fits is not None:
+            details = {"numel": fits}
         if stage == "done":
             details = {"wrong": 0, "median": 0.001, "seconds": [0.001] * 3}
         script += [call, mark(stage, **details)] if stage == "warm" else [mark(stage, **details)]
@@ -54,8 +56,8 @@ def leave(code: int = 0) -> Answer:
     return {"answer": "exit", "code": code}
 
 
-def healthy(**imported: Any) -> Script:
-    return [*reach("done", **imported), leave(0)]
+def healthy(fits: int | None = None, **imported: Any) -> Script:
+    return [*reach("done", fits, **imported), leave(0)]
 
 
 def failing(after: str = "store", text: str = "Connection closed by peer") -> Script:
@@ -82,7 +84,9 @@ class World:
     taken_ports: set[int] = field(default_factory=set)
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
+    ras: dict[int, str] = field(default_factory=dict)
     waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
 
     @property
@@ -129,7 +133,9 @@ class SimulatedLink:
             getattr(self, f"do_{command['do']}")(command)
 
     def receive(self) -> list[Answer]:
-        found, self.queue = self.queue, []
+        # One by one: several runs at once have threads that add answers meanwhile.
+        found = [self.queue.pop(0) for _ in range(len(self.queue))]
+        self.dead = self.dead or any(answer["answer"] == "gone" for answer in found)
         return found
 
     def descriptor(self) -> None:
@@ -188,9 +194,15 @@ class SimulatedLink:
     def do_run(self, command: Any) -> None:
         self.world.run(self.place, command)
 
+    def do_go(self, command: Any) -> None:
+        self.world.let_go.append(command["run"])
+
     def do_inspect(self, command: Any) -> None:
         for rank in self.hanging.get(command["run"], ()):
             self.say(answer="state", run=command["run"], rank=rank, state="S")
+
+    def do_ras(self, command: Any) -> None:
+        self.say(answer="ras", run=command["run"], results=self.world.ras.get(self.place, ""))
 
     def do_stop(self, command: Any) -> None:
         for rank in sorted(self.hanging.pop(command["run"], ())):

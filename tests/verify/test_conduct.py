@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
-from tests.verify.simulated import Launcher, Script, Started, World, failing, healthy, hosts, leave, reach
+from tests.verify.simulated import Launcher, Script, Started, World, always, failing, healthy, hosts, leave, reach
 
 #: Every deadline but that of the start a twentieth: what hangs on purpose shall not hang for long.
 WISHES = PlanOptions(timeout_factor=0.05, budget=60.0)
@@ -34,7 +35,8 @@ def question(on: World, *causes: str, **changes: Any) -> Question:
     known: dict[str, Any] = {
         "op": "ALLREDUCE", "numel": 64, "dtype": "float32", "world": len(on.hosts), "hosts": tuple(on.names), "backend": "gloo",
     }  # fmt: skip
-    return Question(tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
+    suspects = tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes)
+    return Question(**{"suspects": suspects, **known, **changes})
 
 
 def conduct(
@@ -77,7 +79,7 @@ def test_two_networks_of_which_one_leads_nowhere(rules: RuleSet, tmp_path: Path)
     world = World(
         hosts(2, ("10.0.0", "10.1.0")),
         lambda started: unless(
-            across(started) and any(env["GLOO_SOCKET_IFNAME"] == "eth0" for env in started.env), started
+            across(started) and any(env.get("GLOO_SOCKET_IFNAME") != "eth1" for env in started.env), started
         ),
         lambda origin, target, address: "no-route" if address.startswith("10.0.") else "reachable",
     )
@@ -96,13 +98,47 @@ def test_a_network_that_works_refutes_what_needs_a_broken_one(rules: RuleSet, tm
 
 
 @pytest.mark.parametrize(
-    "changes", [{"world": 64}, {"hosts": ("n0", "n1", "n2")}, {"numel": 1 << 40}, {"hosts": ("other", "n1")}]
+    ("changes", "row"),
+    [
+        ({"world": 64}, "passes-on-less"),
+        ({"hosts": ("n0", "n1", "n2")}, "passes-on-less"),
+        ({"hosts": ("other", "n1")}, "other-hosts"),
+        ({"hosts": ()}, "unknown-hosts"),
+    ],
 )
 def test_but_not_when_the_failure_was_larger_or_elsewhere(
-    rules: RuleSet, tmp_path: Path, changes: dict[str, Any]
+    rules: RuleSet, tmp_path: Path, changes: dict[str, Any], row: str
 ) -> None:
     outcome = only(conduct(World(hosts(2)), rules, tmp_path, "network-unreachable-subnet", **changes))
+    assert verdict(outcome) == ("inconclusive", row)
+
+
+def test_hosts_that_the_log_does_not_name_are_the_jobs_when_the_user_says_so(rules: RuleSet, tmp_path: Path) -> None:
+    said = replace(WISHES, job_hosts=True)
+    outcome = only(conduct(World(hosts(2)), rules, tmp_path, "network-unreachable-subnet", options=said, hosts=()))
+    assert verdict(outcome) == ("refuted", "refuted")
+
+
+def test_a_failure_on_other_hosts_confirms_nothing(rules: RuleSet, tmp_path: Path) -> None:
+    world = World(hosts(2), lambda started: unless(across(started), started))
+    known = {"env": {"NCCL_SOCKET_IFNAME": "bond0"}, "hosts": ("gpu-a", "gpu-b")}
+    outcome = only(conduct(world, rules, tmp_path, "network-wrong-interface", **known))
+    assert outcome.facts.fact == "shows" and outcome.facts.control == "fails"
+    assert verdict(outcome) == ("inconclusive", "other-hosts") and outcome.row.weight == "none"
+
+
+def test_what_the_log_proves_is_not_refuted_by_a_network_that_works_now(rules: RuleSet, tmp_path: Path) -> None:
+    suspect = SuspectedCause("network-unreachable-subnet", "established", 0.99, proven=True)
+    outcome = only(conduct(World(hosts(2)), rules, tmp_path, suspects=(suspect,)))
+    assert verdict(outcome) == ("not-reproduced", "proven-by-the-log")
+
+
+def test_nor_when_there_was_memory_for_a_part_only(rules: RuleSet, tmp_path: Path) -> None:
+    world = World(hosts(2), always(lambda: healthy(fits=1000)))
+    outcome = only(conduct(world, rules, tmp_path, "network-unreachable-subnet", numel=1 << 30))
     assert verdict(outcome) == ("inconclusive", "passes-on-less")
+    assert any("1,000 elements instead of 1,073,741,824" in text["en"] for text in outcome.planned.differs)
+    assert outcome.controls[0].result.run.message.numel == 1000
 
 
 def test_a_control_that_fails_now_and_then_decides_nothing(rules: RuleSet, tmp_path: Path) -> None:
@@ -180,15 +216,16 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
     def behave(started: Started) -> Sequence[Script]:
         if not world.links[2].dead:
-            world.links[2].die("kernel panic")
-            return [failing("entered"), failing("entered"), []]
+            gone = {"answer": "gone", "error": "kernel panic"}
+            return [failing("entered"), failing("entered"), [*reach("group"), gone]]
         return [failing("entered") for _ in started.places]
 
     world.behave = behave
     outcome = only(conduct(world, rules, tmp_path, "network-link-fault"))
-    assert all(trial.result.outcome == "error" for trial in outcome.controls)
     lost = [trial.result.ranks[2].error for trial in outcome.controls]
     assert [error["type"] for error in lost if error] == ["AgentLost"] * len(outcome.controls)
+    # Later runs cannot even begin.
+    assert [trial.result.outcome for trial in outcome.controls] == ["error", *["not-run"] * (len(lost) - 1)]
     assert outcome.row.outcome != "refuted"
 
 
@@ -240,7 +277,7 @@ def test_a_port_that_is_taken_is_a_fact(rules: RuleSet, tmp_path: Path) -> None:
 
 def test_a_port_that_is_free_again_is_no_proof_of_having_been(rules: RuleSet, tmp_path: Path) -> None:
     outcome = only(conduct(World(hosts(1)), rules, tmp_path, "port-in-use", world=2, port=29500))
-    assert outcome.facts.fact == "clean" and outcome.row.outcome == "refuted"
+    assert outcome.facts.fact == "clean" and outcome.row.outcome == "not-reproduced"
 
 
 @pytest.mark.parametrize(("fails", "wanted"), [(True, "confirmed"), (False, "inconclusive")])
@@ -334,7 +371,7 @@ def test_a_real_fault_is_confirmed_with_its_culprit(
     [
         ("rank-divergence", "transport-works"),
         ("straggler", "says-nothing"),
-        ("rendezvous-failed", "refuted"),
+        ("rendezvous-failed", "not-reproduced"),
     ],
 )
 def test_a_healthy_host(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, wanted: str) -> None:

@@ -39,6 +39,34 @@ _WITHOUT_LOG = {
 }
 
 
+def _job_hosts(by_log: bool) -> list[Callable[[Any], Any]]:
+    if not by_log:
+        return []
+    text = "These hosts are those of the job, even if the log does not name them."
+    return [click.option("--job-hosts", is_flag=True, help=text)]
+
+
+_TRUST_ENV = click.option(
+    "--trust-env",
+    is_flag=True,
+    help="Also set variables of the log that load plugins, name files, or name addresses; only for a log you trust.",
+)
+
+
+def _typed_commands(ctx: click.Context, param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the hosts; raises UsageError for a COMMAND that nobody has typed: a file or a variable may be another's."""
+    typed = ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
+    with_command = next((entry for entry in hosts if "=" in entry), None)
+    if with_command is not None and not typed:
+        raise UsageError(
+            "--host {entry}: a COMMAND is taken from the command line only",
+            cause="it comes from a variable or a configuration file",
+            remedy="give --host NAME=COMMAND on the command line",
+            entry=with_command,
+        )
+    return hosts
+
+
 def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = True) -> Callable[[Any], Any]:
     """Return a decorator that adds the options on where and how ranks are started; ``by_log``: a log has defaults."""
     folder = click.Path(path_type=Path, file_okay=False)
@@ -56,6 +84,7 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             "hosts",
             multiple=True,
             metavar="NAME[=COMMAND]",
+            callback=_typed_commands,
             help="A host of the job, reached with ssh NAME or with COMMAND (repeatable).",
         ),
         click.option(
@@ -93,6 +122,8 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             help="JSON of an earlier verify or preflight, whose bandwidths are the expected ones (repeatable).",
         ),
         click.option("--allow-busy", is_flag=True, help="Use GPUs even if something else is running on them."),
+        *_job_hosts(by_log),
+        *([_TRUST_ENV] if by_log else []),
         click.option(
             "--wait",
             type=click.FloatRange(0, 86400),
@@ -132,6 +163,8 @@ def settings(given: dict[str, Any], force: bool) -> Any:
             budget=given["budget"],
             suspects=given.get("suspects", 1),
             allow_busy=given["allow_busy"],
+            job_hosts=given.get("job_hosts", False),
+            trust_env=given.get("trust_env", False),
         ),
     )
 

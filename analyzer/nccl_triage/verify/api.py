@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import feedback, plan, previous, session
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify import decidable, feedback, plan, previous, session
 from nccl_triage.verify.cluster import GREETING, Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
+from nccl_triage.verify.host_names import host_of
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.means import HostMeans, Means, host_means
@@ -25,10 +28,18 @@ from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker import host, inventory
 
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")
+#: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
+_HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
+_USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``).
+
+    ``paths`` are what commands for other launchers read, where it is not the document's own inputs (a report.json).
+    """
 
     launcher: str = "local"
     hosts: tuple[str, ...] = ()
@@ -40,6 +51,19 @@ class Settings:
     wait: float = 0.0
     previous: tuple[Path, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
+    paths: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the user says where or how the ranks run: then they run even if they can decide nothing."""
+        sizes = self.ranks_per_host, self.options.world
+        return bool(
+            self.hosts
+            or any(sizes)
+            or self.launcher != "local"
+            or self.options.backend != "auto"
+            or self.options.job_hosts
+        )
 
 
 def places_of(settings: Settings) -> tuple[HostPlace, ...]:
@@ -50,20 +74,42 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
+        label = _host_name(entry)
         try:
-            words = (
-                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
-            )
+            # Nothing after "--" is an option of ssh, however it begins.
+            words = shlex.split(command) if given else [*_SSH, "--", name]
         except ValueError as error:
             raise UsageError(
                 "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
             ) from None
-        if not name or (given and not words):
+        if given and not words:
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
-        found.append(HostPlace(name, tuple(words), slots))
-    if len({place.name for place in found}) < len(found):
+        found.append(HostPlace(label, tuple(words), slots))
+    return _distinct(found)
+
+
+def _distinct(places: Sequence[HostPlace]) -> tuple[HostPlace, ...]:
+    if len({place.name for place in places}) < len(places):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
-    return tuple(found)
+    return tuple(places)
+
+
+def in_words_of_log(settings: Settings, question: Question) -> Settings:
+    """Return the settings with each ``--host`` by the name that the log has for it, as a scheduler knows it."""
+    entries = [entry.partition("=") for entry in settings.hosts]
+    return replace(settings, hosts=tuple((host_of(question, name) or name) + "".join(rest) for name, *rest in entries))
+
+
+def _host_name(entry: str) -> str:
+    """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
+    user, at, name = entry.partition("=")[0].rpartition("@")
+    if not (_HOST.fullmatch(name) and (not at or _USER.fullmatch(user))):
+        raise UsageError(
+            "--host {entry}: expected NAME or NAME=COMMAND",
+            cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",
+            entry=entry,
+        )
+    return name
 
 
 def means_of(settings: Settings, question: Question | None = None) -> Means:
@@ -93,16 +139,20 @@ def _here(settings: Settings) -> HostMeans:
     return host_means(told, host.facts(), allow_busy=options.allow_busy)
 
 
-def question_of(document: dict[str, Any]) -> Question:
-    """Return the question of a document, with only those variables that an experiment may repeat."""
-    question = ask(document)
-    return replace(question, env=session.allowed_env(question.env))
+def question_of(document: dict[str, Any], options: PlanOptions) -> Question:
+    """Return the question of a document, with the variables that an experiment may repeat by these options."""
+    return ask(document, options.trust_env)
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for a document as far as it can be known without reaching another host."""
-    question = question_of(document)
-    return plan.build(question, rules.causes, means_of(settings, question), settings.options)
+    question = question_of(document, settings.options)
+    return _deciding(plan.build(question, rules.causes, means_of(settings, question), settings.options), settings)
+
+
+def _deciding(made: Plan, settings: Settings) -> Plan:
+    """Return a plan without what could decide nothing, with the reason, unless the settings say where or how to run."""
+    return made if settings.chosen else decidable.only_deciding(made)
 
 
 @contextmanager
@@ -123,9 +173,9 @@ def launcher_of(settings: Settings, question: Question, folder: Path) -> Iterato
 
 def own_address(address: str | None, question: Question) -> str | None:
     """Return an address of the log (``host:port``) if its host is one that the log names, else None."""
-    host_of, _, _ = (address or "").rpartition(":")
+    named, _, _ = (address or "").rpartition(":")
     known = {*question.hosts, *(one for found in question.addresses.values() for one in found)}
-    return address if host_of and host_of in known else None
+    return address if named and named in known else None
 
 
 def ask_hosts(cluster: Cluster, settings: Settings) -> Means:
@@ -177,14 +227,14 @@ def verify(
     another verifier runs here, and NoIdleGpuError when it shall be done ``on_gpus`` only. ``faults`` make ranks misbehave on
     purpose, to test the verifier.
     """
-    started, question = time.monotonic(), question_of(document)
+    started, question = time.monotonic(), question_of(document, settings.options)
     earlier = previous.read(settings.previous)
     # On a cluster there may be more hosts than this one.
     imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)
     if not any(entry.control for entry in plan.build(question, rules.causes, imaginable, settings.options).experiments):
         made = plan.build(question, rules.causes, Means.alike(places_of(settings)), settings.options)
         report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
-        return feedback.apply(document, report), report
+        return with_commands(feedback.apply(document, report), settings), report
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
@@ -192,12 +242,31 @@ def verify(
         Cluster(launcher) as cluster,
     ):
         say({"en": "asking the hosts", "zh": "正在询问各主机"})
-        made = _plan(cluster, question, rules, settings)
+        made = _deciding(_plan(cluster, question, rules, settings), settings)
         if on_gpus and not made.means.gpus:
             raise NoIdleGpuError(made.means.no_gpu)
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults, started=started))
     report.previous = earlier
-    return feedback.apply(document, report), report
+    return with_commands(feedback.apply(document, report), settings), report
+
+
+def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return the document with the commands that could test what has not run: not by the launcher just tried."""
+    tried = verify_commands.launcher_of(settings.launcher, bool(settings.hosts))
+    if settings.hosts and not _names_job(document, settings):
+        tried = "local"  # other hosts than the job's: ssh to those of the job is something else
+    ready = verify_commands.to_confirm(document, settings.paths, tried)
+    for entry in document["diagnoses"]:
+        if entry["verification"] is not None:
+            entry["verification"]["to_confirm"] = ready if entry["verification"]["outcome"] == "not-run" else []
+    return document
+
+
+def _names_job(document: dict[str, Any], settings: Settings) -> bool:
+    """Tell whether ``--host`` names every host of the job that its command would name."""
+    question = question_of(document, settings.options)
+    given = {host_of(question, entry.partition("=")[0]) for entry in settings.hosts}
+    return given.issuperset(question.hosts)
 
 
 #: GPUs of a host on which everything could be tested that can be tested at all.

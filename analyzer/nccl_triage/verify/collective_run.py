@@ -5,8 +5,10 @@ Plain data: no torch, no I/O.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from nccl_triage.verify.worker.ops import DTYPES, operation
 
 RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
 
@@ -54,20 +56,36 @@ class Deadlines:
     first: float = 30.0
     timed: float = 45.0
     grace: float = 5.0
+    device: float = 30.0
 
     def scaled(self, factor: float) -> Deadlines:
-        """Return all limits times a factor, the start's left alone: importing takes what it takes."""
-        return Deadlines(
-            self.start,
-            *(value * factor for value in (self.store, self.group, self.entered, self.first, self.timed, self.grace)),
+        """Return all limits times a factor, those before the store left alone: importing takes what it takes."""
+        limits = ("store", "group", "entered", "first", "timed", "grace")
+        return replace(self, **{name: getattr(self, name) * factor for name in limits})
+
+    def waiting(self, timeout: float | None, seconds: float = 0.0) -> Deadlines:
+        """Return limits for a collective that may take ``seconds`` for its size, and for the library's own timeout.
+
+        A timeout that is longer than any experiment may take (``LONGEST`` times the limit of the first collective) is
+        scaled down to the usual one.
+        """
+        usual = replace(
+            self, entered=self.entered + seconds, first=self.first + 2 * seconds, timed=self.timed + seconds
         )
+        if timeout is None or not usual.first / 2 < timeout <= LONGEST * self.first:
+            return usual
+        return replace(usual, first=timeout + usual.first / 2)
+
+    def library(self, timeout: float | None) -> float:
+        """Return the library's own timeout within these limits: half of the parent's unless a shorter one is asked for."""
+        return timeout if timeout is not None and timeout < self.first else self.first / 2
 
     def before(self, stage: str) -> float:
         """Return the limit until the mark ``stage``."""
         limits = {
             "start": self.start,
             "imported": self.start,
-            "device": self.start,
+            "device": self.device,
             "store": self.store,
             "group": self.group,
             "entered": self.entered,
@@ -78,11 +96,20 @@ class Deadlines:
 
     def longest(self) -> float:
         """Return the most that one run can take."""
-        return self.start + self.store + self.group + self.entered + self.first + self.timed + self.grace
+        ready = self.start + self.device
+        return ready + self.store + self.group + self.entered + self.first + self.timed + self.grace
 
 
+#: The longest timeout of an experiment, as a multiple of the usual limit of the first collective.
+LONGEST = 3.0
 #: Several hosts: slower imports, and connections that are tried again for a minute.
-SEVERAL_HOSTS = Deadlines(start=120.0, store=45.0, group=90.0, entered=30.0, first=90.0, timed=60.0, grace=8.0)
+SEVERAL_HOSTS = Deadlines(
+    start=120.0, store=45.0, group=90.0, entered=30.0, first=90.0, timed=60.0, grace=8.0, device=60.0
+)
+#: GB/s of bus bandwidth below which nothing is waited for: Gloo adds on the CPU, NCCL on a slow network moves less.
+SLOWEST = {"gloo": 0.1, "nccl": 0.5}
+#: Seconds that are waited for the size of a collective at most: how much memory there is, only the ranks will know.
+MOST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +122,20 @@ class CollectiveMessage:
     root: int = 0
     pair: tuple[int, int] = (0, 1)
 
+    def moved(self, world: int) -> float:
+        """Return the bytes that go over the bus in a group of ``world`` ranks."""
+        row = operation(self.op)
+        return row.bytes(self.numel, world, DTYPES[self.dtype]) * row.bus_factor(world)
+
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRun:
     """One run of one collective on some slots with one setting; ``label`` says what it stands for.
 
     ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
+    ``joins`` is how far the ranks come together: in the experiments about the store, no group is made. ``sweep`` are
+    sizes (bytes, as nccl-tests counts them) at which the collective is timed, too.
+    ``alone``: no collective at all, each rank measures what it can compute by itself.
     """
 
     label: str
@@ -117,6 +152,9 @@ class CollectiveRun:
     changed: str = ""
     faults: dict[str, Any] = field(default_factory=dict)
     more: tuple[CollectiveMessage, ...] = ()
+    joins: Literal["store", "group"] = "group"
+    sweep: tuple[int, ...] = ()
+    alone: bool = False
 
     @property
     def world(self) -> int:
@@ -138,9 +176,19 @@ class CollectiveRun:
         used = [(slot.place, slot.gpu) for slot in self.slots if slot.gpu is not None]
         return len(set(used)) < len(used)
 
+    @property
+    def size_seconds(self) -> float:
+        """Seconds that its largest collective may take for its size alone, on the slowest link that is waited for."""
+        messages = (self.message, *self.more)
+        return min(MOST_SECONDS, max(message.moved(self.world) for message in messages) / (SLOWEST[self.backend] * 1e9))
+
     def env_of(self, rank: int) -> dict[str, str]:
         """Return the variables of a rank: those of all, and its own."""
         return {**self.env, **self.per_rank_env.get(rank, {})}
+
+
+#: Characters of an error in a reason.
+_TEXT = 300
 
 
 @dataclass(slots=True)
@@ -156,6 +204,7 @@ class RankTrace:
     calls: list[dict[str, Any]] = field(default_factory=list)
     flight: list[dict[str, Any]] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
+    sizes: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     exit_code: int | None = None
     exited_at: float | None = None
@@ -167,10 +216,35 @@ class RankTrace:
         """Whether the rank ended as it should."""
         return "done" in self.times
 
+    @property
+    def own_failure(self) -> dict[str, str] | None:
+        """Why this rank never tried anything of the job: no torch, no NCCL, no process, no time to import."""
+        number = self.slot.number
+        if self.error is not None:
+            if not self.error.get("own"):
+                return None
+            what = f"{self.error.get('type', '')}: {self.error.get('text', '')}"[:_TEXT]
+            return {"en": f"rank {number} could not start: {what}", "zh": f"rank {number} 无法启动：{what}"}
+        if "imported" in self.times:
+            return None
+        if self.exit_code is not None and not self.killed:
+            how = f"exit code {self.exit_code}"
+            return {
+                "en": f"rank {number} ended while it imported torch ({how})",
+                "zh": f"rank {number} 在导入 torch 时结束（{how}）",
+            }
+        return {
+            "en": f"rank {number} had not imported torch when its time was up",
+            "zh": f"rank {number} 未能在限时内导入 torch",
+        }
+
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank.
+
+    ``ras`` is what NCCL's RAS reported on each host (name -> text) before the ranks were ended.
+    """
 
     run: CollectiveRun
     outcome: RunOutcome
@@ -181,6 +255,20 @@ class RunResult:
     folder: str | None = None
     cleaned_s: float = 0.0
     symptoms: list[dict[str, Any]] = field(default_factory=list)
+    ras: dict[str, str] = field(default_factory=dict)
+    transport: dict[str, Any] | None = None
+
+    @property
+    def own_failure(self) -> dict[str, str] | None:
+        """Why the run says nothing of hosts or job (in both languages): the verifier's own failure; None if it does.
+
+        One rank that could not start is enough: the others only waited for it.
+        """
+        failures = (trace.own_failure for _, trace in sorted(self.ranks.items()))
+        found = next((failure for failure in failures if failure is not None), None)
+        if found is None and self.outcome == "not-run":
+            return {"en": self.reason, "zh": self.reason}
+        return found
 
     @property
     def passed(self) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
-from nccl_triage.verify.question import Question
+from nccl_triage.verify.host_names import host_of
+from nccl_triage.verify.question import Question, SuspectedCause
+from nccl_triage.verify.worker.ops import operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,7 @@ class ExperimentComparison:
     """The failure beside the control run; ``wanted`` is the number of elements in the log's collective."""
 
     question: Question
+    suspect: SuspectedCause
     experiment: Experiment
     run: CollectiveRun
     wanted: int
@@ -52,21 +55,21 @@ def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
 
 
 def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
-    """Fewer hosts than the failure had."""
+    """Fewer hosts than the failure had, or others than the accused ones."""
     wanted, have = len(about.question.hosts), len(about.run.places)
     if about.experiment.scope != "host" and have < wanted:
         yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
-
-
-def _short(name: str) -> str:
-    return name.split("#")[0].split(".")[0].casefold()
+    accused = [host for host in about.suspect.hosts if host in about.question.hosts]
+    left_out = [host for host in accused if about.names and host not in about.names]
+    if left_out:
+        listed = ", ".join(left_out[:4])
+        yield _say(f"without {listed}, which the log accuses", f"不含日志所指的主机 {listed}", True)
 
 
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Hosts that were not part of the failure."""
-    known = {_short(name) for name in about.question.hosts}
-    strange = [name for name in about.names if _short(name) not in known]
-    if known and strange:
+    strange = [name for name in about.names if host_of(about.question, name) is None]
+    if about.question.hosts and strange:
         listed = ", ".join(strange[:4])
         yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)
 
@@ -80,6 +83,32 @@ def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
         )
     elif about.question.numel is None and about.run.message.op != "INIT":
         yield _say("the log does not show the size of the collective", "日志未给出集合操作的大小", False)
+
+
+def other_dtype(about: ExperimentComparison) -> Iterator[Difference]:
+    """Another type of elements, where the backend or the verifier cannot use the log's."""
+    wanted, message = about.question.dtype, about.run.message
+    if wanted and message.op != "INIT" and wanted.lower() != message.dtype:
+        # What is only moved is moved alike.
+        matters = operation(message.op).reduces
+        yield _say(f"{message.dtype} instead of {wanted}", f"元素类型为 {message.dtype}，日志中为 {wanted}", matters)
+
+
+def even_shares(about: ExperimentComparison) -> Iterator[Difference]:
+    """Shares that are all alike, where those of the failure were not."""
+    if about.question.uneven and about.run.message.op != "INIT":
+        yield _say(
+            "even shares; those of the failed collective were not all alike",
+            "各 rank 份额相同，而失败的集合操作中份额并不相同",
+            True,
+        )
+
+
+def other_root(about: ExperimentComparison) -> Iterator[Difference]:
+    """Another root than the failure had, which ranks of the experiment do not include."""
+    wanted, message = about.question.root, about.run.message
+    if wanted != message.root and operation(message.op).rooted:
+        yield _say(f"root {message.root} instead of {wanted}", f"root 为 {message.root}，日志中为 {wanted}", True)
 
 
 def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
@@ -99,7 +128,31 @@ def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
         )
 
 
-CHECKS: tuple[Check, ...] = (differing_ranks, differing_hosts, other_hosts, smaller_size, other_backend, shared_gpu)
+#: Names of variables that are listed.
+_LISTED = 8
+
+
+def other_variables(about: ExperimentComparison) -> Iterator[Difference]:
+    """Variables of the failed job that are not repeated; only their names are told, for a value may be a secret."""
+    names = about.question.left_out
+    if names:
+        more = f" (+{len(names) - _LISTED})" if len(names) > _LISTED else ""
+        listed, listed_zh = (separator.join(names[:_LISTED]) + more for separator in (", ", "、"))
+        yield _say(f"not set as in the log: {listed}", f"未按日志设置：{listed_zh}", True)
+
+
+CHECKS: tuple[Check, ...] = (
+    differing_ranks,
+    differing_hosts,
+    other_hosts,
+    smaller_size,
+    other_dtype,
+    even_shares,
+    other_root,
+    other_backend,
+    shared_gpu,
+    other_variables,
+)
 
 
 def differences(about: ExperimentComparison) -> tuple[tuple[Text, ...], bool]:

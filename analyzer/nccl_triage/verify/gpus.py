@@ -44,17 +44,16 @@ def told_text(value: object, most: int = MOST_TEXT) -> str | None:
 def inventory_of(answer: object) -> tuple[Inventory, dict[int, int]]:
     """Return the GPUs of an agent's answer and the highest percent busy of each, by index; what is malformed is left out."""
     told: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
-    listed = told.get("gpus")
+    listed = _list(told.get("gpus"))
     gpus: dict[int, Gpu] = {}
     busiest: dict[int, int] = {}
-    for entry in listed[:MOST_GPUS] if isinstance(listed, list) else ():
+    for entry in listed[:MOST_GPUS]:
         gpu = _gpu(entry) if isinstance(entry, Mapping) else None
         # One name for two GPUs would put two ranks on one of them unseen.
         if gpu is None or gpu.index in gpus or (gpu.uuid and gpu.uuid in {other.uuid for other in gpus.values()}):
             continue
         gpus[gpu.index] = gpu
-        percents = entry.get("busy")
-        seen = [_whole(value, 100) for value in percents[:16]] if isinstance(percents, list) else []
+        seen = [_whole(value, 100) for value in _list(entry.get("busy"))[:16]]
         busiest[gpu.index] = max([gpu.utilisation or 0, *(value for value in seen if value is not None)])
     inventory = Inventory(
         tuple(gpus.values()),
@@ -63,6 +62,10 @@ def inventory_of(answer: object) -> tuple[Inventory, dict[int, int]]:
         told_text(told.get("source"), 20) or "",
     )
     return inventory, busiest
+
+
+def _list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def _whole(value: object, most: int) -> int | None:
@@ -74,15 +77,13 @@ def _flag(value: object) -> bool | None:
 
 
 def _uuids(value: object) -> tuple[str, ...]:
-    found = value[:MOST_GPUS] if isinstance(value, list) else []
-    return tuple(uuid for uuid in found if isinstance(uuid, str) and _UUID.fullmatch(uuid))
+    return tuple(uuid for uuid in _list(value)[:MOST_GPUS] if isinstance(uuid, str) and _UUID.fullmatch(uuid))
 
 
 def _gpu(told: Mapping[str, Any]) -> Gpu | None:
     index = _whole(told.get("index"), 1023)
     if index is None:
         return None
-    running = told.get("processes")
     return Gpu(
         index=index,
         uuid=next(iter(_uuids([told.get("uuid")])), ""),
@@ -91,7 +92,7 @@ def _gpu(told: Mapping[str, Any]) -> Gpu | None:
         memory_used=_whole(told.get("memory_used"), _BYTES),
         memory_free=_whole(told.get("memory_free"), _BYTES),
         utilisation=_whole(told.get("utilisation"), 100),
-        processes=tuple(_processes(running if isinstance(running, list) else [])),
+        processes=tuple(_processes(_list(told.get("processes")))),
         compute_mode=told_text(told.get("compute_mode"), 40),
         mig=_flag(told.get("mig")),
         recovery_action=told_text(told.get("recovery_action"), 40),

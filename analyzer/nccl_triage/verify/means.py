@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text
+from nccl_triage.verify import host_names
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.gpus import MOST_GPUS, Refusal, inventory_of, refusals, told_text
+from nccl_triage.verify.question import Question
 from nccl_triage.verify.worker.gpu import Gpu
 
 #: Rules that ``--allow-busy`` cannot lift: such a GPU takes no program at all.
@@ -33,7 +35,7 @@ class HostMeans:
     ``gpus`` are those that ranks may use, ``refusals`` what speaks against others (and, with ``--allow-busy``, against these),
     ``present`` the number of GPUs of either kind, ``no_gpu`` why none is usable. ``torch`` is a version, ``unknown`` where
     it cannot be known, None without any; ``no_torch`` and ``no_nccl`` say why ranks cannot import it or use NCCL.
-    ``known_as`` are the host's own names and addresses. ``assumed``: nobody has asked the host, its GPUs are a guess.
+    ``known_as`` are the keys of the host's own name and addresses. ``assumed``: nobody has asked the host, its GPUs are a guess.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -151,6 +153,18 @@ class Means:
             for refusal in host.faults:
                 yield place, refusal
 
+    def keys_of(self, place: int) -> frozenset[str]:
+        """Return the names and addresses by which a host can be told from others."""
+        return host_names.keys((self.places[place].name, self.places[place].address)) | self.hosts[place].known_as
+
+    def name_in_log(self, place: int, question: Question) -> str | None:
+        """Return what the log calls a host; None where it does not name it."""
+        return host_names.name_in_log(question, self.keys_of(place))
+
+    def names_in_log(self, places: Iterable[int], question: Question) -> tuple[str, ...]:
+        """Return what the log calls each host, its own name where the log does not name it."""
+        return tuple(self.name_in_log(place, question) or self.places[place].name for place in places)
+
     def named(self, place: int, why: Text) -> Text:
         """Return a reason with the host's name before it, where there are several hosts."""
         if len(self.places) < 2:
@@ -192,7 +206,7 @@ NO_TORCH: Text = {
 
 def host_means(answer: object, facts: Mapping[str, Any] | None = None, *, allow_busy: bool = False) -> HostMeans:
     """Return what a host offers by the answer of its agent (None: there was none) and by its facts."""
-    known = _names(facts or {})
+    known = host_names.known_as(facts or {})
     if not isinstance(answer, Mapping):
         return HostMeans(no_gpu=NO_ANSWER, torch="unknown", known_as=known)
     inventory, busiest = inventory_of(answer)
@@ -207,12 +221,6 @@ def host_means(answer: object, facts: Mapping[str, Any] | None = None, *, allow_
         known_as=known,
         **_torch(answer.get("torch")),
     )
-
-
-def _names(facts: Mapping[str, Any]) -> frozenset[str]:
-    own = [facts.get("host"), *(facts.get("own_addresses") or ())]
-    own += [entry["address"] for entry in facts.get("interfaces") or () if not entry["loopback"]]
-    return frozenset(name.casefold() for name in own if isinstance(name, str) and not name.startswith("127."))
 
 
 def _torch(told: object) -> dict[str, Any]:

@@ -6,13 +6,12 @@ them. No I/O.
 
 from __future__ import annotations
 
-import ipaddress
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
-from nccl_triage.verify.collective_run import HostPlace, Slot, SlotGpu
+from nccl_triage.verify.collective_run import Slot, SlotGpu
+from nccl_triage.verify.host_names import keys, keys_in_log
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.question import AccusedGpu, Question, SuspectedCause
 from nccl_triage.verify.worker.gpu import Gpu
@@ -38,24 +37,14 @@ class Request:
         return 1 if self.experiment.scope == "rank" else 2
 
 
-def _key(name: str) -> str:
-    """Return a host's name without its domain, and an address as it is."""
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        return name.split("#")[0].split(".")[0].casefold()
-
-
-def names_of(place: HostPlace, host: HostMeans) -> set[str]:
-    """Return by what names and addresses a host of the experiment goes."""
-    return {_key(name) for name in (place.name, place.address or "", *host.known_as) if name}
-
-
 def place_of(name: str, question: Question, means: Means) -> int | None:
     """Return which host of the experiment a host of the log is, by name or address; None where none is."""
-    wanted = {_key(known) for known in (name, *question.addresses.get(name, ()))}
-    pairs = enumerate(zip(means.places, means.hosts, strict=True))
-    return next((index for index, (place, host) in pairs if wanted & names_of(place, host)), None)
+    own = [means.keys_of(place) for place in range(len(means.places))]
+    for wanted in (keys((name,)), keys_in_log(name, question)):
+        found = next((place for place, known in enumerate(own) if wanted & known), None)
+        if found is not None:
+            return found
+    return None
 
 
 def accused_places(request: Request, means: Means) -> tuple[int, ...]:
@@ -86,11 +75,16 @@ def accused_on(place: int, request: Request, means: Means) -> list[AccusedGpu]:
     ]
 
 
-def is_gpu(accused: AccusedGpu, gpu: Gpu) -> bool:
+def is_gpu(accused: AccusedGpu, gpu: Gpu | SlotGpu) -> bool:
     """Tell whether a GPU is the accused: by its PCI address, else by its index."""
     if accused.bus and gpu.bus:
         return accused.bus == gpu.bus
     return accused.index == gpu.index
+
+
+def is_slot(accused: AccusedGpu, slot: Slot) -> bool:
+    """Tell whether a rank runs on the accused GPU of its host."""
+    return slot.gpu is not None and is_gpu(accused, slot.gpu)
 
 
 def untested(request: Request, means: Means, slots: Sequence[Slot] = ()) -> Iterator[Text]:
@@ -164,28 +158,14 @@ def _by_log(request: Request, places: Sequence[int]) -> dict[int, int]:
 
 def _by_gpus(request: Request, means: Means, places: Sequence[int]) -> dict[int, int]:
     """Return one rank a GPU: all of them for what happens inside a host, else as many as the job had there."""
-    found = {}
-    for place in places:
-        most = len(means.hosts[place].gpus)
-        inside = request.experiment.scope == "host" or request.experiment.kind == "single"
-        wanted = math.inf if inside else _ranks_of_job(place, request, means)
-        found[place] = max(1, min(most, int(min(wanted, most))))
-    return found
-
-
-def _ranks_of_job(place: int, request: Request, means: Means) -> float:
-    """Return the ranks that the job had on a host, or else on each of its hosts; infinite where the log does not say."""
-    question = request.question
-    for name, ranks in question.ranks_of.items():
-        if ranks and place_of(name, question, means) == place:
-            # A log often shows a part of a host's ranks only.
-            return max(len(ranks), _share(question, len(means.places)))
-    return _share(question, len(means.places)) or math.inf
-
-
-def _share(question: Question, hosts: int) -> int:
-    """Return the ranks of the job on each host; 0 where its size is not known."""
-    return -(-question.world // max(1, min(hosts, len(question.hosts) or hosts))) if question.world else 0
+    question, every = request.question, {place: len(means.hosts[place].gpus) for place in places}
+    inside_host = request.experiment.scope == "host" or request.experiment.kind == "single"
+    if inside_host or not question.world:
+        return {place: max(1, count) for place, count in every.items()}
+    even = _even(max(question.world, len(places)), places)
+    # A log names a part of a host's ranks, or more of them than an even share.
+    known = {place_of(name, question, means): len(ranks) for name, ranks in question.ranks_of.items()}
+    return {place: max(1, min(count, max(even[place], known.get(place, 0)))) for place, count in every.items()}
 
 
 def _gpus_of(place: int, count: int, request: Request, means: Means) -> list[SlotGpu]:

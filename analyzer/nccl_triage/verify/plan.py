@@ -22,23 +22,27 @@ from nccl_triage.verify.differences import ExperimentComparison, differences
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import Request, gpu_env, places_for, slots_of, untested
 from nccl_triage.verify.question import Question, SuspectedCause
-from nccl_triage.verify.worker.ops import DTYPES, operation
+from nccl_triage.verify.worker.memory import GPU_SHARE
+from nccl_triage.verify.worker.ops import DTYPES, Operation, operation
+from nccl_triage.verify.worker.payload import BITS
 
 #: Runs of the control and of each treatment that a verdict needs.
 REPEATS = 2
 #: Elements of a collective whose size the log does not tell.
 DEFAULT_NUMEL = 1 << 20
-#: Bytes of one rank's input at most: on GPUs further limited by free memory.
-CPU_BYTES, GPU_BYTES = 64 << 20, 1 << 30
 #: Suspects that are put to the test, best first.
 SUSPECTS = 3
 #: Seconds that the probe of reachability takes at most.
-PROBE_SECONDS = 35.0
+PROBE_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of the user; raises UsageError for a time that is not above 0."""
+    """The options of the user; raises UsageError for a time that is not above 0.
+
+    ``job_hosts``: the hosts are those of the job, even if the log does not say so.
+    ``trust_env``: the user vouches for the plugins, files and addresses in the log's variables.
+    """
 
     backend: str = "auto"
     world: int | None = None
@@ -46,6 +50,8 @@ class PlanOptions:
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
+    job_hosts: bool = False
+    trust_env: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
@@ -70,7 +76,7 @@ class Planned:
         """The most that all runs can take."""
         if self.control is None:
             return 0.0
-        return self.deadlines.longest() * REPEATS * (1 + len(self.experiment.vary))
+        return self.limits(self.control).longest() * REPEATS * (1 + len(self.experiment.vary))
 
     @property
     def memory(self) -> int:
@@ -81,10 +87,8 @@ class Planned:
         return operation(message.op).memory(message.numel, self.control.world, DTYPES[message.dtype])
 
     def limits(self, run: CollectiveRun) -> Deadlines:
-        """Return the deadlines of a run: those of the experiment, unless the run's own timeout asks for more."""
-        if run.timeout is not None and run.timeout > self.deadlines.first / 2:
-            return replace(self.deadlines, first=run.timeout + self.deadlines.first / 2)
-        return self.deadlines
+        """Return the deadlines of a run: those of the experiment, unless its size or its own timeout asks for more."""
+        return self.deadlines.waiting(run.timeout, run.size_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +129,41 @@ def backend_of(request: Request, means: Means, options: PlanOptions) -> str | No
 def message_of(
     question: Question, experiment: Experiment, means: Means, world: int, backend: str
 ) -> tuple[CollectiveMessage, int]:
-    """Return the message that is sent and the elements that the log asked for."""
+    """Return the message that is sent and the elements that the log asked for, if need be of another type.
+
+    The size is bounded by the free memory alone, of which ranks know more than the planner: they may scale it down.
+    """
     if experiment.kind in ("store", "versions"):
         return CollectiveMessage("INIT", 1), 1
     op = question.op or "ALLREDUCE"
-    wanted = question.numel or DEFAULT_NUMEL
-    if experiment.kind == "single":  # every element on every GPU is checked, and there are enough of them
-        op = op if operation(op).symmetric and operation(op).size != "none" else "ALLREDUCE"
+    if experiment.kind == "single" and (not operation(op).symmetric or operation(op).size == "none"):
+        op = "ALLREDUCE"  # every GPU must have data to check
+    row = operation(op)
+    dtype, wanted = _typed(question, row, backend)
+    if experiment.kind == "single":
         wanted = max(wanted, DEFAULT_NUMEL)
-    dtype = question.dtype if question.dtype in DTYPES else "float32"
-    row, element = operation(op), DTYPES[dtype]
-    limit = CPU_BYTES if backend == "gloo" else min(GPU_BYTES, means.gpu_free // (4 * (1 + world)) or GPU_BYTES)
-    numel = min(wanted, max(1, limit // (element * (world if row.size == "all" else 1))))
-    return CollectiveMessage(op, numel, dtype), wanted
+    numel = wanted
+    if backend == "nccl" and means.gpu_free:
+        sharing = -(-world // max(1, len(means.places) * means.gpus))
+        numel = row.fitting(wanted, world, DTYPES[dtype], int(means.gpu_free * GPU_SHARE) // sharing)
+    return CollectiveMessage(op, numel, dtype, root=question.root if question.root < world else 0), wanted
+
+
+#: Types that no backend reduces, or that the verifier does not know, and one with elements as large.
+_LIKE = {"int16": "bfloat16", "uint16": "bfloat16", "complex64": "float64", "complex32": "float32", "uint64": "int64"}
+
+
+def _typed(question: Question, row: Operation, backend: str) -> tuple[str, int]:
+    """Return the type that an experiment uses for the log's, and how many of its elements are as many bytes.
+
+    NCCL moves 8-bit floats, but reduces them only from 2.24 on and on Hopper GPUs or newer; Gloo knows none.
+    """
+    named, numel = (question.dtype or "float32").lower(), question.numel or DEFAULT_NUMEL
+    if named in BITS:
+        if row.reduces:
+            return "bfloat16", max(1, numel // 2)
+        return ("uint8" if backend == "gloo" else named), numel
+    return (named if named in DTYPES else _LIKE.get(named, "float32")), numel
 
 
 def _why_not(request: Request, means: Means, options: PlanOptions, backend: str | None) -> Text | None:
@@ -170,15 +196,15 @@ def _why_not_accused(request: Request, means: Means) -> Text | None:
     return {lang: "; ".join(reason[lang] for reason in missing) for lang in ("en", "zh")}
 
 
-def control_run(request: Request, means: Means, slots: tuple[Slot, ...], backend: str) -> tuple[CollectiveRun, int]:
-    """Return the control of an experiment on some slots and the elements that the log asked for."""
+def control_run(request: Request, means: Means, slots: tuple[Slot, ...], backend: str) -> CollectiveRun:
+    """Return the control of an experiment on some slots."""
     question, experiment = request.question, request.experiment
-    message, wanted = message_of(question, experiment, means, len(slots), backend)
+    message, _ = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
     store = experiment.kind == "store"
     # The watchdog's line does not tell the dtype: half precision, in which models train, goes the same way.
     both = question.dtype is None and message.op not in ("INIT", "BARRIER")
-    run = CollectiveRun(
+    return CollectiveRun(
         label="control",
         slots=slots,
         message=message,
@@ -191,8 +217,8 @@ def control_run(request: Request, means: Means, slots: tuple[Slot, ...], backend
         port=question.port if store else None,
         store_address=question.master if store and len(means.places) > 1 else None,
         more=(replace(message, dtype="bfloat16"),) if both else (),
+        joins="store" if store else "group",
     )
-    return run, wanted
 
 
 def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: Means, options: PlanOptions) -> Planned:
@@ -208,11 +234,9 @@ def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: M
         why_not = _CROWDED if not slots else _why_not_accused(request, means) if backend == "nccl" else None
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
-    run, wanted = control_run(request, means, slots, backend)
-    names = tuple(means.places[place].name for place in run.places)
-    differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, names))
-    left_out = tuple(untested(request, means, slots)) if backend == "nccl" else ()
-    return Planned(suspect, experiment, run, None, (*differs, *left_out), complete and not left_out, deadlines)
+    run = control_run(request, means, slots, backend)
+    planned = Planned(suspect, experiment, run, None, deadlines=deadlines)
+    return compared(planned, question, means, means.names_in_log(run.places, question))
 
 
 #: Ranks outnumber GPUs that take one process each.
@@ -221,6 +245,19 @@ _CROWDED: Text = {
     "instance, of which NCCL before 2.30.7 takes one per GPU)",
     "zh": "所需 rank 多于 GPU，而这些 GPU 只允许一个进程（exclusive-process 模式或 MIG 实例；NCCL 2.30.7 之前每块 GPU 只能用一个实例）",
 }
+
+
+def compared(planned: Planned, question: Question, means: Means, names: tuple[str, ...]) -> Planned:
+    """Return an experiment with what tells its control from the failure, on the hosts of these names if any are known."""
+    run = planned.control
+    if run is None:
+        return planned
+    _, wanted = message_of(question, planned.experiment, means, run.world, run.backend)
+    comparison = ExperimentComparison(question, planned.suspect, planned.experiment, run, wanted, names)
+    found, complete = differences(comparison)
+    request = Request(question, planned.suspect, planned.experiment)
+    left_out = tuple(untested(request, means, run.slots)) if run.backend == "nccl" else ()
+    return replace(planned, differs=(*found, *left_out), complete=complete and not left_out)
 
 
 def build(question: Question, causes: Mapping[str, Cause], means: Means, options: PlanOptions) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,15 @@ def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict
         "slots": [slot.number for slot in run.slots],
         "store": {"host": run.store_address or host, "port": port},
         "store_timeout": limits.store / 2,
-        "timeout": run.timeout if run.timeout is not None else limits.first / 2,
+        "timeout": limits.library(run.timeout),
         "faults": run.faults,
-        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+        "more": [
+            {"op": part.op, "numel": part.numel, "dtype": part.dtype, "pair": list(part.pair)} for part in run.more
+        ],
+        "joins": run.joins,
+        "sweep": list(run.sweep),
+        "go": True,
+        "alone": run.alone,
     }
 
 
@@ -53,13 +60,14 @@ def note(trace: RankTrace, mark: Mapping[str, Any], now: float, started: float) 
     elif stage == "error":
         trace.error = dict(mark)
         return True
-    elif stage == "part":
-        trace.parts.append(dict(mark))
+    elif stage in ("part", "size"):
+        (trace.parts if stage == "part" else trace.sizes).append(dict(mark))
         trace.since = now
     elif stage == "iteration":
         trace.since = now
     elif stage in STAGES:
-        trace.stage, trace.since = stage, now
+        trace.stage = stage
+        trace.since = now if stage != STAGES[0] else trace.since  # to start and to import have one limit
         trace.times[stage] = now - started
         trace.details[stage] = dict(mark)
     return False
@@ -69,8 +77,9 @@ def outcome_of(traces: Mapping[int, RankTrace]) -> RunOutcome:
     """Return how a run ended, from how its ranks ended."""
     ranks = traces.values()
     if all(trace.done for trace in ranks):
-        wrong = any(trace.details["done"].get("wrong") or any(p["wrong"] for p in trace.parts) for trace in ranks)
-        return "wrong-data" if wrong else "passed"
+        return "wrong-data" if any(_wrong(trace) for trace in ranks) else "passed"
+    if any(trace.own_failure is not None for trace in ranks):
+        return "not-run"
     if any(trace.exit_code is not None and trace.exit_code < 0 and not trace.killed for trace in ranks):
         return "crashed"
     if any(trace.error is not None for trace in ranks):
@@ -78,10 +87,32 @@ def outcome_of(traces: Mapping[int, RankTrace]) -> RunOutcome:
     return "hung" if any(trace.killed for trace in ranks) else "crashed"
 
 
+def _wrong(trace: RankTrace) -> bool:
+    further = (*trace.parts, *trace.sizes)
+    return bool(trace.details["done"].get("wrong") or any(part["wrong"] for part in further))
+
+
 def first_missing(traces: Mapping[int, RankTrace]) -> str:
-    """Return the first mark that not every rank reached, or ``end``."""
-    reached = [set(trace.times) for trace in traces.values()]
+    """Return the first mark that not every rank reached, or ``end``; a rank that is done has left out what it need not."""
+    reached = [set(STAGES) if trace.done else set(trace.times) for trace in traces.values()]
     return next((stage for stage in STAGES if not all(stage in seen for seen in reached)), "end")
+
+
+def as_run(run: CollectiveRun, traces: Mapping[int, RankTrace]) -> CollectiveRun:
+    """Return a run with the sizes that its ranks had memory for, as far as they tell them."""
+    told = {size for trace in traces.values() if (size := _numel(trace.details.get("entered"))) is not None}
+    parts = list(run.more)
+    for trace in traces.values():
+        for index, part in enumerate(trace.parts[: len(parts)]):
+            if (size := _numel(part)) is not None:
+                parts[index] = replace(parts[index], numel=min(parts[index].numel, size))
+    message = replace(run.message, numel=min([run.message.numel, *told]))
+    return replace(run, message=message, more=tuple(parts))
+
+
+def _numel(mark: Mapping[str, Any] | None) -> int | None:
+    value = (mark or {}).get("numel")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def next_mark(stage: str) -> str:
@@ -91,8 +122,12 @@ def next_mark(stage: str) -> str:
     return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]
 
 
+#: The mark after which ranks wait until all have come as far.
+READY = "device"
 #: Seconds that ranks get to answer the last question before they are killed.
 _INSPECTION = 0.25
+#: Seconds that NCCL's RAS gets for its report while the ranks still live, and characters that are kept of one.
+_RAS, RAS_TEXT = 7.0, 1 << 18
 #: Seconds within which killed ranks must be reported gone.
 _STOPPING = 2.0
 
@@ -130,7 +165,10 @@ class _Execution:
         self.end = self.started + min(budget, deadlines.longest())
         self.traces = {rank: RankTrace(rank, slot, since=self.started) for rank, slot in enumerate(run.slots)}
         self.first_failure: float | None = None
+        self.gone = False
         self.stopped_for: str | None = None
+        self.ras_asked: set[int] = set()
+        self.ras: dict[int, str] = {}
 
     def carry_out(self) -> RunResult:
         port = self.run.port or self._port()
@@ -147,8 +185,7 @@ class _Execution:
             if self.stopped_for is not None:
                 break
         cleaned = self._stop()
-        outcome = outcome_of(self.traces)
-        return self._result(outcome, self.stopped_for or "", cleaned)
+        return self._result(outcome_of(self.traces), self.stopped_for or "", cleaned)
 
     def _port(self) -> int | None:
         place = self.run.slots[0].place
@@ -181,6 +218,17 @@ class _Execution:
             own["env"] = self.run.env_of(rank)
         return own
 
+    def _let_go(self) -> None:
+        """Let the ranks go to the store, all at once: a slow import must not look like a rank that never joins."""
+        if self.gone or any(READY not in trace.times for trace in self.traces.values()):
+            return
+        self.gone = True
+        now = time.monotonic()
+        for trace in self.traces.values():
+            trace.since = max(trace.since, now) if trace.stage == READY else trace.since
+        for place in self.run.places:
+            self.cluster.send(place, do="go", run=self.run.label)
+
     def _running(self) -> bool:
         return any(trace.exited_at is None for trace in self.traces.values())
 
@@ -192,6 +240,8 @@ class _Execution:
         return max(0.01, min(min(ends) - now, 1.0))
 
     def _limit(self, trace: RankTrace) -> float:
+        if trace.stage == READY and not self.gone:  # it waits for others, whose limits hold
+            return math.inf
         return trace.since + self.deadlines.before(next_mark(trace.stage))
 
     def _why_stop(self) -> str | None:
@@ -203,6 +253,8 @@ class _Execution:
             return (
                 f"deadline before {next_mark(late[0].stage)!r}: {self.deadlines.before(next_mark(late[0].stage)):.0f} s"
             )
+        if self.first_failure is not None and not self.gone:
+            return "a rank failed before the ranks could meet"
         if self.first_failure is not None and now > self.first_failure + self.deadlines.grace:
             return "the others did not exit after the first failure"
         return "the time for this run is up" if now > self.end else None
@@ -213,9 +265,13 @@ class _Execution:
             for trace in self.traces.values():
                 if trace.slot.place == place and trace.exited_at is None:
                     trace.exited_at = time.monotonic()
-                    trace.error = {"type": "AgentLost", "text": str(answer.get("error", ""))}
+                    # Lost while its ranks meet or work, a host may well be what the job has lost.
+                    lost = {"type": "AgentLost", "text": str(answer.get("error", ""))}
+                    trace.error = lost if self.gone else {**lost, "own": True}
                     self._failed(trace)
             return
+        if kind == "ras" and answer.get("run") == self.run.label:
+            self.ras[place] = str(answer.get("results") or "")[:RAS_TEXT]
         if answer.get("run") != self.run.label or answer.get("rank") not in self.traces:
             return
         trace = self.traces[answer["rank"]]
@@ -225,10 +281,11 @@ class _Execution:
                 return
             if note(trace, answer, time.monotonic(), self.started):
                 self._failed(trace)
+            self._let_go()
         elif kind == "exit":
             trace.exit_code, trace.exited_at = answer.get("code"), time.monotonic()
             if answer.get("error"):
-                trace.error = {"type": "NotStarted", "text": str(answer["error"])}
+                trace.error = {"type": "NotStarted", "text": str(answer["error"]), "own": True}
             if not trace.done:
                 self._failed(trace)
         elif kind == "state":
@@ -243,6 +300,9 @@ class _Execution:
     def _inspect(self) -> None:
         for place in self.run.places:
             self.cluster.send(place, do="inspect", run=self.run.label)
+            if self.run.backend == "nccl" and place not in self.ras_asked:
+                self.ras_asked.add(place)
+                self.cluster.send(place, do="ras", run=self.run.label)
 
     def _stop(self) -> float:
         """Ask the ranks for their last collectives and kill them; returns the seconds from the first kill to the last end."""
@@ -250,6 +310,7 @@ class _Execution:
             return 0.0
         self._inspect()
         self._gather(_INSPECTION, lambda: False)
+        self._gather(_RAS, lambda: self.ras_asked <= {*self.ras, *self.cluster.gone})
         begun = time.monotonic()
         left = [trace for trace in self.traces.values() if trace.exited_at is None]
         for trace in left:
@@ -268,7 +329,8 @@ class _Execution:
     def _result(self, outcome: RunOutcome, reason: str, cleaned: float = 0.0) -> RunResult:
         seconds = time.monotonic() - self.started
         return RunResult(
-            run=self.run,
+            ras=self._ras_reports(),
+            run=as_run(self.run, self.traces),
             outcome=outcome,
             stage=first_missing(self.traces),
             seconds=seconds,
@@ -277,3 +339,11 @@ class _Execution:
             folder=str(self.folder),
             cleaned_s=cleaned,
         )
+
+    def _ras_reports(self) -> dict[str, str]:
+        """Return what RAS said by host, and leave it beside the logs of the ranks, where it is read as any log."""
+        told = {place: text for place, text in self.ras.items() if text.strip()}
+        for place, text in told.items():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"ras-{place}.log").write_text(text, encoding="utf-8")
+        return {self.cluster.name(place): text for place, text in sorted(told.items())}

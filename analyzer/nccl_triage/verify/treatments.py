@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.collective_run import CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.collective_run import LONGEST, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import gpu_env, inside
 from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
@@ -20,6 +20,9 @@ _LONGER = 10.0
 _FEW = 16
 #: Variables that choose a network or switch a transport: suspects when the evidence names none.
 _SUSPECT = lazily(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
+#: What the runs before a control are, for people.
+ALONE: Text = {"en": "NCCL alone on one GPU", "zh": "在单块 GPU 上单独运行 NCCL"}
+TRIVIAL: Text = {"en": "a trivial all-reduce on the same ranks", "zh": "在相同 rank 上运行极小的 all-reduce"}
 
 
 @dataclass(slots=True)
@@ -146,7 +149,7 @@ def _size(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
 def _timeout(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     usual = known.deadlines.first / 2
     now = control.timeout if control.timeout is not None else usual
-    longer = min(now * _LONGER, known.deadlines.first * 3)
+    longer = min(now * _LONGER, known.deadlines.first * LONGEST)
     return [replace(control, timeout=longer)] if longer >= 2 * now else []
 
 

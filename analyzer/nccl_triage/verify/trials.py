@@ -5,29 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import reachability, runner
+from nccl_triage.verify import meeting, reachability, runner
 from nccl_triage.verify.cluster import GREETING, IMPORT, Cluster
 from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
 from nccl_triage.verify.gpus import Refusal
 from nccl_triage.verify.health import Health, health_of
 from nccl_triage.verify.judge import Report, Trial, trial_of
 from nccl_triage.verify.means import host_means
+from nccl_triage.verify.network_findings import interface_findings, path_findings
 from nccl_triage.verify.placement import Request
 from nccl_triage.verify.plan import Plan, Planned
-from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo, interface_findings, path_findings
+from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
+from nccl_triage.verify.together import together
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHosts:
-    """The hosts of a session, their facts, and the reachability between them."""
+    """The hosts of a session, their facts, the reachability between them, and the backend of the job, if known."""
 
     places: Sequence[HostPlace]
     facts: Sequence[Mapping[str, Any]]
     matrix: ReachabilityMatrix
+    job_backend: str | None = None
 
 
 def fill_in(run: CollectiveRun, ground: SessionHosts, faults: Mapping[str, Any]) -> CollectiveRun:
@@ -43,14 +47,16 @@ def fill_in(run: CollectiveRun, ground: SessionHosts, faults: Mapping[str, Any])
 def _interfaces(run: CollectiveRun, ground: SessionHosts) -> dict[int, dict[str, str]]:
     """Return the variables of each rank, so that Gloo takes the interface that NCCL would take."""
     env = {rank: dict(found) for rank, found in run.per_rank_env.items()}
-    if run.backend != "gloo":
+    asked = any(name.endswith("SOCKET_IFNAME") for name in run.env)
+    # A job of Gloo between hosts took what Gloo takes unasked: the address of a host's own name, be it the loopback.
+    if run.backend != "gloo" or (ground.job_backend == "gloo" and len(run.places) > 1 and not asked):
         return env
     for rank, slot in enumerate(run.slots):
         own = env.get(rank, {})
         if "GLOO_SOCKET_IFNAME" in own:
             continue
         found = for_gloo(ground.facts[slot.place], run.env)
-        if len(run.places) == 1 and not any(name.endswith("SOCKET_IFNAME") for name in run.env):
+        if len(run.places) == 1 and not asked:
             found = {"GLOO_SOCKET_IFNAME": "lo"}  # one host: nothing leaves it
         if found:
             env[rank] = {**own, **found}
@@ -118,7 +124,17 @@ class Session:
         if probes and not self.report.problems:
             count = len(self.names)
             self.say({"en": f"probing {count} hosts for reachability", "zh": f"正在探测 {count} 台主机之间的可达性"})
-            self.report.matrix = reachability.measure(self.cluster, also=self.plan.question.port)
+            self.report.matrix = reachability.measure(self.cluster, also=self._port_of_job())
+
+    def _port_of_job(self) -> int | None:
+        """Return the port of the log, None where these hosts are not the job's: it means nothing there."""
+        question = self.plan.question
+        hosts = zip(self.cluster.places, self.cluster.facts, strict=True)
+        return question.port if all(meeting.is_of_job(question, place, facts) for place, facts in hosts) else None
+
+    def at_hand(self, planned: Planned) -> Planned:
+        """Return an experiment without an address and a port of the log that are not these hosts' own."""
+        return meeting.at_hand(planned, self.plan.question, self.cluster.places, self.cluster.facts)
 
     def meet(self) -> None:
         """Know the hosts' facts."""
@@ -155,7 +171,8 @@ class Session:
 
     def realised(self, run: CollectiveRun) -> CollectiveRun:
         """Return a run with what the hosts' facts and the probe decide: interfaces, the store's address, faults."""
-        ground = SessionHosts(self.cluster.places, self.cluster.facts, self.report.matrix)
+        job = self.plan.question.backend
+        ground = SessionHosts(self.cluster.places, self.cluster.facts, self.report.matrix, job)
         return fill_in(run, ground, self.faults)
 
     def trial(self, run: CollectiveRun, index: int, planned: Planned) -> Trial | None:
@@ -171,7 +188,21 @@ class Session:
             self.report.trials.append(trial)
         return known[index]
 
+    def together(self, runs: Sequence[CollectiveRun], planned: Planned) -> list[Trial]:
+        """Make runs on different hosts at the same time; none when the budget is spent."""
+        if self.left() < LEAST:
+            return []
+        named = [self._named(self.realised(run)) for run in runs]
+        works = [(run.places, partial(self._execute, run, planned)) for run in named]
+        trials = [self._assess(result) for result in together(self.cluster, works)]
+        self.report.trials += trials
+        return trials
+
     def _run(self, run: CollectiveRun, planned: Planned) -> Trial:
+        return self._assess(self._execute(self._named(run), planned, self.cluster))
+
+    def _named(self, run: CollectiveRun) -> CollectiveRun:
+        """Return a run with a label of its own, and say that it begins."""
         self._count += 1
         label = f"run-{self._count:02d}"
         how = run.backend + (f", {run.changed}" if run.changed else "")
@@ -181,27 +212,30 @@ class Session:
                 "zh": f"{label}：{run.message.op}，{run.world} 个 rank，{how}",
             }
         )
-        result = runner.execute(
-            self.cluster,
-            replace(run, label=label),
-            self.folder / label,
+        return replace(run, label=label)
+
+    def _execute(self, run: CollectiveRun, planned: Planned, cluster: Cluster) -> RunResult:
+        return runner.execute(
+            cluster,
+            run,
+            self.folder / run.label,
             planned.limits(run),
             method="spawn" if run.backend == "nccl" else "fork",  # CUDA must not be initialised before a fork
             budget=self.left(),
         )
-        return self._assess(result)
 
     def _assess(self, result: RunResult) -> Trial:
-        found = self.findings(result.run.backend, result.run.env_of(0))
-        return trial_of(result, self.names, found, self.rules)
+        return trial_of(result, self.names, self.findings(result.run), self.rules)
 
-    def findings(self, backend: str, env: dict[str, str]) -> list[RunFinding]:
-        """Return what facts and matrix show for a backend with these variables."""
-        key = f"{backend} {sorted(env.items())}"
+    def findings(self, run: CollectiveRun) -> list[RunFinding]:
+        """Return what facts and matrix show for the hosts, backend and variables of a realised run."""
+        env = [run.env_of(run.first_rank(place)) for place in run.places]
+        key = f"{run.backend} {run.places} {[sorted(own.items()) for own in env]}"
         if key not in self._paths:
-            facts = self.cluster.facts
-            found = interface_findings(self.names, facts, backend, env)
-            if len(self.names) > 1:
-                found += path_findings(self.names, facts, self.report.matrix, backend, env)
+            names = [self.names[place] for place in run.places]
+            facts = [self.cluster.facts[place] for place in run.places]
+            found = interface_findings(names, facts, run.backend, env)
+            if len(names) > 1:
+                found += path_findings(names, facts, self.report.matrix, run.backend, env)
             self._paths[key] = found
         return self._paths[key]

@@ -49,7 +49,9 @@ def test_a_module_of_the_worker_needs_the_standard_library_and_torch_only(module
             names = {str(node.module).split(".")[0]}
         else:
             continue
-        assert names <= {*sys.stdlib_module_names, "torch"}, f"{module.name}:{node.lineno}"
+        # NVML is asked where it can be imported; without it nvidia-smi answers.
+        optional = {"pynvml"} if module.name == "nvml.py" else set()
+        assert names <= {*sys.stdlib_module_names, "torch", *optional}, f"{module.name}:{node.lineno}"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)

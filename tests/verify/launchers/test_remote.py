@@ -22,7 +22,6 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.launchers import bundle, processes
 from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.worker import agent
 
 pytestmark = pytest.mark.xdist_group("verify-remote")
 
@@ -30,8 +29,8 @@ SOON = 10.0
 QUICK = Deadlines(start=20.0, store=4.0, group=4.0, entered=3.0, first=3.0, timed=8.0, grace=1.0)
 #: As ssh does: options and the host's name are its own, the other words are joined for a shell.
 SSH = """#!/bin/sh
-while [ "$1" != "${{1#-}}" ]; do shift 2; done
-shift
+while [ "$1" != -- ]; do shift 2; done
+shift 2
 cd '{home}' || exit 255
 TMPDIR='{temporary}' PYTHONPATH='{modules}' exec {shell} -c "$*"
 """
@@ -244,20 +243,3 @@ def members(group: int) -> list[str]:
 
 def test_the_line_of_python_needs_no_care_in_any_shell() -> None:
     assert not set(bundle.BOOT) & set("'\\$!`\n\t")
-
-
-def test_a_long_log_is_carried_from_a_whole_line_near_its_end() -> None:
-    log = agent.unnamed_file()
-    lines = [f"line {number}: \N{SNOWMAN}\n" for number in range(40_000)]
-    os.write(log, "".join(lines).encode())
-    text = agent.end_of_log(log)
-    assert agent.LOG - 40 < len(text.encode()) <= agent.LOG
-    assert "".join(lines).endswith(text) and text.startswith("line ")
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(log)
-
-
-def test_a_log_without_line_breaks_is_carried_all_the_same() -> None:
-    log = agent.unnamed_file()
-    os.write(log, b"\xff" + b"." * agent.LOG)
-    assert agent.end_of_log(log) == "." * agent.LOG

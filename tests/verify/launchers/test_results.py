@@ -36,7 +36,7 @@ def link_fault(tmp_path: Path, rules: RuleSet) -> tuple[dict[str, Any], Path]:
     return asked, written(tmp_path / "work", asked, rules, **NCCL)
 
 
-def test_a_network_that_works_on_the_hosts_of_the_log_is_refuted(
+def test_a_link_that_works_now_on_the_hosts_of_the_log_is_not_reproduced(
     link_fault: tuple[dict[str, Any], Path], rules: RuleSet
 ) -> None:
     asked, folder = link_fault
@@ -44,8 +44,8 @@ def test_a_network_that_works_on_the_hosts_of_the_log_is_refuted(
         for rank, host in enumerate(HOSTS):
             result(folder, label, rank, host)
     changed, report = files.judge(asked, rules, folder)
-    assert report.outcomes[0].row.id == "refuted"
-    assert contradicted(changed, "network-link-fault")
+    assert report.outcomes[0].row.id == "not-reproduced"
+    assert not contradicted(changed, "network-link-fault")
     assert [place.name for place in report.plan.means.places] == list(HOSTS)
 
 
@@ -57,7 +57,7 @@ def test_other_hosts_than_those_of_the_log_refute_nothing(
         for rank, host in enumerate(("node-a", "node-z")):
             result(folder, label, rank, host)
     outcome, _ = judged(asked, rules, folder)
-    assert outcome.row.id == "passes-on-less"
+    assert outcome.row.id == "other-hosts"
     assert "on node-z, which the log does not name" in differences(outcome)
 
 
@@ -70,7 +70,7 @@ def test_a_host_that_the_log_knows_by_its_address_is_the_same_host(
             path = result(folder, label, rank, host)
     address = json.loads(path.read_text().splitlines()[0])["facts"]["own_addresses"][0]
     outcome, _ = judged(document("network-link-fault", hosts=("node-a", address)), rules, folder)
-    assert outcome.row.id == "refuted"
+    assert outcome.row.id == "not-reproduced"
 
 
 def test_a_link_that_fails_and_one_host_that_works_confirm(
@@ -106,16 +106,29 @@ def test_clocks_that_start_apart_are_no_lateness(tmp_path: Path, rules: RuleSet,
     assert [finding.ranks for finding in outcome.findings] == [(1,)] * len(kinds)
 
 
-def test_a_rank_without_a_result_never_came(tmp_path: Path, rules: RuleSet) -> None:
+def test_a_rank_that_did_not_come_to_the_store_is_named(tmp_path: Path, rules: RuleSet) -> None:
     asked = document("rendezvous-failed")
     folder = written(tmp_path / "work", asked, rules, **NCCL)
     for label in labels(folder)[:2]:
         result(folder, label, 0, until="device", error="timed out waiting for the store", end={"code": 3})
-    outcome, report = judged(asked, rules, folder)
+        result(folder, label, 1, until="device", end={"code": -9, "killed": True, "why": "deadline before 'store'"})
+    outcome, _ = judged(asked, rules, folder)
     assert [(f.kind, f.ranks, f.hosts) for f in outcome.findings] == [("never-joined", (1,), ("node-a",))]
-    assert report.problems[0]["en"] == "run-01: no result from rank 1"
-    assert report.trials[0].result.ranks[1].stage == "started"
     assert outcome.row.outcome == "supported"
+
+
+def test_a_rank_without_a_result_says_nothing_of_the_hosts(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rendezvous-failed")
+    folder = written(tmp_path / "work", asked, rules, **NCCL)
+    why = "rank 1 was not ready within 90 s"
+    for label in labels(folder)[:2]:
+        result(folder, label, 0, until="device", end={"code": -9, "killed": True, "why": why})
+    outcome, report = judged(asked, rules, folder)
+    assert outcome.findings == []
+    assert report.problems[0]["en"] == "run-01: no result from rank 1"
+    told = report.trials[0].result
+    assert (told.outcome, told.ranks[1].stage, told.reason) == ("not-run", "started", f"rank 0 was stopped: {why}")
+    assert told.own_failure is not None and told.own_failure["en"].startswith("rank 1 had not imported torch")
 
 
 def test_a_rank_that_was_stopped_at_its_deadline_gives_the_reason(tmp_path: Path, rules: RuleSet) -> None:

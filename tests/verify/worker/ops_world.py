@@ -25,6 +25,9 @@ import torch.distributed as dist
 from nccl_triage.verify.worker.ops import OPERATIONS, Operation
 from nccl_triage.verify.worker.payload import Call
 
+#: Types that are moved as bits.
+BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
+
 
 class Idle:
     """torch.distributed whose collectives do nothing."""
@@ -46,23 +49,25 @@ class Idle:
         pass
 
 
-def outputs(issue: Callable[[int], None]) -> list[Any]:
-    """Return the tensors that an operation writes to: those that its function keeps between calls."""
-    held = [cell.cell_contents for cell in issue.__closure__ or ()]
+def outputs(wrong: Callable[[int], int]) -> list[Any]:
+    """Return the tensors that an operation writes to: those that its check looks at."""
+    held = [cell.cell_contents for cell in wrong.__closure__ or ()]
     flat = [item for value in held for item in (value if isinstance(value, list) else [value])]
     return [item for item in flat if isinstance(item, torch.Tensor)]
 
 
 def spoil(tensor: Any, index: int) -> None:
     """Change one element as a flipped bit does."""
+    if tensor.dtype in BITS:
+        tensor = tensor.view(torch.uint8)
     value = tensor[index].item()
     tensor[index] = (not value) if tensor.dtype == torch.bool else value + 1
 
 
-def spoilt(issue: Callable[[int], None], wrong: Callable[[int], int]) -> list[int]:
+def spoilt(wrong: Callable[[int], int]) -> list[int]:
     """Return how many elements count as wrong for each of some positions that were spoilt alone."""
     found = []
-    for tensor in outputs(issue):
+    for tensor in outputs(wrong):
         for index in sorted({0, tensor.numel() // 2, tensor.numel() - 1}):
             kept = tensor.clone()
             spoil(tensor, index)
@@ -74,21 +79,23 @@ def spoilt(issue: Callable[[int], None], wrong: Callable[[int], int]) -> list[in
 def try_one(row: Operation, rank: int, world: int, numel: int, dtype: Any) -> dict[str, Any]:
     """Return what is counted as wrong after a real run, after one element was spoilt, and when nothing was moved."""
     call = Call(torch, dist, rank, world, numel, dtype, torch.device("cpu"))
-    issue, wrong = row.prepare(call)
+    made = row.prepare(call)
     right = []
     for iteration in (1, 2, 0):
-        issue(iteration)
-        right.append(wrong(iteration))
-    flipped = spoilt(issue, wrong)
+        made.fill(iteration)
+        made.issue()
+        right.append(made.wrong(iteration))
+    flipped = spoilt(made.wrong)
     call.dist = Idle()
     stale = []
     for iteration in (1, 2):  # what the last real run left behind is no result of these
-        issue(iteration)
-        stale.append(wrong(iteration))
-    fresh = Call(torch, Idle(), rank, world, numel, dtype, torch.device("cpu"))
-    nothing, count = row.prepare(fresh)
-    nothing(0)
-    return {"right": right, "flipped": flipped, "stale": stale, "idle": count(0)}
+        made.fill(iteration)
+        made.issue()
+        stale.append(made.wrong(iteration))
+    fresh = row.prepare(Call(torch, Idle(), rank, world, numel, dtype, torch.device("cpu")))
+    fresh.fill(0)
+    fresh.issue()
+    return {"right": right, "flipped": flipped, "stale": stale, "idle": fresh.wrong(0)}
 
 
 def run(rank: int, world: int, numels: list[int], dtypes: list[str], store: str) -> dict[str, Any]:

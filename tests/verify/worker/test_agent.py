@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.launchers import bundle
+from tests.verify.worker.test_ras import DIAGNOSTICS, STATUS, Server, listening
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0
@@ -27,11 +28,15 @@ TORCH = {
     "__init__.py": """
 import time
 __version__ = "0.0-stand-in"
+float32 = "float32"
 class version:
     cuda = None
 def set_num_threads(number): pass
 def device(name): return name
 class _C: pass
+class cuda:
+    class nccl:
+        version = staticmethod(lambda: (2, 31, 2))
 """,
     "distributed/__init__.py": """
 import os, sys, time
@@ -158,8 +163,22 @@ NO_COMMANDS = [
     b"not json", b"", b"\xff\xfe\x00", b"[1, 2]", b"null", b"17", b'"facts"', b'{"do": 5}', b"{}", b'{"do": "nothing"}',
     b'{"do": "run"}', b'{"do": "run", "ranks": 5, "run": "r", "spec": 1}', b'{"do": "inspect"}', b'{"do": "__init__"}',
     b'{"do": "listen", "ports": "many"}', b'{"do": "check_port", "port": "x"}', b'{"do": "check_port", "port": 99999}',
-    b'{"do": "resolve", "name": {}}', b"[" * 100_000,
+    b'{"do": "resolve", "name": "a-name-of-a-log"}', b"[" * 100_000,
 ]  # fmt: skip
+
+
+def test_ranks_wait_until_they_are_let_go(agent: Agent, tmp_path: Path) -> None:
+    agent.start(2, go=True)
+    agent.start(1, run="other", go=True)
+    logs = [tmp_path / run / f"rank-{rank}.log" for run, rank in (("r", 0), ("r", 1), ("other", 0))]
+    time.sleep(0.3)
+    assert [log.read_text() for log in logs] == ["", "", ""]
+    agent.send(do="go", run="r")
+    deadline = time.monotonic() + SOON
+    while not all("waiting for the store" in log.read_text() for log in logs[:2]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert logs[2].read_text() == ""
 
 
 def test_what_is_no_command_is_answered_and_ends_nothing(agent: Agent) -> None:
@@ -175,11 +194,11 @@ def test_what_is_no_command_is_answered_and_ends_nothing(agent: Agent) -> None:
 def test_a_command_may_come_in_pieces_and_several_at_once(agent: Agent) -> None:
     agent.write(b'{"do": "po')
     time.sleep(0.05)
-    agent.write(b'rt"}\n{"do": "port"}\n{"do": "res')
+    agent.write(b'rt"}\n{"do": "port"}\n{"do": "end_li')
     agent.expect("port")
     agent.expect("port")
-    agent.write(b'olve", "name": "127.0.0.1"}\n')
-    assert agent.expect("resolve")["addresses"] == ["127.0.0.1"]
+    agent.write(b'sten"}\n')
+    agent.expect("end_listen")
 
 
 def test_facts_need_no_torch(agent: Agent) -> None:
@@ -351,7 +370,7 @@ def test_the_listener_ends_with_its_command_and_with_the_agent(agent: Agent) -> 
     first = agent.expect("listen")["where"][0]
     socket.create_connection((first["address"], first["ports"][0]), 5).close()
     agent.send(do="end_listen")
-    agent.expect("end_listen")
+    assert agent.expect("end_listen")["half_open"] == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((first["address"], first["ports"][0]), 5)
     agent.send(do="listen", ports=1, loopback=True)
@@ -378,3 +397,18 @@ def test_the_probe_runs_beside_the_commands(agent: Agent) -> None:
         agent.expect("port")
         (result,) = agent.expect("probe")["results"]
         assert result["state"] == "no-data"
+
+
+def test_ranks_of_nccl_are_asked_for_what_ras_knows_while_they_hang(agent: Agent) -> None:
+    with listening(Server()) as address:
+        agent.start(1, env={"NCCL_RAS_ADDR": address}, backend="nccl")
+        agent.send(do="ras", run="r")
+        assert agent.expect("ras", run="r")["results"] == STATUS + DIAGNOSTICS
+    agent.send(do="ras", run="unknown")
+    assert agent.expect("ras", run="unknown")["results"] == ""
+
+
+def test_ranks_of_gloo_have_no_ras(agent: Agent) -> None:
+    agent.start(1)
+    agent.send(do="ras", run="r")
+    assert agent.expect("ras", run="r")["results"] == ""

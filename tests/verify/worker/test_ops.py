@@ -16,6 +16,9 @@ from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 SOURCE = Path(ops.__file__).parents[3]
 SCRIPT = Path(__file__).with_name("ops_world.py")
+PEAKS = Path(__file__).with_name("ops_peaks.py")
+#: Elements of a rank when the peak is measured: 24 MiB of float32, several pieces of a pattern.
+NUMEL = 6 << 20
 #: OpTypes with which ProcessGroupNCCL.cpp labels its work (Work.hpp of torch 2.13), and INIT for the group alone.
 #: Left out: RECVANYSOURCE (NCCL has none) and _ALLREDUCE_SPARSE (an experimental branch of NCCL only).
 PROCESS_GROUP_NCCL = {
@@ -77,11 +80,35 @@ def test_two_ranks_and_one() -> None:
     assert operation("_REDUCE_SCATTER_BASE").numel_out(1, 8) == 1
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_the_memory_of_a_rank_covers_input_output_and_comparison(name: str) -> None:
+@pytest.mark.parametrize("name", set(OPERATIONS) - DATALESS)
+@pytest.mark.parametrize("world", [1, 2, 8, 512])
+def test_what_fits_is_the_largest_that_fits(name: str, world: int) -> None:
     row = operation(name)
-    held = (1000 + row.numel_out(1000, 4)) * 4
-    assert held + row.numel_out(1000, 4) * 4 <= row.memory(1000, 4, 4)
+    assert row.memory(1000, world, 4) >= 1000 * 4
+    for room in (1 << 20, 3 << 30, 80 << 30):
+        found = row.fitting(1 << 40, world, 4, room)
+        if found > 1:
+            assert row.memory(found, world, 4) <= room
+        assert row.memory(found + 1, world, 4) > room
+        assert row.fitting(found // 2 or 1, world, 4, room) == (found // 2 or 1), "what fits is left as it is"
+    assert row.fitting(1 << 40, world, 4, 0) == 1
+
+
+def test_a_rank_holds_no_more_than_is_reckoned(tmp_path: Path) -> None:
+    """The peak of each operation's memory on Gloo, in processes of their own."""
+    pytest.importorskip("torch", reason="the operations are tried on Gloo")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(PEAKS), str(SOURCE), str(tmp_path), "3", str(NUMEL)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    for name in set(OPERATIONS) - DATALESS:
+        peak = max(json.loads(path.read_text()) for path in tmp_path.glob(f"{name}-*.json"))
+        reckoned = operation(name).memory(NUMEL, 3, 4)
+        assert peak <= reckoned, name
+        assert reckoned <= 1.8 * peak + (16 << 20), f"{name} could be larger"
 
 
 def test_only_what_waits_for_all_is_compared_in_time() -> None:

@@ -39,9 +39,33 @@ def test_the_closed_forms() -> None:
     for dtype in DTYPES:
         call = payload.Call(torch, None, 0, 8, 0, getattr(torch, dtype), "cpu")
         wanted = [((11 + index) * 31 + 5 * 17 + 2 * 7) % (2 if dtype == "bool" else 97) for index in range(97)]
-        assert payload.moved(call, 5, 2, 200, 11).tolist() == [*wanted, *wanted, *wanted[:6]], dtype
-        assert not torch.equal(payload.moved(call, 0, 0, 97), payload.moved(call, 1, 0, 97))
-        assert not torch.equal(payload.moved(call, 0, 0, 97), payload.moved(call, 0, 1, 97))
+        sent = payload.moved(call, 5, 2, 200, 11)
+        sent = sent.view(torch.uint8) if call.bits else sent
+        assert sent.tolist() == [*wanted, *wanted, *wanted[:6]], dtype
+        one, other, later = (payload.moved(call, rank, turn, 97).float() for rank, turn in ((0, 0), (1, 0), (0, 1)))
+        assert not torch.equal(one, other) and not torch.equal(one, later)
+
+
+def test_whole_tensors_are_written_and_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="the closed forms are tensors")
+    monkeypatch.setattr(payload, "PIECE", 1000)
+    for dtype, count in itertools.product(DTYPES, (1, 96, 97, 98, 1234)):
+        call = payload.Call(torch, None, 2, 5, 0, getattr(torch, dtype), "cpu")
+        whole = torch.zeros(count, dtype=call.dtype)
+        bits = whole.view(torch.uint8) if call.bits else whole
+        payload.put_moved(call, whole, 1, 3, 40)
+        wanted = payload.moved(call, 1, 3, count, 40)
+        assert torch.equal(bits, wanted.view(torch.uint8) if call.bits else wanted), dtype
+        assert payload.wrong_moved(call, whole, 1, 3, 40) == 0
+        for place in {0, count // 2, count - 1}:
+            bits[place] = not bits[place] if dtype == "bool" else bits[place] + 1
+        assert payload.wrong_moved(call, whole, 1, 3, 40) == len({0, count // 2, count - 1}), dtype
+        if not call.bits:
+            payload.put_added(call, whole, 3, 7)
+            assert torch.equal(whole, payload.added(call, 3, count, 7))
+            whole.copy_(payload.total(call, 3, count, 7))
+            assert payload.wrong_total(call, whole, 3, 7) == 0
+            assert count == 1 or payload.wrong_total(call, whole, 4, 7) > 0
 
 
 def test_the_closed_form_of_a_large_world_takes_no_time() -> None:

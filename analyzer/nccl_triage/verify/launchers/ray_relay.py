@@ -38,12 +38,14 @@ class Relay:
         command = [sys.executable, f"/proc/{os.getpid()}/fd/{program}", "agent"]
         if not Path(folder).exists():
             command.append("carry")
+        # The job's working folder is the current one: nothing of it may stand in for a module.
+        path = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if _elsewhere(entry)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(os.environ),
+            env={**_environment(os.environ), "PYTHONPATH": ":".join(path), "PYTHONSAFEPATH": "1"},
             start_new_session=True,
         )
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -128,6 +130,10 @@ class GpuHolder:
 def _environment(own: Mapping[str, str]) -> dict[str, str]:
     """Return the agent's environment: Ray hides all GPUs from an actor that asks for none, but it shall see them."""
     return {name: value for name, value in own.items() if name != "CUDA_VISIBLE_DEVICES" or value}
+
+
+def _elsewhere(entry: str) -> bool:
+    return Path(entry).is_absolute() and Path(entry).resolve() != Path("/proc/self/cwd").resolve()
 
 
 def _unnamed(name: str) -> int:

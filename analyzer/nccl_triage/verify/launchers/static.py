@@ -17,9 +17,8 @@ from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
-from nccl_triage.verify.api import Settings
+from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.differences import ExperimentComparison, differences
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import DEFAULT_WORLD
 from nccl_triage.verify.plan import REPEATS, Plan, Planned, PlanOptions
@@ -50,8 +49,13 @@ class Written:
 
     @property
     def seconds(self) -> float:
-        """The most that its ranks can take."""
-        return self.deadlines.longest()
+        """The most that its ranks can take: they learn where the store is, and wait for the last one to be ready."""
+        return self.deadlines.start + gather_wait(self.deadlines) + self.deadlines.longest()
+
+
+def gather_wait(limits: Deadlines) -> float:
+    """Return the seconds that a rank which is ready waits for the others, which may all start as late as it was early."""
+    return limits.start + limits.device
 
 
 @dataclass(slots=True)
@@ -72,6 +76,12 @@ class Layout:
     runs: list[Written] = field(default_factory=list)
     designs: list[Design] = field(default_factory=list)
 
+    @property
+    def seconds(self) -> float:
+        """The most that all runs can take: none is begun when the budget is spent, the last one may still end."""
+        each = [written.seconds for written in self.runs]
+        return min(sum(each), self.plan.options.budget + max(each, default=0.0))
+
 
 def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]:
     """Return the hosts, the ranks (None: the plan decides) and the most ranks on one host."""
@@ -90,22 +100,12 @@ def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
     backend = "gloo" if settings.options.backend == "gloo" else "nccl"
-    named = [entry.partition("=")[0] for entry in settings.hosts]
+    named = [place.name for place in places_of(settings)] if settings.hosts else []
     slots = settings.ranks_per_host
     places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=slots) for index in range(hosts))
     means = Means.alike(places, each if backend == "nccl" else 0)
     made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))
-    return replace(made, experiments=tuple(compared(entry, question, means, ()) for entry in made.experiments))
-
-
-def compared(planned: Planned, question: Question, means: Means, names: tuple[str, ...]) -> Planned:
-    """Return an experiment with what tells its control from the failure, on the hosts of these names if any are known."""
-    run = planned.control
-    if run is None:
-        return planned
-    _, wanted = plan.message_of(question, planned.experiment, means, run.world, run.backend)
-    found, complete = differences(ExperimentComparison(question, planned.experiment, run, wanted, names))
-    return replace(planned, differs=found, complete=complete)
+    return replace(made, experiments=tuple(plan.compared(entry, question, means, ()) for entry in made.experiments))
 
 
 def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
@@ -118,7 +118,7 @@ def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:
         key = repr(replace(run, changed=""))
         if key not in known:
             known[key] = [f"run-{len(layout.runs) + 1 + index:02d}" for index in range(REPEATS)]
-            limits = _patient(planned.limits(run))
+            limits = _patient(planned.limits(run), len(run.places))
             layout.runs += [Written(label, replace(run, label=label), limits) for label in known[key]]
         return known[key]
 
@@ -160,9 +160,13 @@ def _realised(run: CollectiveRun) -> CollectiveRun:
     return replace(run, store_address="127.0.0.1")
 
 
-def _patient(limits: Deadlines) -> Deadlines:
-    """Return deadlines for ranks without a preloaded torch: the first may wait half of an import for the last."""
-    return replace(limits, store=limits.store + limits.start / 2)
+#: Seconds after which a network file system shows a new file on every host at the latest (acdirmax of nfs(5)).
+_NOTICED = 60.0
+
+
+def _patient(limits: Deadlines, places: int) -> Deadlines:
+    """Return deadlines for ranks that meet through a folder: on several hosts some see later that all are ready."""
+    return limits if places == 1 else replace(limits, store=limits.store + _NOTICED)
 
 
 def spec_of(written: Written, plan_id: str) -> dict[str, Any]:
@@ -177,6 +181,7 @@ def spec_of(written: Written, plan_id: str) -> dict[str, Any]:
         "places": [slot.place for slot in run.slots],
         "ranks_per_host": written.per_host,
         "store_wait": limits.start,
+        "gather_wait": gather_wait(limits),
         "limits": {**{stage: limits.before(stage) for stage in STAGES}, "end": limits.grace},
         "deadline": written.seconds,
     }
@@ -187,7 +192,7 @@ def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
     slots = tuple(Slot(int(number), int(place)) for number, place in zip(spec["slots"], spec["places"], strict=True))
     if len(slots) != int(spec["world"]):
         raise ValueError("ranks and world differ")
-    if spec["op"] not in OPERATIONS or spec["dtype"] not in DTYPES:
+    if any(part["op"] not in OPERATIONS or part["dtype"] not in DTYPES for part in (spec, *spec["more"])):
         raise ValueError("no known collective")
     first, second = spec["pair"]
     return CollectiveRun(
@@ -203,7 +208,11 @@ def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
         iterations=int(spec["iterations"]),
         timeout=float(spec["timeout"]),
         port=int(spec["store"]["port"]) or None,
+        store_address=None if spec["store"]["host"] == "auto" else str(spec["store"]["host"]),
         changed=str(spec["changed"]),
+        more=tuple(CollectiveMessage(str(part["op"]), int(part["numel"]), str(part["dtype"])) for part in spec["more"]),
+        joins="store" if spec["joins"] == "store" else "group",
+        sweep=tuple(int(size) for size in spec["sweep"]),
     )
 
 

@@ -47,9 +47,14 @@ def main() -> int:
 
         print(f"\n{json.dumps(imported())}", flush=True)  # the line is the last one, whatever torch prints
         os._exit(0)
+    if part == "ras":
+        from .ras import ask
+
+        print(json.dumps(ask(rest[0])))
+        return 0
     if part == "task":
         from .task import run_task
 
         return int(run_task(rest[0], rest[1]))
-    print("usage: agent [carry] | rank | listen | probe | gpus | torch | task SPEC OUT", file=sys.stderr)
+    print("usage: agent [carry] | rank | listen | probe | gpus | torch | ras | task SPEC OUT", file=sys.stderr)
     return 2

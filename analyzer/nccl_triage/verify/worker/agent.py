@@ -15,32 +15,16 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, host, inventory
+from . import children, control, host, inventory, rank_files, ras
+from .rank_files import RankFiles
 
-#: Bytes of a rank's log that are carried to the driver: its end.
-LOG = 256 << 10
-
-
-def unnamed_file() -> int:
-    """Return the descriptor of a new file that lies in no folder; raises OSError when there is no room for one."""
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def end_of_log(log: int) -> str:
-    """Return the end of a log, from the start of a line, and close the file."""
-    size = os.fstat(log).st_size
-    text = os.pread(log, LOG, max(0, size - LOG)).decode(errors="replace")
-    os.close(log)
-    return text.partition("\n")[2] or text if size > LOG else text
-
-
+#: Seconds that the listener gets to say what it saw.
+ENDING = 2.0
 #: Seconds between two looks at the children.
 TICK = 0.02
 
@@ -54,9 +38,9 @@ class RankProcess:
     pid: int
     marks: int
     control: int
+    files: RankFiles
     rest: bytes = b""
     popen: subprocess.Popen[bytes] | None = None
-    log: int | None = None
 
 
 @dataclass
@@ -64,7 +48,8 @@ class Agent:
     """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
     children: dict[int, RankProcess] = field(default_factory=dict)
-    helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    helpers: dict[int, tuple[dict[str, Any], subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    ras: dict[str, str] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     loaded: bool = False
@@ -114,10 +99,6 @@ class Agent:
         why = host.port_free(int(command["port"]))
         self.say(answer="check_port", port=command["port"], taken=why == os.strerror(errno.EADDRINUSE), why=why)
 
-    def do_resolve(self, command: dict[str, Any]) -> None:
-        """Tell the addresses of a name."""
-        self.say(answer="resolve", name=command["name"], addresses=host.resolves(command["name"]))
-
     def do_listen(self, command: dict[str, Any]) -> None:
         """Start the listener of the reachability probe."""
         self._end_listener()
@@ -132,22 +113,48 @@ class Agent:
         """Probe targets in a process of its own; the answer comes when it is done."""
         self._help("probe", json.dumps(command).encode())
 
+    def do_ras(self, command: dict[str, Any]) -> None:
+        """Ask the RAS of the ranks of one experiment what it knows, in a process of its own."""
+        address = self.ras.get(command["run"])
+        if not address:
+            self.say(answer="ras", run=command["run"], results="")
+        else:
+            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+
+    def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        """Give an answer with the results of a helper, when it is done."""
+        assert process.stdout is not None
+        self.helpers[process.stdout.fileno()] = (answer, process, b"")
+        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
+        own = ras.variables(command["spec"])
+        self.ras[command["run"]] = own.get("NCCL_RAS_ADDR", "")
         for rank in command["ranks"]:
             spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
+            spec["env"] = {**own, **spec.get("env", {})}
             try:
                 self._start(command, rank, spec)
             except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
                 self.say(answer="exit", run=command["run"], rank=rank, code=None, error=str(error))
+
+    def do_go(self, command: dict[str, Any]) -> None:
+        """Let the ranks of one experiment meet: all of them are ready."""
+        self._tell(command["run"], control.GO)
 
     def do_inspect(self, command: dict[str, Any]) -> None:
         """Tell the kernel's state of each rank and ask each for its flight recorder."""
         for child in list(self.children.values()):
             if child.run == command["run"]:
                 self.say(answer="state", run=child.run, rank=child.rank, state=host.state_of(child.pid))
+        self._tell(command["run"], control.DUMP)
+
+    def _tell(self, run: str, what: bytes) -> None:
+        for child in self.children.values():
+            if child.run == run:
                 with contextlib.suppress(OSError):
-                    os.write(child.control, b"d")
+                    os.write(child.control, what)
 
     def do_stop(self, command: dict[str, Any]) -> None:
         """Kill the ranks of one experiment and tell when they are gone."""
@@ -155,9 +162,8 @@ class Agent:
         self.say(answer="stopped", run=command["run"])
 
     def do_end_listen(self, command: dict[str, Any]) -> None:
-        """End the listener."""
-        self._end_listener()
-        self.say(answer="end_listen")
+        """End the listener; tell from which addresses a connection was asked for whose answer never arrived there."""
+        self.say(answer="end_listen", half_open=self._end_listener())
 
     # children
 
@@ -167,33 +173,30 @@ class Agent:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(question)
         process.stdin.close()
-        self.helpers[process.stdout.fileno()] = (name, process, b"")
-        self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
+        self._await({"answer": name}, process)
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
-        log = unnamed_file() if self.carries else _log(Path(command["folder"]), rank)
+        nccl = spec.get("backend") == "nccl"
+        files = rank_files.opened(Path(command["folder"]), rank, carried=self.carries, nccl=nccl)
         marks_in, marks_out = os.pipe()
         control_in, control_out = os.pipe()
-        spec = {**spec, "local_rank": command["ranks"].index(rank)}
-        popen = None
-        own, ranks = [marks_in, control_out], [marks_out, control_in]
-        (own if self.carries else ranks).append(log)
+        own = {"local_rank": command["ranks"].index(rank), "local_world": len(command["ranks"])}
+        spec = {**spec, **own, "nccl_log": files.nccl_name}
+        given, popen = (files.output, marks_out, control_in, files.inherited), None
+        started = False
         try:
             if command.get("method") == "fork" and self.loaded:
-                pid = children.forked(spec, rank, log, marks_out, control_in)
+                pid = children.forked(spec, rank, *given)
             else:
-                popen = children.spawned(spec, rank, log, marks_out, control_in)
+                popen = children.spawned(spec, rank, *given)
                 pid = popen.pid
-        except BaseException:
-            for descriptor in own:
-                os.close(descriptor)
-            raise
+            started = True
         finally:
-            for descriptor in ranks:
+            for descriptor in (marks_out, control_in, *(() if started else (marks_in, control_out))):
                 os.close(descriptor)
-        child = RankProcess(
-            command["run"], rank, pid, marks_in, control_out, popen=popen, log=log if self.carries else None
-        )
+            if not (started and self.carries):
+                files.close()
+        child = RankProcess(command["run"], rank, pid, marks_in, control_out, files, popen=popen)
         self.children[marks_in] = child
         self.selector.register(marks_in, selectors.EVENT_READ, "marks")
 
@@ -219,8 +222,7 @@ class Agent:
         status = children.waited(child.pid)
         if child.popen is not None:
             child.popen.returncode = status  # waited for here: keep subprocess from waiting again
-        log = {"log": end_of_log(child.log)} if child.log is not None else {}
-        self.say(answer="exit", run=child.run, rank=child.rank, code=status, **log)
+        self.say(answer="exit", run=child.run, rank=child.rank, code=status, **child.files.contents())
 
     def _kill(self, run: str | None) -> None:
         """Kill whole sessions; a stopped process dies of SIGKILL, too."""
@@ -234,20 +236,22 @@ class Agent:
             while child.marks in self.children:
                 self._read(child)
 
-    def _end_listener(self) -> None:
-        if self.listener is not None:
-            self.listener.kill()
-            self.listener.wait()
-            for pipe in (self.listener.stdin, self.listener.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self.listener = None
+    def _end_listener(self) -> list[str]:
+        listener, self.listener = self.listener, None
+        if listener is None:
+            return []
+        try:
+            told, _ = listener.communicate(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            listener.kill()
+            told, _ = listener.communicate()
+        return list(json.loads(told)) if told.strip() else []
 
     def _helper(self, descriptor: int) -> None:
-        name, process, rest = self.helpers[descriptor]
+        answer, process, rest = self.helpers[descriptor]
         data = os.read(descriptor, 1 << 16)
         if data:
-            self.helpers[descriptor] = (name, process, rest + data)
+            self.helpers[descriptor] = (answer, process, rest + data)
             return
         self.selector.unregister(descriptor)
         del self.helpers[descriptor]
@@ -257,7 +261,7 @@ class Agent:
         results: Any = []
         with contextlib.suppress(ValueError):  # it was killed, and the answer is cut
             results = json.loads(rest.strip().rpartition(b"\n")[2])
-        self.say(answer=name, results=results)
+        self.say(**answer, results=results)
 
     # the loop
 
@@ -296,9 +300,3 @@ class Agent:
             getattr(self, f"do_{name}")(command)
         except Exception as error:  # ranks may run that must not end with a command that is none
             self.say(answer="error", do=name, error=f"{type(error).__name__}: {error}"[:600])
-
-
-def _log(folder: Path, rank: int) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Private: a rank's own output may hold secrets of its environment.
-    return os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -38,21 +38,26 @@ def helper(*words: str, environment: Mapping[str, str] | None = None) -> subproc
     )
 
 
-def spawned(spec: dict[str, Any], rank: int, log: int | IO[bytes], marks: int, control: int) -> subprocess.Popen[bytes]:
-    """Start a rank that imports torch for itself; raises OSError, TypeError or ValueError for what cannot be started."""
+def spawned(
+    spec: dict[str, Any], rank: int, log: int | IO[bytes], marks: int, control: int, keep: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a rank that imports torch for itself; raises OSError, TypeError or ValueError for what cannot be started.
+
+    ``keep`` are further descriptors that it inherits.
+    """
     return subprocess.Popen(
         [*own(), "rank", str(rank), str(marks), str(control)],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         env={**os.environ, "VERIFY_SPEC": json.dumps(spec), **spec.get("env", {})},
-        pass_fds=(marks, control),
+        pass_fds=(marks, control, *keep),
         start_new_session=True,
         preexec_fn=die_with_parent,
     )
 
 
-def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int) -> int:
+def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int, keep: tuple[int, ...] = ()) -> int:
     """Start a rank that has what this process has imported; returns its process id."""
     pid = os.fork()
     if pid:
@@ -67,7 +72,7 @@ def forked(spec: dict[str, Any], rank: int, log: int, marks: int, control: int) 
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _keep_only({0, 1, 2, marks, control})
+        _keep_only({0, 1, 2, marks, control, *keep})
         from .rank import run
 
         code = run(spec, rank, marks, control)

@@ -13,6 +13,8 @@ from typing import Any
 
 #: What a fault of each name does.
 MEANINGS = {
+    "imports-late": "takes some seconds longer than the others to import torch",
+    "cannot-import": "has no torch",
     "late": "reaches the collective some seconds after the others",
     "absent": "never reaches the collective",
     "never-joins": "never connects to the store",
@@ -28,6 +30,7 @@ MEANINGS = {
     "wrong-size": "passes half of the elements",
     "wrong-dtype": "passes another dtype",
     "slow": "sleeps before each timed iteration",
+    "starved": "shares one core with programs that never rest",
 }
 
 
@@ -40,8 +43,12 @@ class Fault:
 
     def at(self, stage: str) -> None:
         """Act at the end of a stage."""
+        if stage == "start":
+            self._import()
         if self.name == "never-joins" and stage == "store":
             time.sleep(3600)
+        if self.name == "starved" and stage in ("compute", "entered"):
+            _crowd()
         if stage != "entered":
             return
         if self.name == "late":
@@ -61,6 +68,12 @@ class Fault:
         elif self.name in ("sigkill", "sigterm", "sigstop"):
             os.kill(os.getpid(), getattr(signal, self.name.upper()))
             time.sleep(0.2)
+
+    def _import(self) -> None:
+        if self.name == "imports-late":
+            time.sleep(self.seconds)
+        elif self.name == "cannot-import":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     def message(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Return op, elements and dtype of this rank's call."""
@@ -82,6 +95,22 @@ class Fault:
         """Act before a timed iteration."""
         if self.name == "slow":
             time.sleep(self.seconds)
+
+
+#: Programs that share the core of a rank that is starved.
+_CROWD = 6
+
+
+def _crowd() -> None:
+    """Stay on one core, together with programs that compute without end; they die with this process."""
+    from .children import die_with_parent
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for _ in range(_CROWD):
+        if os.fork() == 0:
+            die_with_parent()
+            while True:
+                pass
 
 
 def _exhaust() -> None:

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+#: The address of a host that no other host reaches.
+LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR, _SIOCGIFNETMASK, _SIOCGIFFLAGS, _SIOCGIFMTU = 0x8915, 0x891B, 0x8913, 0x8921
 _UP, _LOOPBACK, _RUNNING = 0x1, 0x8, 0x40
 #: Variables that belong to the communication and may leave the host; no other variable is ever reported.
@@ -113,6 +115,13 @@ def resolves(name: str) -> list[str]:
         return []
 
 
+def has(name: str) -> bool:
+    """Tell whether this host is called so, with or without its domain, or has this address; the name is not resolved."""
+    own = socket.gethostname()
+    addresses = [*resolves(own), *(entry["address"] for entry in interfaces())]
+    return name.casefold() in {"localhost", own.casefold(), own.split(".")[0].casefold(), *addresses}
+
+
 def facts() -> dict[str, Any]:
     """Return what this host says of itself; nothing is imported for it, no GPU is touched."""
     name = socket.gethostname()
@@ -152,12 +161,11 @@ def free_port(address: str = "") -> int:
 
 
 def port_free(port: int) -> str | None:
-    """Return why a TCP port cannot be listened on, or None when it can."""
+    """Return why a TCP port cannot be listened on, or None when it can; nothing listens while this is found out."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-            probe.listen(1)
         except OSError as error:
             return error.strerror or str(error)
     return None

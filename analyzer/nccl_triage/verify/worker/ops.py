@@ -2,239 +2,20 @@
 
 ``n`` is NumelIn of the log's line, ``w`` the size of the process group. The arithmetic of sizes and bus bandwidth is
 that of nccl-tests (doc/PERFORMANCE.md); the OpTypes are those of torch/csrc/distributed/c10d/Types.hpp and
-ProcessGroupNCCL.cpp. torch is passed in, never imported: the planner reads this table without it.
+ProcessGroupNCCL.cpp. Nothing here imports torch: the planner reads this table without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from .payload import Call, added, moved, total
+from . import collectives
+from .collectives import Prepared
+from .payload import PIECE, Call
 
 #: NumelIn of coalesced operations whose size the log does not know (size_t of -1).
 UNKNOWN_NUMEL = 2**64 - 1
-
-
-#: run(iteration) issues the collective; wrong(iteration) counts the elements that differ from the closed-form result.
-Prepared = tuple[Callable[[int], None], Callable[[int], int]]
-
-
-def _differs(call: Call, found: Any, wanted: Any) -> int:
-    return int((found != wanted).sum().item())
-
-
-def _reduction(call: Call) -> Any:
-    return call.dist.ReduceOp.MAX if call.dtype == call.torch.bool else call.dist.ReduceOp.SUM
-
-
-def _empty(call: Call, count: int) -> Any:
-    return call.torch.zeros(count, dtype=call.dtype, device=call.device)
-
-
-def _named(call: Call, *names: str) -> Any:
-    """Return the first function that this torch has: newer releases renamed some."""
-    for name in names:
-        if hasattr(call.dist, name):
-            return getattr(call.dist, name)
-    raise NotImplementedError(f"torch {call.torch.__version__} has none of {', '.join(names)}")
-
-
-def _all_reduce(call: Call) -> Prepared:
-    x = _empty(call, call.numel)
-
-    def run(iteration: int) -> None:
-        x.copy_(added(call, iteration, call.numel))
-        call.dist.all_reduce(x, op=_reduction(call))
-
-    return run, lambda iteration: _differs(call, x, total(call, iteration, call.numel))
-
-
-def _all_reduce_coalesced(call: Call) -> Prepared:
-    size = max(1, call.numel // call.coalesced)
-    parts = [_empty(call, size) for _ in range(call.coalesced)]
-
-    def run(iteration: int) -> None:
-        for k, part in enumerate(parts):
-            part.copy_(added(call, iteration, size, k))
-        call.dist.all_reduce_coalesced(parts, op=_reduction(call))
-
-    return run, lambda iteration: sum(_differs(call, p, total(call, iteration, size, k)) for k, p in enumerate(parts))
-
-
-def _broadcast(call: Call) -> Prepared:
-    x = _empty(call, call.numel)
-
-    def run(iteration: int) -> None:
-        if call.rank == call.root:
-            x.copy_(moved(call, call.root, iteration, call.numel))
-        call.dist.broadcast(x, src=call.root)
-
-    return run, lambda iteration: _differs(call, x, moved(call, call.root, iteration, call.numel))
-
-
-def _reduce(call: Call) -> Prepared:
-    x = _empty(call, call.numel)
-
-    def run(iteration: int) -> None:
-        x.copy_(added(call, iteration, call.numel))
-        call.dist.reduce(x, dst=call.root, op=_reduction(call))
-
-    def wrong(iteration: int) -> int:
-        return _differs(call, x, total(call, iteration, call.numel)) if call.rank == call.root else 0
-
-    return run, wrong
-
-
-def _gathered_wrong(call: Call, slices: Any, iteration: int, size: int, start: int = 0) -> int:
-    return sum(_differs(call, part, moved(call, r, iteration, size, start)) for r, part in enumerate(slices))
-
-
-def _all_gather_base(call: Call) -> Prepared:
-    out = _empty(call, call.numel * call.world)
-
-    def run(iteration: int) -> None:
-        gather = _named(call, "all_gather_single", "all_gather_into_tensor", "_all_gather_base")
-        gather(out, moved(call, call.rank, iteration, call.numel))
-
-    return run, lambda iteration: _gathered_wrong(call, out.chunk(call.world), iteration, call.numel)
-
-
-def _all_gather(call: Call) -> Prepared:
-    out = [_empty(call, call.numel) for _ in range(call.world)]
-
-    def run(iteration: int) -> None:
-        call.dist.all_gather(out, moved(call, call.rank, iteration, call.numel))
-
-    return run, lambda iteration: _gathered_wrong(call, out, iteration, call.numel)
-
-
-def _all_gather_coalesced(call: Call) -> Prepared:
-    size = max(1, call.numel // call.coalesced)
-    outs = [_empty(call, size * call.world) for _ in range(call.coalesced)]
-
-    def run(iteration: int) -> None:
-        parts = [moved(call, call.rank, iteration, size, k) for k in range(call.coalesced)]
-        group = call.dist.distributed_c10d._get_default_group()
-        group.allgather_into_tensor_coalesced(outs, parts).wait()
-
-    return run, lambda iteration: sum(
-        _gathered_wrong(call, out.chunk(call.world), iteration, size, k) for k, out in enumerate(outs)
-    )
-
-
-def _share(call: Call) -> int:
-    return max(1, call.numel // call.world)
-
-
-def _reduce_scatter_base(call: Call) -> Prepared:
-    size = _share(call)
-    out = _empty(call, size)
-
-    def run(iteration: int) -> None:
-        scatter = _named(call, "reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base")
-        scatter(out, added(call, iteration, size * call.world), op=_reduction(call))
-
-    return run, lambda iteration: _differs(call, out, total(call, iteration, size, call.rank * size))
-
-
-def _reduce_scatter(call: Call) -> Prepared:
-    size = _share(call)
-    out = _empty(call, size)
-
-    def run(iteration: int) -> None:
-        parts = [part.contiguous() for part in added(call, iteration, size * call.world).chunk(call.world)]
-        call.dist.reduce_scatter(out, parts, op=_reduction(call))
-
-    return run, lambda iteration: _differs(call, out, total(call, iteration, size, call.rank * size))
-
-
-def _exchanged_wrong(call: Call, slices: Any, iteration: int, size: int) -> int:
-    start = call.rank * size
-    return sum(_differs(call, part, moved(call, r, iteration, size, start)) for r, part in enumerate(slices))
-
-
-def _all_to_all_base(call: Call) -> Prepared:
-    size = _share(call)
-    out = _empty(call, size * call.world)
-
-    def run(iteration: int) -> None:
-        call.dist.all_to_all_single(out, moved(call, call.rank, iteration, size * call.world))
-
-    return run, lambda iteration: _exchanged_wrong(call, out.chunk(call.world), iteration, size)
-
-
-def _all_to_all(call: Call) -> Prepared:
-    size = _share(call)
-    out = [_empty(call, size) for _ in range(call.world)]
-
-    def run(iteration: int) -> None:
-        parts = moved(call, call.rank, iteration, size * call.world).chunk(call.world)
-        call.dist.all_to_all(out, [part.contiguous() for part in parts])
-
-    return run, lambda iteration: _exchanged_wrong(call, out, iteration, size)
-
-
-def _point_to_point(call: Call) -> Prepared:
-    source, target = call.pair
-    x = _empty(call, call.numel)
-
-    def run(iteration: int) -> None:
-        if call.rank == source:
-            call.dist.send(moved(call, source, iteration, call.numel), dst=target)
-        elif call.rank == target:
-            call.dist.recv(x, src=source)
-
-    def wrong(iteration: int) -> int:
-        return _differs(call, x, moved(call, source, iteration, call.numel)) if call.rank == target else 0
-
-    return run, wrong
-
-
-def _ring(call: Call) -> Prepared:
-    """Send to the next rank and receive from the one before, in one group: what batch_isend_irecv does."""
-    x = _empty(call, call.numel)
-    after, before = (call.rank + 1) % call.world, (call.rank - 1) % call.world
-
-    def run(iteration: int) -> None:
-        if call.world == 1:
-            x.copy_(moved(call, 0, iteration, call.numel))
-            return
-        own = moved(call, call.rank, iteration, call.numel)
-        moves = [call.dist.P2POp(call.dist.isend, own, after), call.dist.P2POp(call.dist.irecv, x, before)]
-        for work in call.dist.batch_isend_irecv(moves):
-            work.wait()
-
-    return run, lambda iteration: _differs(call, x, moved(call, before, iteration, call.numel))
-
-
-def _gather(call: Call) -> Prepared:
-    out = [_empty(call, call.numel) for _ in range(call.world)] if call.rank == call.root else None
-
-    def run(iteration: int) -> None:
-        call.dist.gather(moved(call, call.rank, iteration, call.numel), out, dst=call.root)
-
-    return run, lambda iteration: 0 if out is None else _gathered_wrong(call, out, iteration, call.numel)
-
-
-def _scatter(call: Call) -> Prepared:
-    x = _empty(call, call.numel)
-
-    def run(iteration: int) -> None:
-        parts = None
-        if call.rank == call.root:
-            parts = [moved(call, r, iteration, call.numel) for r in range(call.world)]
-        call.dist.scatter(x, parts, src=call.root)
-
-    return run, lambda iteration: _differs(call, x, moved(call, call.rank, iteration, call.numel))
-
-
-def _barrier(call: Call) -> Prepared:
-    return (lambda iteration: call.dist.barrier()), (lambda iteration: 0)
-
-
-def _nothing(call: Call) -> Prepared:
-    return (lambda iteration: None), (lambda iteration: 0)
 
 
 class Operation(NamedTuple):
@@ -242,12 +23,15 @@ class Operation(NamedTuple):
 
     ``size`` says which message counts as S of the bandwidth: "in" (n elements), "all" (n of every rank) or "none".
     ``ring`` tells whether a bus moves (w-1)/w of S (``double``: twice), as nccl-tests has it; otherwise the factor is 1.
-    ``divides``: n is split over the ranks, so it is rounded to a multiple of w.
+    ``divides``: n is split over the ranks, so it is rounded to a multiple of w. ``holds`` are the elements that a rank
+    holds at most, as multiples of n, of n w and of n/w: its buffers, and what torch copies in between (lists of tensors
+    are made one on NCCL, too; Gloo copies more; measured on torch 2.13).
     """
 
     name: str
     calls: str
     prepare: Callable[[Call], Prepared]
+    holds: tuple[int, int, int] = (1, 0, 0)
     size: str = "in"
     ring: bool = False
     double: bool = False
@@ -259,6 +43,16 @@ class Operation(NamedTuple):
     def symmetric(self) -> bool:
         """Whether every rank waits for every other, so that times in the collective can be compared."""
         return self.name == "BARRIER" or (self.ring and self.name not in ("GATHER", "SCATTER"))
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one of the ranks is the source or the target."""
+        return self.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER")
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are data whose result is checked and whose time is measured."""
+        return self.name != "INIT"
 
     def numel_out(self, numel: int, world: int) -> int:
         """Return NumelOut as the log would print it."""
@@ -279,37 +73,58 @@ class Operation(NamedTuple):
         return numel * element * (world if self.size == "all" else 1)
 
     def memory(self, numel: int, world: int, element: int) -> int:
-        """Return the bytes that one rank holds at most: input, output, the expected result, a comparison."""
-        return (numel + self.numel_out(numel, world)) * element * 2 + self.numel_out(numel, world) + (1 << 16)
+        """Return the bytes that one rank holds at most: buffers and copies, and the pieces that are compared."""
+        whole, all_of_them, share = self.holds
+        held = whole * numel + all_of_them * numel * world + share * -(-numel // world)
+        return held * element + _PIECES * min(PIECE, numel * element * (world if all_of_them else 1)) + _LITTLE
+
+    def fitting(self, numel: int, world: int, element: int, room: int) -> int:
+        """Return the most elements, ``numel`` at most and 1 at least, for which a rank needs no more than ``room`` bytes."""
+        low, high = 1, numel
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.memory(middle, world, element) <= room else (low, middle - 1)
+        return low
 
 
-OPERATIONS: dict[str, Operation] = {
-    row.name: row
-    for row in (
-        Operation("ALLREDUCE", "all_reduce", _all_reduce, ring=True, double=True, reduces=True),
-        Operation("ALLREDUCE_COALESCED", "all_reduce_coalesced", _all_reduce_coalesced, ring=True, double=True),
-        Operation("BROADCAST", "broadcast", _broadcast),
-        Operation("REDUCE", "reduce", _reduce),
-        Operation("_ALLGATHER_BASE", "all_gather_into_tensor", _all_gather_base, size="all", ring=True),
-        Operation("ALLGATHER", "all_gather", _all_gather, size="all", ring=True),
-        Operation(
-            "ALLGATHER_coalesced", "allgather_into_tensor_coalesced", _all_gather_coalesced, size="all", ring=True
-        ),
-        Operation(
-            "_REDUCE_SCATTER_BASE", "reduce_scatter_tensor", _reduce_scatter_base, ring=True, divides=True, reduces=True
-        ),
-        Operation("REDUCE_SCATTER", "reduce_scatter", _reduce_scatter, ring=True, divides=True, reduces=True),
-        Operation("ALLTOALL_BASE", "all_to_all_single", _all_to_all_base, ring=True, divides=True),
-        Operation("ALLTOALL", "all_to_all", _all_to_all, ring=True, divides=True),
-        Operation("SEND", "send", _point_to_point, pair=True),
-        Operation("RECV", "recv", _point_to_point, pair=True),
-        Operation("COALESCED", "batch_isend_irecv", _ring),
-        Operation("GATHER", "gather", _gather, size="all", ring=True),
-        Operation("SCATTER", "scatter", _scatter, size="all", ring=True),
-        Operation("BARRIER", "barrier", _barrier, size="none"),
-        Operation("INIT", "init_process_group", _nothing, size="none"),
+#: Pieces of a pattern that are alive at once (it, what it is made of, a comparison), and bytes of all that is small.
+_PIECES, _LITTLE = 6, 1 << 16
+
+
+def _rows() -> Iterator[Operation]:
+    c = collectives
+    yield Operation("ALLREDUCE", "all_reduce", c.all_reduce, ring=True, double=True, reduces=True)
+    yield Operation(
+        "ALLREDUCE_COALESCED", "all_reduce_coalesced", c.all_reduce_coalesced, (2, 0, 0),
+        ring=True, double=True, reduces=True,
+    )  # fmt: skip
+    yield Operation("BROADCAST", "broadcast", c.broadcast)
+    yield Operation("REDUCE", "reduce", c.reduce, reduces=True)
+    yield Operation("_ALLGATHER_BASE", "all_gather_into_tensor", c.all_gather_base, (1, 2, 0), size="all", ring=True)
+    yield Operation("ALLGATHER", "all_gather", c.all_gather, (1, 2, 0), size="all", ring=True)
+    yield Operation(
+        "ALLGATHER_coalesced", "allgather_into_tensor_coalesced", c.all_gather_coalesced, (2, 2, 0),
+        size="all", ring=True,
+    )  # fmt: skip
+    yield Operation(
+        "_REDUCE_SCATTER_BASE", "reduce_scatter_tensor", c.reduce_scatter_base, (2, 0, 1),
+        ring=True, divides=True, reduces=True,
+    )  # fmt: skip
+    yield Operation(
+        "REDUCE_SCATTER", "reduce_scatter", c.reduce_scatter, (2, 0, 1), ring=True, divides=True, reduces=True
     )
-}
+    yield Operation("ALLTOALL_BASE", "all_to_all_single", c.all_to_all_base, (2, 0, 0), ring=True, divides=True)
+    yield Operation("ALLTOALL", "all_to_all", c.all_to_all, (4, 0, 0), ring=True, divides=True)
+    yield Operation("SEND", "send", c.point_to_point, pair=True)
+    yield Operation("RECV", "recv", c.point_to_point, pair=True)
+    yield Operation("COALESCED", "batch_isend_irecv", c.ring, (2, 0, 0))
+    yield Operation("GATHER", "gather", c.gather, (1, 2, 0), size="all", ring=True)
+    yield Operation("SCATTER", "scatter", c.scatter, (1, 1, 0), size="all", ring=True)
+    yield Operation("BARRIER", "barrier", c.barrier, (0, 0, 0), size="none")
+    yield Operation("INIT", "init_process_group", c.nothing, (0, 0, 0), size="none")
+
+
+OPERATIONS: dict[str, Operation] = {row.name: row for row in _rows()}
 
 #: Bytes of one element.
 DTYPES: dict[str, int] = {
@@ -322,6 +137,8 @@ DTYPES: dict[str, int] = {
     "int32": 4,
     "int64": 8,
     "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
 }
 
 

@@ -13,6 +13,10 @@ STAGES = ("start", "imported", "device", "store", "group", "entered", "warm", "d
 _LINE = 60_000
 
 
+class OwnFailureError(Exception):
+    """Something that the experiment needs is missing: it says nothing of the hosts, nor of the job."""
+
+
 class ProgressMarks:
     """Writes marks to a file descriptor; a closed pipe ends the process, since the reader is gone."""
 
@@ -21,6 +25,7 @@ class ProgressMarks:
         self._rank = rank
         self._started = time.monotonic()
         self._lock = threading.Lock()
+        self.stage = ""
 
     def say(self, stage: str, **details: Any) -> None:
         """Write one mark: the rank, the stage, seconds since the start, and what else is known."""
@@ -29,6 +34,8 @@ class ProgressMarks:
         if len(line) > _LINE:
             line = json.dumps({"rank": self._rank, "stage": stage, "t": mark["t"], "cut": len(line)})
         data = line.encode() + b"\n"
+        if stage in STAGES:
+            self.stage = stage
         with self._lock:
             try:
                 while data:

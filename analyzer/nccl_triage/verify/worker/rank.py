@@ -1,112 +1,23 @@
-"""One rank of an experiment: joins, runs the collective, checks every element, measures the time, and reports.
-
-``torch.distributed`` is wrapped to note each call. The parent compares the notes of all ranks, as torch's own
-ProcessGroupWrapper compares fingerprints: a rank whose call differs is found even where the library only hangs or aborts.
-"""
+"""One rank of an experiment: joins, runs the collective, checks every element, measures the time, and reports."""
 
 from __future__ import annotations
 
-import json
+import inspect
 import os
-import statistics
-import threading
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
-from . import faults
-from .ops import Prepared, operation
+from . import compute, faults, memory, timing, variables
+from .collectives import Prepared
+from .control import Control
+from .ops import DTYPES, operation
 from .payload import Call
-from .progress import ProgressMarks
-
-_KEPT = 20
-
-
-def entries(torch: Any) -> list[dict[str, Any]]:
-    """Return the last collectives that this rank issued, oldest first; empty where nothing is recorded."""
-    c10d = getattr(torch._C, "_distributed_c10d", None)
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(c10d, name, None)
-        if dump is None:
-            continue
-        try:
-            found = json.loads(dump(includeCollectives=True, onlyActive=False)).get("entries", [])
-        except Exception:  # a recorder that fails must not end the experiment
-            continue
-        if found:
-            return [_short(entry) for entry in found[-_KEPT:]]
-    return []
-
-
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    kept = ("collective_seq_id", "p2p_seq_id", "profiling_name", "input_sizes", "output_sizes", "input_dtypes", "state")
-    return {name: entry[name] for name in kept if name in entry}
-
-
-#: Calls that move no data of the experiment.
-_QUIET = {"get_rank", "get_world_size", "is_initialized", "isend", "irecv"}
-#: Newer and older names of one call: ranks may have different releases of torch.
-_SAME = {
-    "all_gather_single": "all_gather_into_tensor",
-    "_all_gather_base": "all_gather_into_tensor",
-    "reduce_scatter_single": "reduce_scatter_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-}
-#: Calls whose first argument is the output: what the log counts, and what is compared, is the input.
-_OUTPUT_FIRST = {
-    "all_gather",
-    "all_gather_into_tensor",
-    "allgather_into_tensor_coalesced",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_to_all",
-    "all_to_all_single",
-}
-
-
-def _shape(value: Any) -> list[Any] | None:
-    """Return [dtype, elements] of a tensor, of a list of tensors, or of the first of several transfers."""
-    if hasattr(value, "numel") and hasattr(value, "dtype"):
-        return [str(value.dtype).replace("torch.", ""), int(value.numel())]
-    if isinstance(value, (list, tuple)) and value:
-        if hasattr(value[0], "numel"):
-            return [str(value[0].dtype).replace("torch.", ""), sum(int(item.numel()) for item in value)]
-        return _shape(getattr(value[0], "tensor", None))  # a P2POp
-    return None
-
-
-class Window:
-    """Wraps ``torch.distributed`` and passes the name and message of every call to ``note``."""
-
-    def __init__(self, dist: Any, note: Callable[[dict[str, Any]], None]) -> None:
-        self._dist = dist
-        self._note = note
-        self._count = 0
-
-    @property
-    def distributed_c10d(self) -> Any:
-        """The module of that name, as far as operations use it: the group, whose calls are noted, too."""
-        group = self._dist.distributed_c10d._get_default_group()
-        return SimpleNamespace(_get_default_group=lambda: Window(group, self._note))
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._dist, name)
-        call = _SAME.get(name, name)
-        if not callable(found) or isinstance(found, type) or call.startswith("_") or call in _QUIET:
-            return found
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self._count += 1
-            given = [*args[call in _OUTPUT_FIRST :], *kwargs.values()]
-            message = next((shape for value in given if (shape := _shape(value))), None)
-            self._note({"call": call, "message": message, "count": self._count})
-            return found(*args, **kwargs)
-
-        return noted
+from .progress import OwnFailureError, ProgressMarks
+from .store import tcp_store
+from .window import Window
 
 
 def preload() -> str:
@@ -115,10 +26,6 @@ def preload() -> str:
     import torch.distributed
     import torch.distributed.distributed_c10d
 
-    from . import (
-        progress,  # noqa: F401
-    )
-
     torch.set_num_threads(1)
     version: str = torch.__version__
     return version
@@ -126,18 +33,31 @@ def preload() -> str:
 
 #: Characters of an error's text that are kept.
 TEXT = 1500
-#: Timed iterations end early when they have taken this long, in seconds.
-TIMED = 8.0
-#: Timed iterations of each further collective.
-PART_ITERATIONS = 3
+#: Seconds that the timed iterations of each further collective may take, and those of each size of a sweep.
+PART_SECONDS, SIZE_SECONDS = 0.5, 1.0
 
 
-def _set_up(spec: dict[str, Any]) -> None:
-    os.environ.update({name: str(value) for name, value in spec.get("env", {}).items()})
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # torch would write the flight recorder's dumps into the user's home; the parent asks for them over the pipe.
-    if not {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"} & set(os.environ):
-        os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
+def _import(spec: dict[str, Any], marks: ProgressMarks) -> tuple[Any, Any]:
+    """Return torch and torch.distributed; raises OwnFailureError when this torch cannot run the experiment."""
+    import torch
+    import torch.distributed as dist
+
+    nccl = _nccl_version(torch, dist) if spec["backend"] == "nccl" else None
+    missing = {message["dtype"] for message in _messages(spec) if not hasattr(torch, message["dtype"])}
+    if missing:
+        raise OwnFailureError(f"torch {torch.__version__} has no {', '.join(sorted(missing))}")
+    torch.set_num_threads(1)
+    marks.say("imported", torch=torch.__version__, cuda=torch.version.cuda, nccl=nccl)
+    return torch, dist
+
+
+def _nccl_version(torch: Any, dist: Any) -> str:
+    if not dist.is_nccl_available():
+        raise OwnFailureError(f"torch {torch.__version__} was built without NCCL")
+    try:
+        return ".".join(map(str, torch.cuda.nccl.version()))
+    except Exception as error:
+        raise OwnFailureError(f"torch {torch.__version__} does not tell the version of its NCCL: {error}") from error
 
 
 def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
@@ -159,165 +79,199 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
 
 def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     limit = timedelta(seconds=float(spec["store_timeout"]))
-    where = spec["store"]
-    store = dist.TCPStore(where["host"], int(where["port"]), spec["world"], rank == 0, limit, True)
+    store = tcp_store(dist, spec["store"], spec["world"], rank, limit)
     return dist.PrefixStore("verify", store)
 
 
-def _all_joined(store: Any, world: int, limit: timedelta) -> None:
-    """Wait until all ranks have made the group, so that a rank that leaves later does not look like a failed group."""
-    if store.add("joined", 1) == world:
-        store.set("all-joined", "1")
-    store.wait(["all-joined"], limit)
+def _least(store: Any, own: int, rank: int, world: int) -> int:
+    """Return the least of the values of all ranks."""
+    store.set(f"room/{rank}", str(own))
+    if rank == 0:
+        store.set("room", str(min(int(store.get(f"room/{other}")) for other in range(world))))
+    return int(store.get("room"))
 
 
-def _synchronize(torch: Any, device: Any) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _together(store: Any, name: str, world: int, limit: timedelta) -> None:
+    """Wait until all ranks have come here, so that a rank that leaves later does not look like one that never came."""
+    if store.add(name, 1) == world:
+        store.set(f"all-{name}", "1")
+    store.wait([f"all-{name}"], limit)
 
 
-def _together(call: Call, prepared: Prepared, iteration: int, fault: faults.Fault) -> tuple[float, int]:
-    """Run an iteration that all ranks begin together; returns its seconds and the wrong elements."""
-    issue, count_wrong = prepared
-    call.dist.barrier()
-    _synchronize(call.torch, call.device)
-    fault.before(iteration)
-    started = time.perf_counter()
-    issue(iteration)
-    _synchronize(call.torch, call.device)
-    return time.perf_counter() - started, count_wrong(iteration)
+def _leave(store: Any, rank: int, world: int, limit: timedelta) -> None:
+    """Keep the store, which lives in rank 0, until nobody needs it any more."""
+    if store.add("left", 1) == world:
+        store.set("all-left", "1")
+    if rank == 0:
+        store.wait(["all-left"], limit)
 
 
-def _measure(
-    call: Call, spec: dict[str, Any], prepared: Prepared, marks: ProgressMarks, fault: faults.Fault
-) -> dict[str, Any]:
-    """Return the outcome of the timed iterations: wrong elements and seconds each."""
-    wrong, seconds = 0, []
-    begun = time.monotonic()
-    for iteration in range(1, int(spec["iterations"]) + 1):
-        took, bad = _together(call, prepared, iteration, fault)
-        seconds.append(took)
-        wrong += bad
-        if iteration % 20 == 0:
-            marks.say("iteration", done=iteration)
-        # Every rank must leave the loop at the same iteration: rank 0 decides and tells.
-        if iteration >= 3 and _enough(call, time.monotonic() - begun):
-            break
-    return {"wrong": wrong, "seconds": [round(value, 7) for value in seconds], "median": statistics.median(seconds)}
+def _group(dist: Any, spec: dict[str, Any], store: Any, rank: int, device: Any) -> None:
+    """Make the process group, and with NCCL its communicator, which torch would otherwise make with the first collective."""
+    limit = timedelta(seconds=float(spec["timeout"]))
+    eager: dict[str, Any] = {}
+    if device.type == "cuda" and "device_id" in inspect.signature(dist.init_process_group).parameters:
+        eager["device_id"] = device
+    dist.init_process_group(spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit, **eager)
+    _together(store, "joined", spec["world"], limit)
 
 
-def _part(call: Call, message: dict[str, Any], marks: ProgressMarks) -> None:
-    """Run one further collective in the same group: once to warm up and check, then timed."""
-    own = replace(call, numel=int(message["numel"]), dtype=getattr(call.torch, message["dtype"]))
-    prepared = operation(message["op"]).prepare(own)
-    marks.say("call", call=operation(message["op"]).calls, message=[message["dtype"], own.numel], part=True)
-    rounds = [_together(call, prepared, iteration, faults.Fault()) for iteration in range(1 + PART_ITERATIONS)]
-    median = statistics.median(took for took, _ in rounds[1:])
-    marks.say("part", **message, wrong=sum(bad for _, bad in rounds), median=median)
+def _messages(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield spec
+    yield from spec.get("more", ())
 
 
-def _enough(call: Call, elapsed: float) -> bool:
-    flag = call.torch.tensor([1.0 if elapsed > TIMED else 0.0], device=call.device)
-    call.dist.broadcast(flag, src=0)
-    return bool(flag.item())
+def _fitting(message: Mapping[str, Any], world: int, room: int) -> int:
+    """Return the elements of a message for which there is room on every rank."""
+    row = operation(message["op"])
+    return row.fitting(int(message["numel"]), world, DTYPES[message["dtype"]], room)
 
 
-def _listen(control: int, marks: ProgressMarks, torch: Any) -> None:
-    """Answer the parent's request for the flight recorder while the main thread may be stuck in a collective."""
+class Experiment:
+    """What one rank does of an experiment, with a mark after each stage."""
 
-    def loop() -> None:
-        while os.read(control, 1):
-            marks.say("flight", entries=entries(torch))
+    def __init__(self, spec: dict[str, Any], rank: int, marks: ProgressMarks, fault: faults.Fault) -> None:
+        self.spec, self.rank, self.marks, self.fault = spec, rank, marks, fault
+        self.world = int(spec.get("world", 1))
+        self.torch: Any = None
+        self.dist: Any = None
+        self.device: Any = None
 
-    threading.Thread(target=loop, daemon=True).start()
+    def carry_out(self, control: Control) -> None:
+        """Do everything that the spec asks of the rank."""
+        spec, marks = self.spec, self.marks
+        self.fault.at("start")
+        self.torch, self.dist = _import(spec, marks)
+        self.device = _device(self.torch, spec, marks)
+        if spec.get("go"):
+            control.wait_for_all()
+        if spec.get("alone"):
+            self.fault.at("compute")
+            compute.alone(self.torch, self.device, marks)
+            return
+        self.fault.at("store")
+        store = _store(self.dist, spec, self.rank)
+        marks.say("store")
+        limit = timedelta(seconds=float(spec["timeout"]))
+        room = memory.room(self.torch, self.device, int(spec.get("local_world", 1)))
+        if spec.get("joins") == "store":
+            _together(store, "met", self.world, limit)
+        else:
+            room = _least(store, room, self.rank, self.world)
+            self.fault.at("group")
+            _group(self.dist, spec, store, self.rank, self.device)
+            marks.say("group")
+        if spec.get("joins") == "store" or not operation(spec["op"]).moves:
+            # No collective: it would make the connections that are not the question.
+            _leave(store, self.rank, self.world, limit)
+            marks.say("done", wrong=0, seconds=[])
+            return
+        outcome = self._main(room)
+        for part in spec.get("more", ()):
+            self._part(part, room)
+        for size in spec.get("sweep", ()):
+            self._size(int(size), room)
+        # Data that cannot be compared with ranks that still work: leave together.
+        self.dist.barrier()
+        marks.say("done", **outcome)
+        self.dist.destroy_process_group()
+
+    def _call(self, dist: Any, numel: int, dtype: str, pair: Any = None) -> Call:
+        spec = self.spec
+        return Call(
+            torch=self.torch,
+            dist=dist,
+            rank=self.rank,
+            world=self.world,
+            numel=numel,
+            dtype=getattr(self.torch, dtype),
+            device=self.device,
+            root=int(spec.get("root", 0)),
+            pair=tuple(pair or spec.get("pair", (0, 1))),
+        )
+
+    def _prepared(self, op: str, call: Call) -> Prepared:
+        """Return an operation with its buffers, filled; raises OwnFailureError when there is no memory for them."""
+        try:
+            prepared = operation(op).prepare(call)
+            prepared.fill(0)
+            timing.synchronize(call)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "memory" in str(error):
+                raise OwnFailureError(f"no memory for {call.numel} elements: {error}") from error
+            raise
+        return prepared
+
+    def _main(self, room: int) -> dict[str, Any]:
+        """Run the collective in question; returns what the last mark tells of it."""
+        spec, marks = self.spec, self.marks
+        numel = _fitting(spec, self.world, room)
+        own = self.fault.message({**spec, "numel": numel})
+        window = Window(self.dist, lambda note: marks.say("call", **note))
+        call = self._call(window, int(own["numel"]), own["dtype"])
+        prepared = self._prepared(own["op"], call)
+        self.fault.at("entered")
+        marks.say("entered", op=own["op"], numel=numel)
+        self.fault.first(call)
+        started = time.perf_counter()
+        prepared.issue()
+        timing.synchronize(call)
+        took = round(time.perf_counter() - started, 6)
+        wrong = prepared.wrong(0)
+        marks.say("warm", seconds=took, wrong=wrong)
+        call.dist = self.dist  # the calls of the further iterations are all alike: nothing to note
+        work = compute.between(self.torch, self.device)
+        watch = timing.Stopwatch(
+            call,
+            prepared,
+            before=self.fault.before,
+            between=lambda: compute.step(work),
+            alive=lambda done: marks.say("iteration", done=done),
+        )
+        outcome = timing.measured(watch, int(spec["iterations"]))
+        outcome["wrong"] += wrong
+        return {**outcome, "compute": work.told()}
+
+    def _part(self, message: Mapping[str, Any], room: int) -> None:
+        """Run one further collective in the same group."""
+        op, dtype, numel = message["op"], message["dtype"], _fitting(message, self.world, room)
+        self.marks.say("call", call=operation(op).calls, message=[dtype, numel], part=True)
+        outcome = self._further(op, dtype, numel, PART_SECONDS, message.get("pair"))
+        self.marks.say("part", op=op, dtype=dtype, numel=numel, **outcome)
+
+    def _size(self, size: int, room: int) -> None:
+        """Run the collective in question with S of ``size`` bytes, as near as whole elements come to it."""
+        op, dtype = self.spec["op"], self.spec["dtype"]
+        row, element = operation(op), DTYPES[dtype]
+        unit = max(1, row.bytes(1, self.world, element))
+        numel = row.fitting(max(1, size // unit), self.world, element, room)
+        outcome = self._further(op, dtype, numel, SIZE_SECONDS)
+        self.marks.say("size", numel=numel, **outcome)
+
+    def _further(self, op: str, dtype: str, numel: int, seconds: float, pair: Any = None) -> dict[str, Any]:
+        call = self._call(self.dist, numel, dtype, pair)
+        watch = timing.Stopwatch(call, self._prepared(op, call), seconds=seconds)
+        found = timing.measured(watch, 1)
+        return {"wrong": found["wrong"], "median": found["median"]}
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT // 2]} ... {text[-TEXT // 2 :]}"
 
 
-def _import(spec: dict[str, Any], marks: ProgressMarks) -> tuple[Any, Any]:
-    """Return torch and torch.distributed."""
-    import torch
-    import torch.distributed as dist
-
-    nccl = None
-    if spec["backend"] == "nccl":
-        nccl = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-    torch.set_num_threads(1)
-    marks.say("imported", torch=torch.__version__, cuda=torch.version.cuda, nccl=nccl)
-    return torch, dist
-
-
-def _join(dist: Any, spec: dict[str, Any], rank: int, marks: ProgressMarks, fault: faults.Fault) -> None:
-    """Meet the other ranks at the store and make the group."""
-    fault.at("store")
-    store = _store(dist, spec, rank)
-    marks.say("store")
-    fault.at("group")
-    limit = timedelta(seconds=float(spec["timeout"]))
-    dist.init_process_group(spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit)
-    _all_joined(store, spec["world"], limit)
-    marks.say("group")
-
-
-def _enter(call: Call, prepared: Prepared, op: str, marks: ProgressMarks, fault: faults.Fault) -> int:
-    """Issue the first collective, which nothing but the group has preceded; returns the wrong elements."""
-    fault.at("entered")
-    marks.say("entered", op=op)
-    fault.first(call)
-    issue, count_wrong = prepared
-    started = time.perf_counter()
-    issue(0)
-    _synchronize(call.torch, call.device)
-    wrong = count_wrong(0)
-    marks.say("warm", seconds=round(time.perf_counter() - started, 6), wrong=wrong)
-    return wrong
-
-
-def _work(spec: dict[str, Any], rank: int, control: int, marks: ProgressMarks, fault: faults.Fault) -> None:
-    """Do everything that the spec asks of a rank, with a mark after each stage."""
-    fault.at("start")
-    torch, dist = _import(spec, marks)
-    _listen(control, marks, torch)
-    device = _device(torch, spec, marks)
-    _join(dist, spec, rank, marks, fault)
-    own = fault.message(spec)
-    call = Call(
-        torch=torch,
-        dist=Window(dist, lambda note: marks.say("call", **note)),
-        rank=rank,
-        world=spec["world"],
-        numel=int(own["numel"]),
-        dtype=getattr(torch, own["dtype"]),
-        device=device,
-        root=int(spec.get("root", 0)),
-        pair=tuple(spec.get("pair", (0, 1))),
-    )
-    prepared = operation(own["op"]).prepare(call)
-    wrong = _enter(call, prepared, own["op"], marks, fault)
-    call.dist = dist  # the calls of the timed iterations are all alike: nothing to note
-    outcome = _measure(call, spec, prepared, marks, fault)
-    outcome["wrong"] += wrong
-    for part in spec.get("more", ()):
-        _part(call, part, marks)
-    # Data that cannot be compared with ranks that still work: leave together.
-    dist.barrier()
-    marks.say("done", **outcome)
-    dist.destroy_process_group()
-
-
 def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     """Run one rank to its end and return the exit code: 0 for done, 3 for an error that was reported."""
-    _set_up(spec)
+    variables.set_up(spec)
     marks = ProgressMarks(out, rank)
     marks.say("start", pid=os.getpid())
     fault = faults.of(spec, rank)
     try:
-        _work(spec, rank, control, marks, fault)
+        Experiment(spec, rank, marks, fault).carry_out(Control(control, marks))
     except BaseException as error:  # whatever happened is the result of the experiment
         # As any training program does: the log is read by the same parsers as the user's.
         traceback.print_exc()
-        marks.say("error", type=type(error).__name__, text=_cut(str(error)))
+        # Before torch is there, nothing of the hosts has been tried.
+        own = isinstance(error, OwnFailureError) or marks.stage == "start"
+        marks.say("error", type=type(error.__cause__ or error).__name__, text=_cut(str(error)), own=own)
         return 3
     return 0

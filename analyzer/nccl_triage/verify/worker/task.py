@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import children, host, inventory
+from . import children, control, host, inventory, rank_files
+from .gathering import Gathering
 from .progress import STAGES
 
 #: Rank, world and rank on the host, as launchers set them. The shell of a batch job has SLURM_PROCID=0 and hands it to
@@ -71,6 +72,10 @@ def attempt(environment: Mapping[str, str]) -> str:
 
 #: Seconds between two looks at the child, or at the file that tells where the store is.
 TICK = 0.05
+#: The mark after which a rank waits for all others.
+READY = "device"
+#: Seconds for which rank 0 leaves its answer in the folder when the run does not take place.
+LINGER = 2.0
 #: Seconds that a rank gets to name its last collectives before it is killed.
 INSPECTION = 0.25
 
@@ -93,16 +98,18 @@ def address(interface: str | None) -> tuple[str, str]:
 
 
 def meet(spec: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
-    """Return host and port of the store; where the spec leaves one open, rank 0 chooses and tells in store.json.
+    """Return host and port of the store; where ranks may be on several hosts, rank 0 chooses and tells in store.json.
 
+    Only rank 0 knows whether its host has the address that the spec wants: where it has not, nobody contacts it.
     Raises TimeoutError when rank 0 has told nothing within the spec's ``store_wait`` seconds, and LookupError.
     """
     where = spec["store"]
-    if where["host"] != "auto" and where["port"]:
+    if where["host"] == host.LOOPBACK and where["port"]:
         return dict(where)
     path, own = folder / "store.json", attempt(os.environ)
     if rank == 0:
-        name = address(where.get("interface"))[0] if where["host"] == "auto" else where["host"]
+        wanted = where["host"]
+        name = wanted if wanted != "auto" and host.has(wanted) else address(where.get("interface"))[0]
         chosen = {"host": name, "port": where["port"] or host.free_port(), "attempt": own}
         temporary = folder / f".store.{os.getpid()}"
         temporary.write_text(json.dumps(chosen))
@@ -123,9 +130,9 @@ def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
     env = {**spec["env"], **spec.get("per_rank_env", {}).get(str(rank), {})}
     if spec["backend"] == "gloo" and "GLOO_SOCKET_IFNAME" not in env:
         # Without it Gloo takes the address of the host's own name, which is often the loopback.
-        loopback = spec["store"]["host"] == "127.0.0.1"
+        loopback = spec["store"]["host"] == host.LOOPBACK
         env["GLOO_SOCKET_IFNAME"] = "lo" if loopback else address(spec["store"].get("interface"))[1]
-    return {**spec, "env": env, "local_rank": local}
+    return {**spec, "env": env, "local_rank": local, "local_world": int(spec["ranks_per_host"])}
 
 
 class Rank:
@@ -142,7 +149,10 @@ class Rank:
         self.state: str | None = None
         self._rest = b""
         self._results = (folder / f"rank-{rank}.jsonl").open("w", encoding="utf-8")
-        self._log = folder / f"rank-{rank}.log"
+        self._folder = folder
+        self._gathering = Gathering(folder, rank, int(spec["world"]), attempt(os.environ))
+        self._gathering.clear()
+        self._waits = bool(spec.get("go"))
 
     def __enter__(self) -> Rank:
         return self
@@ -162,17 +172,17 @@ class Rank:
         self.since = time.monotonic()
         self.end = self.since + float(self.spec["deadline"])
         marks, told = os.pipe()
-        heard, control = os.pipe()
+        heard, pipe = os.pipe()
         os.set_blocking(marks, False)
         try:
             process = self._start(told, heard)
         except (OSError, ValueError) as error:
-            self.say("error", t=0.0, type="NotStarted", text=str(error))
+            self.say("error", t=0.0, type="NotStarted", text=str(error), own=True)
             return
         finally:
             os.close(told)
             os.close(heard)
-        self._follow(process, marks, control)
+        self._follow(process, marks, pipe)
         killed = self.why is not None and process.returncode == -signal.SIGKILL
         self.say("exit", t=self._clock(), code=process.returncode, killed=killed, state=self.state, why=self.why)
 
@@ -180,16 +190,21 @@ class Rank:
         self.signal = signal.Signals(number).name
 
     def _start(self, told: int, heard: int) -> subprocess.Popen[bytes]:
-        with self._log.open("wb") as log:
-            return children.spawned(self.spec, self.rank, log, told, heard)
+        nccl = self.spec["backend"] == "nccl"
+        files = rank_files.opened(self._folder, self.rank, carried=False, nccl=nccl)
+        try:
+            spec = {**self.spec, "nccl_log": files.nccl_name}
+            return children.spawned(spec, self.rank, files.output, told, heard)
+        finally:
+            files.close()
 
-    def _follow(self, process: subprocess.Popen[bytes], marks: int, control: int) -> None:
+    def _follow(self, process: subprocess.Popen[bytes], marks: int, pipe: int) -> None:
         while not _ended(process.pid):
             if not self._read(marks, TICK):
                 time.sleep(TICK)  # the pipe is closed, the process not yet gone
-            self.why = self._why_stop()
+            self.why = self._gathered(pipe) or self._why_stop()
             if self.why is not None:
-                self._inspect(process.pid, marks, control)
+                self._inspect(process.pid, marks, pipe)
                 break
         # Before the child is waited for its number cannot belong to anything else: whatever it started goes with it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -197,10 +212,35 @@ class Rank:
         process.wait()
         self._read(marks, 0.0)
 
-    def _inspect(self, pid: int, marks: int, control: int) -> None:
+    def _gathered(self, pipe: int) -> str | None:
+        """Let the rank go to the store once all are ready; returns why they will never be."""
+        if not self._waits or self.stage != READY:
+            return None
+        answer = self._gathering.answer()
+        if answer == "go":
+            self._waits = False
+            self.since = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.write(pipe, control.GO)
+            return None
+        if answer is None and time.monotonic() > self.since + float(self.spec["gather_wait"]):
+            late = ", ".join(str(rank) for rank in self._gathering.missing[:8]) or "0"
+            return f"rank {late} was not ready within {self.spec['gather_wait']:g} s"
+        return answer
+
+    def part(self) -> None:
+        """Let the others not wait for a rank that will never be ready."""
+        if not self._waits:
+            return
+        self._gathering.give_up(self.why or f"rank {self.rank} ended before it was ready")
+        if self.rank == 0:
+            time.sleep(LINGER)
+            self._gathering.clear()  # it must not mislead the next start
+
+    def _inspect(self, pid: int, marks: int, pipe: int) -> None:
         self.state = host.state_of(pid)
         with contextlib.suppress(OSError):
-            os.write(control, b"d")
+            os.write(pipe, control.DUMP)
         until = time.monotonic() + INSPECTION
         while (left := until - time.monotonic()) > 0 and self._read(marks, left):
             pass
@@ -209,6 +249,8 @@ class Rank:
         if self.signal is not None:
             return f"stopped by {self.signal}"
         now = time.monotonic()
+        if self._waits and self.stage == READY:
+            return None
         owed = STAGES[0] if not self.stage else [*STAGES, "end"][STAGES.index(self.stage) + 1]
         limit = float(self.spec["limits"].get(owed, math.inf))
         if now > self.since + limit:
@@ -236,8 +278,10 @@ class Rank:
         self.zero = self.zero if self.zero is not None else time.monotonic() - mark["t"]
         if mark["stage"] in STAGES:
             self.stage = mark["stage"]
-        if mark["stage"] in (*STAGES, "iteration", "part"):
+        if mark["stage"] in (*STAGES[1:], "iteration", "part", "size"):
             self.since = time.monotonic()
+        if mark["stage"] == READY and self._waits:
+            self._gathering.say("ready")
 
     def _clock(self) -> float:
         return round(time.monotonic() - self.zero, 4) if self.zero is not None else 0.0
@@ -257,12 +301,14 @@ def _carry_out(spec: dict[str, Any], rank: int, local: int, folder: Path) -> Non
         try:
             this.spec = personal({**spec, "store": {**spec["store"], **meet(spec, rank, folder)}}, rank, local)
         except (LookupError, TimeoutError) as error:
-            this.say("error", t=0.0, type="NoStore", text=str(error))
+            this.say("error", t=0.0, type="NoStore", text=str(error), own=True)
+            this.part()
             return
-        this.say("env", env=this.spec["env"])
+        this.say("env", env=this.spec["env"], store=this.spec["store"]["host"])
         try:
             this.run()
         finally:
+            this.part()
             if rank == 0:
                 (folder / "store.json").unlink(missing_ok=True)  # it must not mislead the next start
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.worker.rank import Window
+from nccl_triage.verify.worker.window import Window
 
 
 @dataclass

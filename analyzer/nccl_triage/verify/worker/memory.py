@@ -1,0 +1,69 @@
+"""How much memory a rank may take: a share of what is free, all ranks of the host or of the GPU together."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+#: The share of the free memory that ranks take: of a host less, where others live on what is left.
+GPU_SHARE, HOST_SHARE = 0.8, 0.5
+#: A host whose free memory nobody knows.
+UNKNOWN = 1 << 30
+
+
+def room(torch: Any, device: Any, ranks: int) -> int:
+    """Return the bytes that this rank may take, one of ``ranks`` on its host; call it before any rank takes memory."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        sharing: int = -(-ranks // max(1, torch.cuda.device_count()))
+        return int(free * GPU_SHARE) // sharing
+    return int(available() * HOST_SHARE) // max(1, ranks)
+
+
+def available(root: Path = Path("/")) -> int:
+    """Return the bytes that processes of this host, and of this control group, can still take."""
+    known = [value for value in (_host(root), *_groups(root)) if value is not None]
+    return max(0, min(known)) if known else UNKNOWN
+
+
+def _host(root: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return None
+
+
+def _groups(root: Path) -> list[int]:
+    """Return what is left of the limits of the control groups of this process, as far as it can see them."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            names = (
+                ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
+            )
+            own = Path(path.lstrip("/"))
+            for folder in (own, *own.parents):  # in a container the path may be that of the host
+                found += _left(top / folder, *names)
+    return found
+
+
+def _left(folder: Path, limit: str, used: str) -> list[int]:
+    with contextlib.suppress(OSError, ValueError):
+        most = int((folder / limit).read_text())  # "max": no number, no limit
+        return [most - int((folder / used).read_text()) + _cached(folder)]
+    return []
+
+
+def _cached(folder: Path) -> int:
+    """Return the bytes of files that are given back when somebody asks for memory."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (folder / "memory.stat").read_text().splitlines():
+            if line.split()[0] in ("inactive_file", "total_inactive_file"):
+                return int(line.split()[1])
+    return 0
