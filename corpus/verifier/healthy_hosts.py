@@ -71,10 +71,8 @@ def gpu(host: int, index: int) -> dict[str, Any]:
         "fault": None,
         "bus": f"0000:{0x19 + 8 * index:02x}:00",
         "busy": [0, 0, 0],
-        # as agents told it before they told everything
-        "total": MEMORY,
-        "used": 1 << 20,
-        "percent": 0,
+        "instances": [],
+        "instance": False,
     }
 
 
@@ -123,7 +121,7 @@ class HealthyLink:
             listed["problem"] = "no NVIDIA GPU is visible"
         answers: dict[str, Answer] = {
             "facts": {"facts": self._facts},
-            "gpus": {"gpus": gpus, "results": listed},
+            "gpus": {"results": listed},
             "preload": {"torch": self._facts["torch"], "error": None},
             "port": {"port": 40000},
             "check_port": {"port": command.get("port"), "taken": False, "why": None},
@@ -181,6 +179,10 @@ class HealthyLauncher:
     def open(self) -> list[AgentLink]:
         """Return the links."""
         return list(self._links)
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Nobody shares the GPUs out."""
+        return {}
 
     def close(self) -> None:
         """Nothing was started."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus.verifier.healthy_hosts import MEMORY, HealthyLauncher, facts, interface
+from corpus.verifier.healthy_hosts import HealthyLauncher, facts, interface
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
@@ -28,7 +28,7 @@ from nccl_triage.verify import api, feedback, plan
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.trials import Session
 
@@ -103,11 +103,10 @@ def verified(document: dict[str, Any], rules: RuleSet, ground: Ground, folder: P
     """Return the document with the outcomes of experiments that all pass."""
     question = api.question_of(document)
     names, gpus = _hosts(question, ground)
-    places = tuple(HostPlace(name) for name in names)
     told = [_told(question, ground, name, index) for index, name in enumerate(names)]
-    means = Means(places, gpus, MEMORY if gpus else 0, "NVIDIA H100 80GB HBM3" if gpus else None, torch="2.13.0")
-    made = plan.build(question, rules.causes, means, PlanOptions(budget=600.0))
-    with Cluster(HealthyLauncher(places, told, gpus)) as cluster:
+    settings = api.Settings(options=PlanOptions(budget=600.0))
+    with Cluster(HealthyLauncher([HostPlace(name) for name in names], told, gpus)) as cluster:
+        made = plan.build(question, rules.causes, api.ask_hosts(cluster, settings), settings.options)
         report = carry_out(Session(cluster, made, rules, folder))
     return feedback.apply(document, report)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
@@ -115,9 +118,18 @@ def settings(hosts: Sequence[GpuHost] = (), **given: Any) -> api.Settings:
     return api.Settings(hosts=tuple(host.option for host in hosts), wait=60.0, **own, options=options(**given))
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Keep the lock of a session to this process: what else verifies on this machine uses other hosts."""
+    with tempfile.TemporaryDirectory(prefix="gpu-session-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.delenv("XDG_RUNTIME_DIR", raising=False)
+        yield
+
+
 def verified(wanted: Document, hosts: Sequence[GpuHost] = (), *, here: GpuHost | None = None, **given: Any) -> Session:
     """Verify a document on hosts named by ``--host``, or on the one that asks (``here``)."""
-    with here.here() if here is not None else contextlib.nullcontext():
+    with alone(), here.here() if here is not None else contextlib.nullcontext():
         if here is not None and not hosts:
             given.setdefault("python", here.python)
         changed, report = api.verify(wanted, load.load(), settings(hosts, **given))

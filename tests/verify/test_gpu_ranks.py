@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +9,10 @@ import pytest
 
 from nccl_triage.verify.collective_run import RankTrace
 from tests.verify.gpu_host import Fault, Gpu, GpuHost, Machine, gpus
-from tests.verify.gpu_sessions import JOB, Session, asked, verified
+from tests.verify.gpu_sessions import Session, asked, verified
 
+Job = Callable[..., list[GpuHost]]
 pytestmark = pytest.mark.xdist_group("gpu-hosts")
-
-
-@pytest.fixture
-def job(gpu_hosts: Machine) -> Callable[..., list[GpuHost]]:
-    """Make the hosts of the job, each with two GPUs, or with these."""
-
-    def make(own: tuple[Gpu, ...] | None = None, **changes: Any) -> list[GpuHost]:
-        return [gpu_hosts.host(name, own or gpus(2), **changes) for name in JOB]
-
-    return make
 
 
 def communicators(hosts: list[GpuHost]) -> list[dict[str, Any]]:
@@ -38,14 +28,14 @@ def stages(found: Session) -> set[str]:
     return {run["stage"] for run in found.of()["runs"] if run["outcome"] != "passed"}
 
 
-def test_communicators_are_eager(job: Callable[..., list[GpuHost]]) -> None:
+def test_communicators_are_eager(job: Job) -> None:
     hosts = job()
     found = verified(asked("collective-mismatch", world=4), hosts)
     assert {run["outcome"] for run in found.of()["runs"]} == {"passed"}
     assert all(entry["eager"] for entry in communicators(hosts))
 
 
-def test_a_failure_of_the_bootstrap_is_told_from_a_collectives(job: Callable[..., list[GpuHost]]) -> None:
+def test_a_failure_of_the_bootstrap_is_told_from_a_collectives(job: Job) -> None:
     # With two ranks on a host: each GPU alone is well.
     bootstrap = verified(
         asked("network-link-fault", world=4), job((Gpu(), Gpu(faults=(Fault(at="init", does="raise", world=3),))))
@@ -59,7 +49,7 @@ def test_a_failure_of_the_bootstrap_is_told_from_a_collectives(job: Callable[...
     assert kinds[0] != kinds[1]
 
 
-def test_nccl_writes_a_log_that_is_read(job: Callable[..., list[GpuHost]]) -> None:
+def test_nccl_writes_a_log_that_is_read(job: Job) -> None:
     hosts = job()
     found = verified(asked("network-link-fault", world=4), hosts)
     env = communicators(hosts)[-1]["env"]
@@ -67,37 +57,39 @@ def test_nccl_writes_a_log_that_is_read(job: Callable[..., list[GpuHost]]) -> No
     assert env["NCCL_DEBUG_FILE"]
     run = next(run for run in found.of()["runs"] if len(run["hosts"]) == 2)
     # Which interface NCCL took, as its own log says.
-    assert "Socket" in str(run)
-    assert "eth0" in str({name: value for name, value in run.items() if name != "env"}) or "lo" in str(run)
+    told = str({name: value for name, value in run.items() if name != "env"})
+    assert "Socket" in told
+    assert "eth0" in told
 
 
-def test_a_collective_that_hangs_is_ended_by_the_watchdog_in_time(job: Callable[..., list[GpuHost]]) -> None:
+def test_a_collective_that_hangs_is_ended_by_the_watchdog_in_time(job: Job) -> None:
     hosts = job((Gpu(), Gpu(faults=(Fault(does="hang", world=3),))))
-    found = verified(asked("network-link-fault", world=4), hosts)
+    found = verified(asked("collective-mismatch", world=4), hosts, timeout_factor=0.1)
     waits = {int(entry["env"].get("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", 15000)) for entry in communicators(hosts)}
     assert max(waits) <= 2000
     failing = [run for run in found.of()["runs"] if run["outcome"] != "passed"]
+    assert failing
     said = str([run["symptoms"] for run in failing])
     assert "watchdog" in said.lower(), said
 
 
-def test_a_timeout_of_twelve_hours_is_scaled_down(job: Callable[..., list[GpuHost]]) -> None:
+def test_a_timeout_of_twelve_hours_is_scaled_down(job: Job) -> None:
     hosts = job((Gpu(), Gpu(faults=(Fault(does="hang", world=3),))))
-    started = time.monotonic()
-    found = verified(asked("timeout-too-short", world=4, timeout_s=43200.0), hosts, budget=40.0)
-    assert found.outcome not in ("confirmed", "supported", "refuted")
-    assert time.monotonic() - started < 60
-    assert all(run["seconds"] < 60 for run in found.of()["runs"])
+    found = verified(asked("timeout-too-short", world=4, timeout_s=43200.0), hosts, timeout_factor=0.1, budget=45.0)
+    failing = [run for run in found.of()["runs"] if run["outcome"] != "passed"]
+    # The watchdog of a run that would wait for half a day had never ended it.
+    assert len(failing) >= 2
+    assert all(run["seconds"] < 20 for run in failing)
 
 
-def test_twenty_iterations_are_timed(job: Callable[..., list[GpuHost]]) -> None:
+def test_twenty_iterations_are_timed(job: Job) -> None:
     found = verified(asked("collective-mismatch", world=4), job())
     told = [trace for trace in traces(found) if trace.done and len(trace.details["done"].get("seconds", ())) > 1]
     assert told
     assert all(len(trace.details["done"]["seconds"]) >= 20 for trace in told)
 
 
-def test_a_message_is_bound_by_free_memory_alone(job: Callable[..., list[GpuHost]]) -> None:
+def test_a_message_is_bound_by_free_memory_alone(job: Job) -> None:
     # A share of 1 / (4 x (1 + 2)) of 240 MiB would be 20 MiB.
     hosts = job(gpus(1, memory_total_mib=240, memory_used_mib=0, context_mib=0))
     found = verified(asked("collective-mismatch", numel=10 << 20, dtype="float32"), hosts, timeout_factor=0.5)
@@ -109,14 +101,14 @@ def test_a_message_is_bound_by_free_memory_alone(job: Callable[..., list[GpuHost
     assert "instead of 41,943,040" in limited.says
 
 
-def test_eight_bit_floats_are_what_they_are_or_named(job: Callable[..., list[GpuHost]]) -> None:
+def test_eight_bit_floats_are_what_they_are_or_named(job: Job) -> None:
     found = verified(asked("collective-mismatch", op="_ALLGATHER_BASE", dtype="float8_e4m3fn"), job(gpus(1)))
     dtypes = {run["dtype"] for run in found.of()["runs"]}
     assert dtypes == {"float8_e4m3fn"} or "float8" in found.says
 
 
 @pytest.mark.parametrize("cause", ["rendezvous-failed", "port-in-use"])
-def test_the_store_is_tried_without_a_communicator(job: Callable[..., list[GpuHost]], cause: str) -> None:
+def test_the_store_is_tried_without_a_communicator(job: Job, cause: str) -> None:
     hosts = job()
     found = verified(asked(cause, world=4), hosts)
     assert {run["outcome"] for run in found.of()["runs"]} == {"passed"}

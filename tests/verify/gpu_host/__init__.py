@@ -10,8 +10,8 @@ groups are Gloo's with a communicator that compares versions and devices, obeys 
 and NCCL_DEBUG_FILE, fails as NCCL does and is watched as torch's watchdog watches. GPUs can be busy, broken, divided,
 exclusive or lost, and do wrong (``spec.Fault``); torch can be slow, missing, broken, or built for something else.
 ``GpuHost.communicators`` and ``GpuHost.used`` tell what really ran where. Processes are forked from one that has imported
-torch, so that a session with 16 ranks takes a second. All hosts share this machine's network unless they have a
-``namespace`` (corpus.scenarios.network; those import torch for themselves).
+torch, so that a session with 16 ranks takes a second. Where root may, each host has a network namespace of its own with eth0 and an address (``Machine.apart``);
+elsewhere all share this machine's network, and tests of what passes between hosts skip.
 """
 
 from tests.verify.gpu_host.hosts import GpuHost, Machine, machine

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from corpus.scenarios.network import Lab, flat
 from tests.verify.gpu_host.spec import Gpu, Host
 
 MACHINE = Path(__file__).parent / "machine"
@@ -114,10 +115,8 @@ class GpuHost:
     def _scripts(self, starter: Starter | None) -> None:
         values = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
         lines = f"unset CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES\nexport {values}\n"
-        if self.spec.namespace:
-            own = f'''exec ip netns exec {self.spec.namespace} "$@"'''
-        elif starter is None:
-            own = 'exec "$@"'
+        if starter is None:
+            own = f'exec ip netns exec {self.spec.namespace} "$@"' if self.spec.namespace else 'exec "$@"'
         else:
             words = [sys.executable, "-I", "-S", str(_DOUBLE / "starter.py"), str(starter.socket)]
             own = f'exec {shlex.join(words)} - "$@"'
@@ -150,6 +149,19 @@ class GpuHost:
             for name, value in self.spec.env.items():
                 patch.setenv(name, value)
             yield
+
+    @contextlib.contextmanager
+    def listening(self, port: int = 0) -> Iterator[int]:
+        """Have a program of the host listen on a port, by default a free one."""
+        text = (
+            "import socket, sys; s = socket.socket(); s.bind(('', int(sys.argv[1]))); s.listen(1); "
+            "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+        )
+        words = [str(self.folder / "enter"), sys.executable, "-c", text, str(port)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stdin is not None
+            yield int(process.stdout.readline())
+            process.stdin.close()
 
     # what happened
 
@@ -184,28 +196,56 @@ def _without_tool(path: str) -> str:
     return ":".join(kept)
 
 
-class Machine:
-    """Makes hosts in a folder; processes of all of them are forked from one starter."""
+def namespaces() -> bool:
+    """Tell whether network namespaces can be made here."""
+    return os.geteuid() == 0 and shutil.which("ip") is not None and Path("/var/run").exists()
 
-    def __init__(self, folder: Path, starter: Starter | None) -> None:
-        self._folder, self._starter, self._count = folder, starter, 0
+
+class Machine:
+    """Makes hosts in a folder; processes of all of them are forked from one starter.
+
+    With ``lab`` each host has a network namespace of its own, of which there are few: of more hosts, some share one.
+    """
+
+    def __init__(self, folder: Path, starter: Starter | None, lab: Lab | None = None) -> None:
+        self._folder, self._starter, self._lab = folder, starter, lab
+        self._names: dict[str, str] = {}
+        self._count = 0
+
+    @property
+    def apart(self) -> bool:
+        """Whether each host has an address of its own."""
+        return self._lab is not None
 
     def host(self, name: str, gpus: Sequence[Gpu] = (), **changes: Any) -> GpuHost:
         """Return a new host; ``changes`` are further fields of ``spec.Host``."""
         self._count += 1
-        return GpuHost(Host(name, tuple(gpus), **changes), self._folder / f"{self._count}-{name}", self._starter)
+        if self._lab is not None and "namespace" not in changes:
+            place = self._count % len(self._lab.hosts)
+            changes.update(namespace=self._lab.hosts[place], address=f"10.0.0.{place + 1}")
+        spec = Host(name, tuple(gpus), **changes)
+        self._names[name] = spec.address or "127.0.0.1"
+        (self._folder / "names.json").write_text(json.dumps(self._names))
+        return GpuHost(spec, self._folder / f"{self._count}-{name}", self._starter)
+
+
+#: Hosts that have a network of their own at a time.
+PLACES = 4
 
 
 @contextlib.contextmanager
-def machine(quick: bool = True) -> Iterator[Machine]:
-    """Yield a maker of hosts; ``quick``: processes there are forked from one that has imported torch."""
-    folder = Path(tempfile.mkdtemp(prefix="gpu-hosts-"))
-    starter = Starter() if quick else None
-    try:
+def machine(quick: bool = True, apart: bool = True) -> Iterator[Machine]:
+    """Yield a maker of hosts; ``quick``: processes there are forked from one that has imported torch.
+
+    ``apart``: where root may, hosts get network namespaces with addresses of their own.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="gpu-hosts-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        starter = Starter() if quick else None
+        if starter is not None:
+            stack.callback(starter.close)
+        lab = stack.enter_context(flat(PLACES, names=False)) if apart and namespaces() else None
         if starter is not None:
             starter.wait()
-        yield Machine(folder, starter)
-    finally:
-        if starter is not None:
-            starter.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        yield Machine(folder, starter, lab)

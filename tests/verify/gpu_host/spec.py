@@ -83,8 +83,9 @@ class Torch:
 class Host:
     """A host: ``smi`` is ok, none (no such program), hangs, no-devices, no-driver or mismatch.
 
-    ``smi_unknown`` are fields that its nvidia-smi does not know, ``names`` other hosts' names with their addresses.
-    ``namespace`` is the network namespace of the host (corpus.scenarios.network), empty for this machine's own.
+    ``smi_unknown`` are fields that its nvidia-smi does not know, ``names`` are names with their addresses, besides
+    those of all hosts of the machine. ``namespace`` is the host's network namespace and ``address`` its address there; empty
+    for this machine's own network.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Host:
     cuda: str = "12.8"
     names: Mapping[str, str] = field(default_factory=dict)
     namespace: str = ""
+    address: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
 
     def told(self, folder: str) -> dict[str, Any]:
@@ -104,7 +106,7 @@ class Host:
         found = asdict(self)
         found["gpus"] = [gpu.told(self.name, index) for index, gpu in enumerate(self.gpus)]
         found["torch"] = {**asdict(self.torch), "version": _version(self.torch)}
-        found["names"] = {self.name: "127.0.0.1", **self.names} if not self.namespace else dict(self.names)
+        found["names"] = {self.name: self.address or "127.0.0.1", **self.names}
         found["folder"] = folder
         return found
 

@@ -154,10 +154,14 @@ def _tensors(values: Any) -> list[Any]:
 def install(torch: Any, told: dict[str, Any], devices: Any) -> None:
     """Replace what makes and uses groups, where programs and torch itself look for it."""
     groups = Groups(torch, told, devices)
+
+    def like(name: str) -> Callable[..., Any]:
+        """Return our function with the signature of the real one, which programs look at."""
+        own = getattr(groups, name)
+        return functools.wraps(getattr(groups._c10d, name))(lambda *arguments, **options: own(*arguments, **options))
+
     replaced: dict[str, Any] = {
-        "init_process_group": groups.init_process_group,
-        "new_group": groups.new_group,
-        "get_backend": groups.get_backend,
+        **{name: like(name) for name in ("init_process_group", "new_group", "get_backend")},
         "is_nccl_available": lambda: True,
         "ProcessGroupNCCL": ProcessGroupNCCL,
     }

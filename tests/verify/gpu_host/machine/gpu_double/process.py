@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -17,17 +18,31 @@ from typing import Any
 
 from . import forking, host
 
+_CLONE_NEWNET = 0x40000000
 _NCCL_PACKAGES = ("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 
 
 def become(folder: str) -> None:
     """Give this process the host's name, its versions of packages, its torch, and its way of starting itself again."""
     told = host.read(folder)
+    enter_network(told)
     sys.modules["pynvml"] = None  # type: ignore[assignment]
     _be_called(told)
     _have_packages(told)
     _find_torch(told)
     forking.install(subprocess)
+
+
+def enter_network(told: dict[str, Any]) -> None:
+    """Move this process into the host's network namespace, if it has one and we are not there."""
+    if not told["namespace"]:
+        return
+    with Path("/var/run/netns", told["namespace"]).open("rb") as file:
+        if os.fstat(file.fileno()).st_ino == Path("/proc/self/ns/net").stat().st_ino:
+            return
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.setns(file.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"the network {told['namespace']} cannot be entered")
 
 
 def _be_called(told: dict[str, Any]) -> None:

@@ -116,7 +116,7 @@ def _start(line: socket.socket, door: socket.socket) -> int:
 
 def _be(told: dict[str, object]) -> None:
     """Turn this process into the one that is asked for."""
-    from gpu_double import forking, process
+    from gpu_double import forking, host, process
 
     forking.close_all_but({0, 1, 2})
     argv, env = [str(word) for word in told["argv"]], told["env"]  # type: ignore[attr-defined]
@@ -127,6 +127,7 @@ def _be(told: dict[str, object]) -> None:
     while words and words[0] in ("-P", "-s", "-u", "-B"):
         del words[0]
     if not words or "python" not in os.path.basename(argv[0]) or (words[0].startswith("-") and words[0] != "-c"):  # noqa: PTH119
+        process.enter_network(host.read(os.environ["GPU_HOST"]))
         os.execvp(argv[0], argv)
     process.become(os.environ["GPU_HOST"])
     real = os.execv
