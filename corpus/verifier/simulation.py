@@ -34,6 +34,8 @@ from nccl_triage.verify.trials import Session
 
 #: Labelled logs that are verified when no folder is named.
 FOLDER = Path(__file__).parents[1] / "recorded"
+#: What the user would have chosen.
+OPTIONS = PlanOptions(budget=600.0)
 #: GPUs of a strange host, and of a job's host whose ranks are not known.
 USUAL_GPUS = 8
 
@@ -101,10 +103,10 @@ def _told(question: Question, ground: Ground, name: str, index: int) -> dict[str
 
 def verified(document: dict[str, Any], rules: RuleSet, ground: Ground, folder: Path) -> dict[str, Any]:
     """Return the document with the outcomes of experiments that all pass."""
-    question = api.question_of(document)
+    question = api.question_of(document, OPTIONS)
     names, gpus = _hosts(question, ground)
     told = [_told(question, ground, name, index) for index, name in enumerate(names)]
-    settings = api.Settings(options=PlanOptions(budget=600.0))
+    settings = api.Settings(options=OPTIONS)
     with Cluster(HealthyLauncher([HostPlace(name) for name in names], told, gpus)) as cluster:
         made = plan.build(question, rules.causes, api.ask_hosts(cluster, settings), settings.options)
         report = carry_out(Session(cluster, made, rules, folder))
