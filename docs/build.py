@@ -101,7 +101,8 @@ def _experiment(experiment: Experiment) -> list[str]:
         return [*lines, _words(experiment.why_not) if experiment.why_not else "No experiment can show it."]
     needs = _SCOPES.get(experiment.scope, "all ranks") + (", NCCL" if experiment.backend == "nccl" else "")
     lines += [f"`nccl-triage verify LOG` runs ([verifier](../verifier.md)), on {needs}:", ""]
-    lines += [f"- Control: {experiment.control}."]
+    if experiment.control:
+        lines.append(f"- Control: {experiment.control['en']}.")
     if experiment.vary:
         lines.append(f"- If it fails, the same again {'; or '.join(words(item)['en'] for item in experiment.vary)}.")
     passing = {"refutes": "refutes", "supports": "supports"}.get(experiment.passing, "says nothing about")

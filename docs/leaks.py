@@ -22,6 +22,9 @@ from nccl_triage.redaction import redact
 from nccl_triage.redaction.secret_kinds import expand
 from nccl_triage.render import FORMATS, render
 
+#: Formats that quote lines of the log; the three lines of ``brief`` are among those that ``text`` prints.
+QUOTING = tuple(form for form in FORMATS if form != "brief")
+
 ROOT = Path(__file__).resolve().parents[1]
 #: Ranks that fail, and lines of their messages that every format shows.
 RANKS, LINES = 1, 6
@@ -92,13 +95,13 @@ def outputs(some: list[Form], redacted: bool) -> Iterator[tuple[str, str]]:
     """Yield (format, output) of a document that holds at most ``AT_ONCE`` forms."""
     document = filled(copy.deepcopy(mould()), some)
     shown = redact(document) if redacted else document
-    for form in FORMATS:
+    for form in QUOTING:
         yield form, render(shown, form, verbose=2).decode()
 
 
 def leaks(some: list[Form], redacted: bool) -> dict[str, list[Form]]:
     """Return the forms that are readable, by format; what JSON and HTML write otherwise counts as well."""
-    found: dict[str, list[Form]] = {form: [] for form in FORMATS}
+    found: dict[str, list[Form]] = {form: [] for form in QUOTING}
     for start in range(0, len(some), AT_ONCE):
         part = some[start : start + AT_ONCE]
         for form, shown in outputs(part, redacted):
@@ -115,7 +118,7 @@ def _unescaped(text: str) -> str:
 
 def table() -> str:
     """Return the table of leaks as Markdown."""
-    rows = [f"| kind | forms | {' | '.join(FORMATS)} |", "|" + " --- |" * (2 + len(FORMATS))]
+    rows = [f"| kind | forms | {' | '.join(QUOTING)} |", "|" + " --- |" * (2 + len(QUOTING))]
     for name in ("secrets", "names"):
         every = forms(name)
         for kind in dict.fromkeys(form.kind for form in every):
@@ -124,7 +127,7 @@ def table() -> str:
             redacted = leaks(some, redacted=True)
             cells = [
                 f"{len(masked[form])} / {len(redacted[form])}" if masked else f"- / {len(redacted[form])}"
-                for form in FORMATS
+                for form in QUOTING
             ]
             rows.append(f"| {kind} | {len(some)} | {' | '.join(cells)} |")
     return "\n".join(rows)

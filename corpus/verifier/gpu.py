@@ -25,12 +25,13 @@ from typing import Any
 from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
-from nccl_triage.verify import gpus, runner
+from nccl_triage.verify import runner
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
 from nccl_triage.verify.record import bandwidth, finding_record, rate
+from nccl_triage.verify.worker.inventory import visible
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 #: Elements a rank of the collectives in ops.json: latency, middle, bandwidth.
@@ -232,7 +233,7 @@ def main() -> int:
     parser.add_argument("--groups", default="ops,environments,methods,recordings,sessions")
     parser.add_argument("--kinds", default="", help="names of kinds, separated by commas (default: all on one host)")
     given = parser.parse_args()
-    inventory = gpus.visible()
+    inventory = visible()
     if given.backend == "nccl" and not inventory.gpus:
         print(f"no GPU: {inventory.problem}; --backend gloo runs the same code on the CPU", file=sys.stderr)
         return 2

@@ -19,9 +19,8 @@ from click.testing import CliRunner, Result
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, gpus
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.plan import Means, Plan
+from nccl_triage.verify import api
+from nccl_triage.verify.worker import inventory
 from tests.render.verified import verification
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +31,7 @@ MISMATCH = (
     "OpType=BROADCAST, TensorShape=[4096], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), "
     "device=cpu)). Collectives differ in the following aspects: \t Op type: ALLREDUCEvs BROADCAST\n"
 )
-IDLE = Means((HostPlace("here"),), gpus=2, gpu_free=80 << 30, gpu_name="NVIDIA H200", torch="2.9.1")
-BUSY = Means((HostPlace("here"),), no_gpu={"en": "GPU 0 is 97 % busy", "zh": "GPU 0 利用率 97%"}, torch="2.9.1")
+BUSY = {"en": "GPU 0 is 97 % busy", "zh": "GPU 0 利用率 97%"}
 Document = dict[str, Any]
 
 
@@ -57,10 +55,12 @@ class Verifier:
     """Stands for the hardware: counts how often it was asked, and answers with an outcome or an error."""
 
     def __init__(self, answer: Callable[[Document], Document]) -> None:
-        self.answer, self.plans = answer, list[Plan]()
+        self.answer, self.asked = answer, list[tuple[api.Settings, bool]]()
 
-    def __call__(self, document: Document, rules: Any, settings: Any, *, say: Any, made: Plan) -> tuple[Document, None]:
-        self.plans.append(made)
+    def __call__(
+        self, document: Document, rules: Any, settings: api.Settings, *, say: Any, on_gpus: bool
+    ) -> tuple[Document, None]:
+        self.asked.append((settings, on_gpus))
         say("run-01: ALLREDUCE on 2 ranks, nccl")
         return self.answer(copy.deepcopy(document)), None
 
@@ -82,10 +82,9 @@ def fails(error: Exception) -> Callable[[Document], Document]:
 
 @pytest.fixture
 def hardware(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verifier]:
-    def make(means: Means = IDLE, answer: Callable[[Document], Document] | None = None) -> Verifier:
+    def make(answer: Callable[[Document], Document] | None = None) -> Verifier:
         verifier = Verifier(answer or ends("confirmed"))
-        monkeypatch.setattr(gpus, "likely_present", lambda: True)
-        monkeypatch.setattr(api, "means_of", lambda settings: means)
+        monkeypatch.setattr(inventory, "likely_present", lambda: True)
         monkeypatch.setattr(api, "verify", verifier)
         return verifier
 
@@ -96,9 +95,8 @@ def test_idle_gpus_verify_the_report_and_every_other_result(hardware: Any, log: 
     verifier = hardware()
     result = invoke(log, "--report", page, "--format", "json")
     assert result.exit_code == 0
-    (made,) = verifier.plans
-    assert made.means == IDLE
-    assert made.options.budget == 120.0
+    ((settings, on_gpus),) = verifier.asked
+    assert (settings.options.budget, on_gpus) == (120.0, True)
     document = json.loads(result.stdout)
     assert document["diagnoses"][0]["verification"]["outcome"] == "confirmed"
     assert "confirmed" in page.read_text(encoding="utf-8")
@@ -115,7 +113,7 @@ def test_text_and_html_on_standard_output_show_the_outcome(hardware: Any, log: P
 def test_the_budget_is_passed_on(hardware: Any, log: Path, page: Path) -> None:
     verifier = hardware()
     invoke(log, "--report", page, "--budget", "33")
-    assert verifier.plans[0].options.budget == 33.0
+    assert verifier.asked[0][0].options.budget == 33.0
 
 
 def test_quiet_says_nothing(hardware: Any, log: Path, page: Path) -> None:
@@ -131,10 +129,9 @@ def test_a_contradicted_diagnosis_has_its_own_exit_code(hardware: Any, log: Path
 
 
 def test_busy_gpus_leave_the_report_unverified_and_say_why(hardware: Any, log: Path, page: Path) -> None:
-    verifier = hardware(BUSY)
+    hardware(answer=fails(api.NoIdleGpuError(BUSY)))
     result = invoke(log, "--report", page, "--format", "json")
     assert result.exit_code == 0
-    assert verifier.plans == []
     document = json.loads(result.stdout)
     assert document["diagnoses"][0]["verification"] is None
     assert document["notes"][-1] == "Not verified: GPU 0 is 97 % busy"
@@ -146,9 +143,9 @@ def test_busy_gpus_leave_the_report_unverified_and_say_why(hardware: Any, log: P
 
 
 def test_always_takes_what_is_at_hand(hardware: Any, log: Path, page: Path) -> None:
-    verifier = hardware(BUSY)
+    verifier = hardware()
     assert invoke(log, "--report", page, "--verify", "always").exit_code == 0
-    assert len(verifier.plans) == 1
+    assert [on_gpus for _, on_gpus in verifier.asked] == [False]
 
 
 def test_always_needs_a_report_and_says_so_before_any_work(log: Path) -> None:
@@ -165,7 +162,7 @@ def _asked(*_: object) -> bool:
 def test_never_and_a_healthy_log_ask_for_no_gpu(
     monkeypatch: pytest.MonkeyPatch, log: Path, page: Path, more: list[str]
 ) -> None:
-    monkeypatch.setattr(gpus, "likely_present", _asked)
+    monkeypatch.setattr(inventory, "likely_present", _asked)
     if not more:
         log.write_text("step 1/2 loss 5.1\nstep 2/2 loss 5.0\ntraining finished\n")
     result = invoke(log, "--report", page, *more)
@@ -175,8 +172,8 @@ def test_never_and_a_healthy_log_ask_for_no_gpu(
 
 
 def test_without_gpus_the_report_prints_the_command(monkeypatch: pytest.MonkeyPatch, log: Path, page: Path) -> None:
-    monkeypatch.setattr(gpus, "likely_present", lambda: False)
-    monkeypatch.setattr(gpus, "visible", _asked)
+    monkeypatch.setattr(inventory, "likely_present", lambda: False)
+    monkeypatch.setattr(inventory, "visible", _asked)
     result = invoke(log, "--report", page)
     assert result.exit_code == 0
     assert f"(not verified; to confirm: nccl-triage verify {log})" in result.stderr

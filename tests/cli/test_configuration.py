@@ -175,9 +175,9 @@ def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["model"]["value"] == "none"
     assert found["progress"]["value"] is False
     monkeypatch.setenv("NCCL_TRIAGE_RULES", f"x{os.pathsep}/y")
-    monkeypatch.setenv("NCCL_TRIAGE_HOST", "gpu-a, gpu-b=ssh -p 22 b")
+    monkeypatch.setenv("NCCL_TRIAGE_HOST", "gpu-a, me@gpu-b")
     assert origin("rules") == (["x", "/y"], "NCCL_TRIAGE_RULES")  # as a shell has it: relative to the current folder
-    assert origin("host", "verify")[0] == ["gpu-a", "gpu-b=ssh -p 22 b"]
+    assert origin("host", "verify")[0] == ["gpu-a", "me@gpu-b"]
     assert shown("diagnose", "--rules", "z")["rules"]["value"] == ["z"]
 
 

@@ -19,8 +19,8 @@ SMI = """#!/bin/sh
 case "$*" in
   *temperature.gpu*) echo '0, 00000000:01:00.0, 45, 4, 5, 8, 16, [N/A]'; echo '1, 00000000:02:00.0, 46, 5, 5, 16, 16, 3' ;;
   "topo -p2p r") printf ' \\tGPU0\\tGPU1\\t\\n GPU0\\tX\\tCNS\\t\\n GPU1\\tCNS\\tX\\t\\n\\nLegend:\\n' ;;
-  *index,uuid,name*) echo '0, GPU-a, H100, 81559, 4, 81555, 0, Default, 0, 550.54.15'
-                     echo '1, GPU-b, H100, 81559, 4, 81555, 0, Default, 2, 550.54.15' ;;
+  *index,uuid,name*) echo '0, GPU-a, H100, 81559, 4, 81555, 0, Default, 0, 00000000:01:00.0, 550.54.15'
+                     echo '1, GPU-b, H100, 81559, 4, 81555, 0, Default, 2, 00000000:02:00.0, 550.54.15' ;;
   *) exit 1 ;;
 esac
 """

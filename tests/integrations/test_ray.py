@@ -51,27 +51,26 @@ def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Commands:
     return found
 
 
-def started() -> Any:
-    """A cluster of one node; a port that another process took before Ray did is tried again with others."""
+def started(attempts: int = 3) -> Any:
+    """A cluster of one node; where another process took a port before Ray did, others are tried."""
     from ray.cluster_utils import Cluster
 
-    for attempts_left in (2, 1, 0):
-        head = {
-            "num_cpus": 1,
-            "object_store_memory": 80 << 20,
-            "include_dashboard": True,
-            "dashboard_port": free_port(),
-            "dashboard_agent_listen_port": free_port(),
-        }
-        found = Cluster()
-        try:
-            found.add_node(**head)
-        except Exception:
-            found.shutdown()
-            if not attempts_left:
-                raise
-        else:
-            return found
+    head: dict[str, Any] = {
+        "num_cpus": 1,
+        "object_store_memory": 80 << 20,
+        "include_dashboard": True,
+        "dashboard_port": free_port(),
+        "dashboard_agent_listen_port": free_port(),
+    }
+    found: Any = Cluster()
+    try:
+        found.add_node(**head)
+    except Exception:
+        found.shutdown()
+        if attempts == 1:
+            raise
+        return started(attempts - 1)
+    return found
 
 
 @pytest.fixture(scope="module")

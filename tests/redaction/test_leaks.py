@@ -11,7 +11,6 @@ import pytest
 
 from docs import leaks
 from nccl_triage.redaction.secrets import Masker
-from nccl_triage.render import FORMATS
 from tests.cli.processes import environment
 
 SECRETS, NAMES = leaks.forms("secrets"), leaks.forms("names")
@@ -26,7 +25,7 @@ CASES = [
 def test_no_format_shows_a_form(kind: str, redacted: bool) -> None:
     some = [form for form in (*SECRETS, *NAMES) if form.kind == kind]
     found = leaks.leaks(some, redacted)
-    assert list(found) == list(FORMATS)
+    assert list(found) == list(leaks.QUOTING)
     assert {form: [one.line for one in lines] for form, lines in found.items() if lines} == {}
 
 
@@ -39,7 +38,7 @@ def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Masker, "text", lambda _, text: text)
     some = [form for form in SECRETS if form.kind == "headers"]
     assert {form: len(lines) for form, lines in leaks.leaks(some, redacted=False).items()} == dict.fromkeys(
-        FORMATS, len(some)
+        leaks.QUOTING, len(some)
     )
 
 

@@ -184,4 +184,5 @@ _CHECKS = {
     "json": _json,
     "ndjson": _ndjson,
     "github": _github,
+    "brief": _lines,
 }

@@ -66,9 +66,33 @@ def test_a_terminal_is_not_overrun(lang):
 def test_the_command_stands_where_an_experiment_could_say_something():
     doc = diagnosed()
     doc["diagnoses"][0]["experiment"] = {"kind": "replay"}
-    assert "\n  to confirm: nccl-triage verify logs/trainer.log\n" in text(doc, verbose=1)
-    assert "to confirm: nccl-triage verify logs/trainer.log" in text(not_run(), verbose=1)
+    command = "    $ nccl-triage verify logs/trainer.log --host node-a --host node-b\n"
+    assert f"\n  to confirm: add --python PATH where the job's Python is another than this one\n{command}" in text(
+        doc, verbose=1
+    )
+    assert command in text(not_run(), verbose=1)
     assert "to confirm" not in text(diagnosed(), verbose=1)
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_the_command_that_has_not_run_is_not_advised_again(verbose):
+    doc = not_run()
+    tried = {"launcher": "local", "commands": ["nccl-triage verify logs/trainer.log"], "note": None}
+    other = {"launcher": "ray", "commands": ["nccl-triage verify logs/trainer.log --launcher ray"], "note": "on a node"}
+    doc["diagnoses"][0]["verification"]["to_confirm"] = [other]
+    assert tried["commands"][0] + "\n" not in text(doc, verbose=verbose)
+    assert f"  to confirm: on a node\n    $ {other['commands'][0]}\n" in text(doc, verbose=verbose)
+    assert text(doc, verbose=verbose).count("nccl-triage verify") == 1
+    assert f"(on a node)\n\n```sh\n{other['commands'][0]}\n```" in markdown.render(doc, "en")
+
+
+@pytest.mark.parametrize(
+    "found", [None, "ls", [], ["ls"], [{"commands": []}], [{"commands": [3]}], [{"launcher": "ray"}]]
+)
+def test_commands_of_a_damaged_document_are_made_anew(found):
+    doc = not_run()
+    doc["diagnoses"][0]["verification"]["to_confirm"] = found
+    assert verification.verify_command(doc) == "nccl-triage verify logs/trainer.log --host node-a --host node-b"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +123,7 @@ def test_markdown_has_the_runs_and_the_paths_as_tables():
 def test_markdown_without_runs_has_the_command():
     shown = markdown.render(not_run(), "en")
     assert "No experiment has run on the hardware" in shown
-    assert "```sh\nnccl-triage verify logs/trainer.log\n```" in shown
+    assert "```sh\nnccl-triage verify logs/trainer.log --host node-a --host node-b\n```" in shown
 
 
 def test_paths_that_differ_in_more_than_the_port_stay_apart():

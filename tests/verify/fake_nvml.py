@@ -23,6 +23,7 @@ class Card:
         self.mps: list[tuple[int, int | None]] = []
         self.mode, self.mig, self.recovery, self.ecc = 0, 0, 0, 0
         self.rows = (0, 0, 0, 0)
+        self.instances: list[str] = []
         self.broken: dict[str, int] = {}
         self.__dict__.update(facts)
 
@@ -61,6 +62,11 @@ def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
     def running(found: list[tuple[int, int | None]]) -> list[Any]:
         return [types.SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in found]
 
+    def instance(card: Card, index: int) -> Card:
+        if index >= len(card.instances):
+            raise NVMLError(6)
+        return Card(card.number, uuid=card.instances[index])
+
     def fields(card: Card, wanted: list[int]) -> list[Any]:
         assert wanted == [230]
         return [types.SimpleNamespace(nvmlReturn=0, value=types.SimpleNamespace(uiVal=card.recovery))]
@@ -70,6 +76,11 @@ def fake_nvml(cards: list[Card], init: int = 0, old: bool = False) -> Any:
         used = card.used + (0 if version else 600 << 20)
         return types.SimpleNamespace(total=card.total, used=used, free=card.total - used)
 
+    function(
+        "nvmlDeviceGetPciInfo", lambda card: types.SimpleNamespace(busId=f"00000000:{card.number:02X}:00.0".encode())
+    )
+    function("nvmlDeviceGetMaxMigDeviceCount", lambda card: 7)
+    function("nvmlDeviceGetMigDeviceHandleByIndex", lambda card, index: instance(card, index))
     module.NVMLError = NVMLError
     module.nvmlInit, module.nvmlShutdown = start, open_sessions.pop
     module.nvmlDeviceGetCount = lambda: len(cards)

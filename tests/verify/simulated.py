@@ -25,6 +25,7 @@ class Started:
     spec: Mapping[str, Any]
     places: tuple[int, ...]
     env: tuple[Mapping[str, str], ...]
+    gpus: tuple[int | None, ...] = ()
 
     @property
     def slots(self) -> list[int]:
@@ -80,12 +81,14 @@ class World:
     behave: Behaviour = field(default_factory=lambda: always(healthy))
     state: Callable[[str, str, str], str] = lambda origin, target, address: "reachable"
     torch_errors: dict[int, str] = field(default_factory=dict)
+    gpus: dict[int, Any] = field(default_factory=dict)
     taken_ports: set[int] = field(default_factory=set)
     started: list[Started] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
-    waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
+    ras: dict[int, str] = field(default_factory=dict)
+    waiting: dict[str, dict[int, tuple[int, Mapping[str, str], int | None]]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -96,12 +99,13 @@ class World:
         spec, label = command["spec"], command["run"]
         ranks = self.waiting.setdefault(label, {})
         for rank in command["ranks"]:
-            ranks[rank] = place, {**spec["env"], **command["per_rank"].get(str(rank), {}).get("env", {})}
+            own = command["per_rank"].get(str(rank), {})
+            ranks[rank] = place, {**spec["env"], **own.get("env", {})}, own.get("gpu")
         lost = [place for place, link in enumerate(self.links) if link.dead]
         if len(ranks) < spec["world"] and not lost:
             return
         told = [ranks[rank] for rank in sorted(ranks)]
-        begun = Started(label, spec, tuple(place for place, _ in told), tuple(env for _, env in told))
+        begun = Started(label, spec, *(tuple(column) for column in zip(*told, strict=True)))
         self.started.append(begun)
         for rank, script in zip(sorted(ranks), self.behave(begun), strict=True):
             link = self.links[ranks[rank][0]]
@@ -131,7 +135,8 @@ class SimulatedLink:
             getattr(self, f"do_{command['do']}")(command)
 
     def receive(self) -> list[Answer]:
-        found, self.queue = self.queue, []
+        # One by one: several runs at once have threads that add answers meanwhile.
+        found = [self.queue.pop(0) for _ in range(len(self.queue))]
         self.dead = self.dead or any(answer["answer"] == "gone" for answer in found)
         return found
 
@@ -146,6 +151,10 @@ class SimulatedLink:
 
     def do_facts(self, command: Any) -> None:
         self.say(answer="facts", facts=self.world.hosts[self.place])
+
+    def do_gpus(self, command: Any) -> None:
+        told = self.world.gpus.get(self.place, {"gpus": [], "problem": "no NVIDIA GPU is visible"})
+        self.say(answer="gpus", results={"torch": {"version": "2.13.0"}, **told} if isinstance(told, dict) else told)
 
     def do_preload(self, command: Any) -> None:
         self.say(answer="preload", torch="2.13.0", error=self.world.torch_errors.get(self.place))
@@ -194,6 +203,9 @@ class SimulatedLink:
         for rank in self.hanging.get(command["run"], ()):
             self.say(answer="state", run=command["run"], rank=rank, state="S")
 
+    def do_ras(self, command: Any) -> None:
+        self.say(answer="ras", run=command["run"], results=self.world.ras.get(self.place, ""))
+
     def do_stop(self, command: Any) -> None:
         for rank in sorted(self.hanging.pop(command["run"], ())):
             self.say(answer="exit", run=command["run"], rank=rank, code=-signal.SIGKILL)
@@ -211,6 +223,9 @@ class Launcher:
     def open(self) -> list[AgentLink]:
         self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]
         return list(self.world.links)
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        return {}
 
     def close(self) -> None:
         for link in self.world.links:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine import load
-from nccl_triage.verify.assess import LATE, POOR, OwnDiagnosis
+from nccl_triage.verify.assess import POOR, OwnDiagnosis
 from nccl_triage.verify.collective_run import RunFinding, Slot
 from tests.verify.told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 
@@ -117,6 +117,12 @@ def test_a_broken_path_is_nothing_to_a_run_that_passed() -> None:
     assert seen(rank(0), rank(1, place=1), paths=[path("path-silent", *NAMES)]) is None
 
 
+def test_a_path_that_only_one_host_can_open_counts_although_gloo_passed() -> None:
+    ranks, paths = (rank(0), rank(1, place=1)), [path("path-one-way", *NAMES)]
+    assert told(seen(*ranks, paths=paths)) == ("network-firewall-port", "path-one-way", ())
+    assert seen(*ranks, paths=paths, backend="nccl") is None, "what NCCL passes it did not need"
+
+
 @pytest.mark.parametrize("kind", sorted(POOR))
 def test_a_poor_path_counts_although_the_run_passed(kind: str) -> None:
     found = seen(rank(0), rank(1, place=1), paths=[path(kind, *NAMES)])
@@ -182,33 +188,3 @@ def test_a_store_that_cannot_be_reached_names_both_ends() -> None:
     found = seen(rank(0, "device", **WAITS), rank(1, "device", place=1, **WAITS))
     assert told(found) == ("rendezvous-failed", "store-unreachable", (1,))
     assert found is not None and found.hosts == NAMES
-
-
-def test_a_late_rank() -> None:
-    behind = rank(1)
-    behind.times["entered"] += LATE + 0.1
-    assert told(seen(rank(0), behind, rank(2))) == ("straggler", "late", (1,))
-    behind.times["entered"] -= 0.2
-    assert seen(rank(0), behind, rank(2)) is None
-
-
-def test_of_two_ranks_the_later_one_is_late() -> None:
-    for culprit in (0, 1):
-        ranks = [rank(0), rank(1)]
-        ranks[culprit].times["entered"] += 2 * LATE
-        assert told(seen(*ranks)) == ("straggler", "late", (culprit,))
-
-
-def slow(median: float) -> dict[str, Any]:
-    return {"wrong": 0, "median": median}
-
-
-def test_a_slow_rank_is_the_one_that_waits_for_nobody() -> None:
-    ranks = [rank(k) for k in range(3)]
-    for trace, median in zip(ranks, (0.5, 0.01, 0.51), strict=True):
-        trace.details["done"] = slow(median)
-    assert told(seen(*ranks)) == ("straggler", "slow", (1,))
-    assert seen(*ranks, op="BROADCAST") is None, "nobody waits for the receivers of a broadcast"
-    for trace in ranks:
-        trace.details["done"] = slow(0.5)
-    assert seen(*ranks) is None

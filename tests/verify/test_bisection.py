@@ -16,7 +16,8 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace, RankTrace, RunFinding, RunResult
 from nccl_triage.verify.conduct import Bisection, bisect, carry_out
 from nccl_triage.verify.judge import Trial
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.trials import Session
@@ -156,7 +157,7 @@ class Imagined(Session):
         )
         places = tuple(HostPlace(name, ("ssh", name)) for name in HOSTS)
         rules = load.load(())
-        made = plan.build(question, rules.causes, Means(places, torch="2.13.0"), PlanOptions(backend="gloo"))
+        made = plan.build(question, rules.causes, Means.alike(places, torch="2.13.0"), PlanOptions(backend="gloo"))
         super().__init__(Cluster(_Nowhere(places)), made, rules, Path())
         self.rule = rule
         self.runs = []
@@ -181,7 +182,7 @@ class Imagined(Session):
         hosts = tuple(HOSTS[place] for place in run.places)
         self.runs.append(hosts)
         bad = self.rule(hosts)
-        traces = {rank: RankTrace(rank, slot) for rank, slot in enumerate(run.slots)}
+        traces = {rank: RankTrace(rank, slot, times={"imported": 0.1}) for rank, slot in enumerate(run.slots)}
         result = RunResult(run, "error" if bad else "passed", "warm" if bad else "end", 1.0, traces)
         finding = RunFinding("network-link-fault", "collective-failed", {"en": "", "zh": ""}) if bad else None
         return Trial(result, finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import ExperimentOutcome, Report
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
 from tests.verify.gloo_cluster import Gloo
@@ -33,7 +35,8 @@ def question(on: World, *causes: str, **changes: Any) -> Question:
     known: dict[str, Any] = {
         "op": "ALLREDUCE", "numel": 64, "dtype": "float32", "world": len(on.hosts), "hosts": tuple(on.names), "backend": "gloo",
     }  # fmt: skip
-    return Question(tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes), **{**known, **changes})
+    suspects = tuple(SuspectedCause(cause, "supported", 0.6) for cause in causes)
+    return Question(**{"suspects": suspects, **known, **changes})
 
 
 def conduct(
@@ -45,7 +48,7 @@ def conduct(
     gpus: int = 0,
     **changes: Any,
 ) -> Report:
-    means = Means(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
+    means = Means.alike(tuple(HostPlace(name) for name in on.names), gpus=gpus, torch="2.13.0")
     made = plan.build(question(on, *causes, **changes), rules.causes, means, options)
     with Cluster(Launcher(on)) as cluster:
         return carry_out(Session(cluster, made, rules, tmp_path))
@@ -76,7 +79,7 @@ def test_two_networks_of_which_one_leads_nowhere(rules: RuleSet, tmp_path: Path)
     world = World(
         hosts(2, ("10.0.0", "10.1.0")),
         lambda started: unless(
-            across(started) and any(env["GLOO_SOCKET_IFNAME"] == "eth0" for env in started.env), started
+            across(started) and any(env.get("GLOO_SOCKET_IFNAME") != "eth1" for env in started.env), started
         ),
         lambda origin, target, address: "no-route" if address.startswith("10.0.") else "reachable",
     )
@@ -94,12 +97,40 @@ def test_a_network_that_works_refutes_what_needs_a_broken_one(rules: RuleSet, tm
     assert outcome.treatments == [] and outcome.findings == []
 
 
-@pytest.mark.parametrize("changes", [{"world": 64}, {"hosts": ("n0", "n1", "n2")}, {"hosts": ("other", "n1")}])
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({"world": 64}, "passes-on-less"),
+        ({"hosts": ("n0", "n1", "n2")}, "passes-on-less"),
+        ({"hosts": ("other", "n1")}, "other-hosts"),
+        ({"hosts": ()}, "unknown-hosts"),
+    ],
+)
 def test_but_not_when_the_failure_was_larger_or_elsewhere(
-    rules: RuleSet, tmp_path: Path, changes: dict[str, Any]
+    rules: RuleSet, tmp_path: Path, changes: dict[str, Any], row: str
 ) -> None:
     outcome = only(conduct(World(hosts(2)), rules, tmp_path, "network-unreachable-subnet", **changes))
-    assert verdict(outcome) == ("inconclusive", "passes-on-less")
+    assert verdict(outcome) == ("inconclusive", row)
+
+
+def test_hosts_that_the_log_does_not_name_are_the_jobs_when_the_user_says_so(rules: RuleSet, tmp_path: Path) -> None:
+    said = replace(WISHES, job_hosts=True)
+    outcome = only(conduct(World(hosts(2)), rules, tmp_path, "network-unreachable-subnet", options=said, hosts=()))
+    assert verdict(outcome) == ("refuted", "refuted")
+
+
+def test_a_failure_on_other_hosts_confirms_nothing(rules: RuleSet, tmp_path: Path) -> None:
+    world = World(hosts(2), lambda started: unless(across(started), started))
+    known = {"env": {"NCCL_SOCKET_IFNAME": "bond0"}, "hosts": ("gpu-a", "gpu-b")}
+    outcome = only(conduct(world, rules, tmp_path, "network-wrong-interface", **known))
+    assert outcome.facts.fact == "shows" and outcome.facts.control == "fails"
+    assert verdict(outcome) == ("inconclusive", "other-hosts") and outcome.row.weight == "none"
+
+
+def test_what_the_log_proves_is_not_refuted_by_a_network_that_works_now(rules: RuleSet, tmp_path: Path) -> None:
+    suspect = SuspectedCause("network-unreachable-subnet", "established", 0.99, proven=True)
+    outcome = only(conduct(World(hosts(2)), rules, tmp_path, suspects=(suspect,)))
+    assert verdict(outcome) == ("not-reproduced", "proven-by-the-log")
 
 
 def test_nor_when_there_was_memory_for_a_part_only(rules: RuleSet, tmp_path: Path) -> None:
@@ -200,7 +231,7 @@ def test_a_host_that_is_lost_ends_no_session(rules: RuleSet, tmp_path: Path) -> 
 
 def test_a_host_that_does_not_answer_ends_the_session_before_it_begins(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2))
-    means = Means(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
+    means = Means.alike(tuple(HostPlace(name) for name in world.names), torch="2.13.0")
     made = plan.build(question(world, "network-link-fault"), rules.causes, means, WISHES)
     with Cluster(Launcher(world)) as cluster:
         world.links[1].die("Permission denied (publickey)")
@@ -246,7 +277,7 @@ def test_a_port_that_is_taken_is_a_fact(rules: RuleSet, tmp_path: Path) -> None:
 
 def test_a_port_that_is_free_again_is_no_proof_of_having_been(rules: RuleSet, tmp_path: Path) -> None:
     outcome = only(conduct(World(hosts(1)), rules, tmp_path, "port-in-use", world=2, port=29500))
-    assert outcome.facts.fact == "clean" and outcome.row.outcome == "refuted"
+    assert outcome.facts.fact == "clean" and outcome.row.outcome == "not-reproduced"
 
 
 @pytest.mark.parametrize(("fails", "wanted"), [(True, "confirmed"), (False, "inconclusive")])
@@ -310,7 +341,7 @@ def session(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, faults: dict
         hosts=("here",),
         backend="gloo",
     )
-    means = Means((HostPlace("here", slots=8),), torch="2.13.0")
+    means = Means.alike((HostPlace("here"),), torch="2.13.0")
     made = plan.build(known, rules.causes, means, PlanOptions(timeout_factor=0.15, budget=60.0))
     gloo.cluster.gone.clear()
     return only(carry_out(Session(gloo.cluster, made, rules, tmp_path, faults=faults)))
@@ -340,7 +371,7 @@ def test_a_real_fault_is_confirmed_with_its_culprit(
     [
         ("rank-divergence", "transport-works"),
         ("straggler", "says-nothing"),
-        ("rendezvous-failed", "refuted"),
+        ("rendezvous-failed", "not-reproduced"),
     ],
 )
 def test_a_healthy_host(gloo: Gloo, rules: RuleSet, tmp_path: Path, cause: str, wanted: str) -> None:

@@ -20,9 +20,10 @@ from nccl_triage.verify import decide as module
 from nccl_triage.verify.decide import DecisionRow, Facts, State, Verdict, decide, table
 from nccl_triage.verify.feedback import log_odds
 from nccl_triage.verify.reachability import BROKEN, DEGRADED
+from nccl_triage.verify.same_world import GpuMatch, HostMatch, VariableMatch
 
 KINDS = ("none", "memory", "replay", "reach", "pairs", "single", "store", "versions", "environment")
-PASSING = ("refutes", "supports", "nothing")
+PASSING = ("refutes", "supports", "nothing", "not-reproduced")
 BOTH = (False, True)
 FACT: tuple[Literal["shows", "clean", "none"], ...] = ("shows", "clean", "none")
 STATES: tuple[State, ...] = get_args(State)
@@ -30,9 +31,21 @@ ROWS = {row.id: row for row in table()}
 
 
 def everything() -> Iterator[Facts]:
-    """Return every combination of facts."""
-    for values in itertools.product(KINDS, BOTH, STATES, BOTH, STATES, BOTH, FACT, BOTH, PASSING, BOTH):
+    """Return every combination of facts in the world of the failure."""
+    domains: tuple[tuple[Any, ...], ...] = (KINDS, BOTH, STATES, BOTH, STATES, BOTH, FACT, BOTH, PASSING, BOTH, BOTH)
+    for values in itertools.product(*domains):
         yield Facts(*values)
+
+
+def elsewhere() -> Iterator[Facts]:
+    """Return the example of every row, in every world but that of the failure."""
+    for row in table():
+        example = Facts(**row.example)
+        for hosts, gpu, variables in itertools.product(
+            get_args(HostMatch), get_args(GpuMatch), get_args(VariableMatch)
+        ):
+            if (hosts, variables) != ("own", "same") or gpu == "other":
+                yield replace(example, hosts=hosts, gpu=gpu, variables=variables)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +65,8 @@ def test_the_table_is_well_formed() -> None:
     names = {entry.name for entry in fields(Facts)}
     domains: dict[str, set[Any]] = {
         "kind": set(KINDS), "control": set(STATES), "treatment": set(STATES), "passing": set(PASSING),
-        "fact": {"shows", "clean", "none"},
+        "fact": {"shows", "clean", "none"}, "hosts": set(get_args(HostMatch)), "gpu": set(get_args(GpuMatch)),
+        "variables": set(get_args(VariableMatch)),
     }  # fmt: skip
     assert len(ROWS) == len(table())
     for row in table():
@@ -70,7 +84,25 @@ def test_kinds_and_what_passing_says_are_those_of_the_rules(rules: RuleSet) -> N
 
 
 def test_every_row_is_reached_and_every_combination_decided(decided: list[tuple[Facts, DecisionRow]]) -> None:
-    assert {row.id for _, row in decided} == set(ROWS)
+    here = {row.id for _, row in decided}
+    assert here | {decide(facts).id for facts in elsewhere()} == set(ROWS)
+
+
+def test_outside_the_world_of_the_failure_nothing_moves() -> None:
+    for facts in elsewhere():
+        row = decide(facts)
+        assert row.weight == "none", (row.id, facts)
+        assert row.outcome in ("inconclusive", "not-run", "not-testable"), (row.id, facts)
+
+
+def test_a_healthy_present_never_refutes_what_may_be_over_or_what_the_log_proves(
+    decided: list[tuple[Facts, DecisionRow]],
+) -> None:
+    for facts, row in decided:
+        if facts.proven or facts.passing == "not-reproduced":
+            assert row.outcome != "refuted", (row.id, facts)
+        if row.outcome == "not-reproduced":
+            assert row.weight == "none" and facts.complete and facts.control in ("passes", "none"), (row.id, facts)
 
 
 def test_the_last_row_always_holds() -> None:
@@ -156,7 +188,7 @@ def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch:
 
 
 VERIFY = Path(nccl_triage.__file__).parent / "verify"
-MAKERS = ("assess.py", "reachability.py")
+MAKERS = ("assess.py", "health.py", "network_findings.py", "stragglers.py")
 KIND = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
 

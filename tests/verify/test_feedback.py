@@ -20,7 +20,8 @@ from nccl_triage.verify import feedback
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.decide import DecisionRow, Facts, table
 from nccl_triage.verify.judge import ExperimentOutcome, Report
-from nccl_triage.verify.plan import Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 
 ROWS = {row.id: row for row in table()}
@@ -53,7 +54,7 @@ def report(rules: RuleSet, **rows: DecisionRow) -> Report:
         planned = Planned(SuspectedCause(cause, "supported", 0.5), rules.causes[cause].experiment, None, None)
         outcomes.append(ExperimentOutcome(planned, row, Facts(**row.example)))
     plan = Plan(
-        Question(()), Means((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
+        Question(()), Means.alike((HostPlace("here"),)), PlanOptions(), tuple(outcome.planned for outcome in outcomes)
     )
     return Report(plan, outcomes)
 
@@ -76,7 +77,8 @@ def test_a_confirmed_cause_is_established(rules: RuleSet) -> None:
     assert (told["status"], told["score"]) == ("established", 9.0)
     assert told["confidence"] >= ESTABLISHED
     assert told["verification"]["outcome"] == "confirmed"
-    assert told["verification"]["before"] == {"status": "supported", "confidence": 0.5}
+    said = {name: before[name] for name in ("verdict", "headline", "headline_zh")}
+    assert told["verification"]["before"] == {"status": "supported", "confidence": 0.5, **said}
     assert told["verification"]["after"] == {"status": told["status"], "confidence": told["confidence"]}
     assert [item["id"] for item in told["contributions"]] == ["by-a-rule", feedback.EVIDENCE_ID]
     assert after["headline"] == "Confirmed by experiment: a bad thing."
@@ -90,7 +92,9 @@ def test_a_refuted_cause_gives_way(rules: RuleSet) -> None:
     assert [item["cause"] for item in after["diagnoses"]] == ["rank-divergence", "straggler"]
     assert of(after, "straggler")["confidence"] < 0.05
     assert of(after, "straggler")["status"] == "possible"
-    assert after["headline"] == "Contradicted by experiment: a bad thing."
+    wanted = "Likely: Title of rank-divergence (an experiment contradicts: Title of straggler)."
+    assert after["headline"] == wanted, "the headline names the cause that comes first"
+    assert after["headline_zh"] == "很可能：rank-divergence 的标题（实验不支持：straggler 的标题）。"
     assert feedback.contradicted(after, "straggler") and not feedback.contradicted(after, "rank-divergence")
 
 
@@ -109,7 +113,22 @@ def test_support_moves_a_little(rules: RuleSet) -> None:
     after = feedback.apply(before, report(rules, rank_divergence=SUPPORTED))
     assert [item["cause"] for item in after["diagnoses"]] == ["rank-divergence", "straggler"]
     assert of(after, "rank-divergence")["score"] == pytest.approx(4.4)
-    assert after["headline"] == before["headline"], "nothing was confirmed"
+    assert after["headline"] == "Likely: Title of rank-divergence.", "the order and the headline agree"
+
+
+def test_a_cause_that_alone_was_refuted_leaves_nothing_known(rules: RuleSet) -> None:
+    before = document(entry("straggler", 1.0))
+    after = feedback.apply(before, report(rules, straggler=REFUTED))
+    assert (after["verdict"], after["headline"]) == ("unknown", "Contradicted by experiment: a bad thing.")
+    again = feedback.apply(after, report(rules, straggler=UNDECIDED))
+    assert (again["verdict"], again["headline"]) == ("diagnosed", before["headline"])
+
+
+def test_support_of_the_first_cause_moves_the_hedge_with_the_number(rules: RuleSet) -> None:
+    before = document(entry("straggler", 3.0), entry("rank-divergence", 1.0))
+    after = feedback.apply(before, report(rules, straggler=SUPPORTED))
+    assert after["headline"] == "Very likely: a bad thing."
+    assert of(after, "straggler")["confidence"] >= 0.95
 
 
 def test_the_document_given_stays_as_it_was(rules: RuleSet) -> None:

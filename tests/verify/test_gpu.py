@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.verify import gpus, runner
+from nccl_triage.verify import runner
 from nccl_triage.verify.assess import AssessedRun, assess
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.verify.worker import inventory
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not gpus.likely_present() or not gpus.visible().gpus, reason="needs an NVIDIA GPU"),
+    pytest.mark.skipif(not inventory.likely_present() or not inventory.visible().gpus, reason="needs an NVIDIA GPU"),
     pytest.mark.xdist_group("gpu"),
 ]
 
@@ -87,7 +88,7 @@ def test_the_rank_at_fault_is_named_on_nccl(cluster, tmp_path, fault, cause):
 def test_ranks_of_one_host_on_one_gpu_are_refused_by_nccl(cluster, tmp_path):
     run = CollectiveRun("same", (Slot(0, 0), Slot(1, 0)), CollectiveMessage(), backend="nccl", device="cuda")
     result = runner.execute(cluster, run, tmp_path / "same", Deadlines(), method="spawn")
-    if len(gpus.visible().gpus) > 1:
+    if len(inventory.visible().gpus) > 1:
         pytest.skip("each rank has a GPU of its own here")
     assert not result.passed
 

@@ -1,67 +1,24 @@
-"""Which GPUs a program may see, and the rules by which one is refused."""
+"""Which GPUs of a host's answer ranks may use: the rules of refusal, and answers that mean no good."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import replace
-from pathlib import Path
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nccl_triage.verify import gpus
-from nccl_triage.verify.gpu import Gpu, GpuProcess, Inventory
+from nccl_triage.verify.worker.gpu import Gpu, GpuProcess, Inventory, pci_address
 from tests.verify.fake_nvml import GIB
-
-
-def hosts(*names: str) -> Inventory:
-    found = (Gpu(index, uuid=f"GPU-{index}1111111-2222", name=name) for index, name in enumerate(names))
-    return Inventory(tuple(found), "580.82.07", None, "nvml")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "indices", "problem"),
-    [
-        (None, [0, 1, 2], None),
-        ("2,0", [2, 0], None),
-        (" 1 ", [1], None),
-        ("GPU-21111111-2222,GPU-0", [2, 0], None),
-        ("GPU-", [], "no GPU"),
-        ("", [], "no GPU"),
-        ("-1", [], "no GPU"),
-        ("0,7,1", [0], "'7' names no GPU"),
-        ("1,1", [], "listed twice"),
-        ("MIG-6ae3a3e9", [], "MIG instance"),
-    ],
-)
-def test_cuda_visible_devices(wanted: str | None, indices: list[int], problem: str | None) -> None:
-    environment = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
-    found = gpus.selected(hosts("H100", "H100", "H100"), environment)
-    assert [gpu.index for gpu in found.gpus] == indices
-    assert (problem is None) == (found.problem is None)
-    assert (problem or "") in (found.problem or "")
-
-
-def test_indices_of_different_gpus_need_an_order() -> None:
-    host = hosts("NVIDIA H100 80GB HBM3", "Tesla T4")
-    assert "CUDA_DEVICE_ORDER" in str(gpus.selected(host, {"CUDA_VISIBLE_DEVICES": "1"}).problem)
-    ordered = gpus.selected(host, {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-    assert ordered.problem is None
-    assert [gpu.name for gpu in ordered.gpus] == ["Tesla T4"]
-    assert gpus.selected(host, {"CUDA_VISIBLE_DEVICES": "GPU-1"}).problem is None
-
-
-def test_why_there_is_no_gpu_outlives_the_variable() -> None:
-    none = Inventory(problem="no NVIDIA driver is loaded")
-    assert gpus.selected(none, {"CUDA_VISIBLE_DEVICES": "0"}) == none
-
 
 REST = Gpu(0, name="NVIDIA H100 80GB HBM3", memory_total=80 * GIB, memory_used=GIB, compute_mode="default", mig=False)
 
 
 def reasons(gpu: Gpu, own: set[int] | None = None) -> dict[str, bool]:
-    found = gpus.idle(Inventory((gpu,)), own or set(), sample=dict, sleep=lambda _: None)
+    found = gpus.refusals(Inventory((gpu,)), {gpu.index: gpu.utilisation or 0}, own or set())
     assert all(refusal.reason_en and refusal.reason_zh and refusal.reason_en != refusal.reason_zh for refusal in found)
     return {refusal.rule: refusal.evidence for refusal in found}
 
@@ -77,9 +34,10 @@ def reasons(gpu: Gpu, own: set[int] | None = None) -> dict[str, bool]:
         ({"memory_total": 24 * GIB, "memory_used": GIB + 1}, {"memory": False}),
         ({"utilisation": 5}, {}),
         ({"utilisation": 6}, {"utilisation": False}),
-        ({"compute_mode": "exclusive-process"}, {"compute-mode": False}),
+        ({"compute_mode": "exclusive-process"}, {}),  # one rank a GPU may use it
         ({"compute_mode": "prohibited"}, {"compute-mode": False}),
         ({"mig": True}, {"mig": False}),
+        ({"mig": True, "instance": True, "uuid": "MIG-1"}, {}),
         ({"recovery_action": "none", "ecc_uncorrected": 0, "remap_pending": False, "remap_failure": False}, {}),
         ({"recovery_action": "gpu-reset"}, {"recovery": True}),
         ({"ecc_uncorrected": 2}, {"ecc": True}),
@@ -101,31 +59,92 @@ def test_own_processes_are_no_reason() -> None:
     assert reasons(replace(working, memory_used=25 * GIB), {5}) == {"memory": False}
 
 
-def test_nothing_is_sampled_without_a_gpu() -> None:
-    assert gpus.idle(Inventory(), sample=lambda: pytest.fail("sampled"), sleep=lambda _: pytest.fail("slept")) == []
+WORKING = replace(REST, index=3, uuid="GPU-3333-44", bus="0000:4f:00", processes=(GpuProcess(5, GIB),), mig=False)
 
 
-@pytest.mark.parametrize("made", ["dev/nvidia0", "proc/driver/nvidia/version", "usr/lib64/libnvidia-ml.so.1", None])
-def test_likely_present(tmp_path: Path, made: str | None) -> None:
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev" / "nvidiactl").touch()  # exists in containers without any GPU
-    assert not gpus.likely_present(tmp_path, {})
-    path = tmp_path / (made or "opt/driver/libnvidia-ml.so.1")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    assert gpus.likely_present(tmp_path, {} if made else {"LD_LIBRARY_PATH": f":{path.parent}"})
+def told(*found: Gpu, **more: Any) -> dict[str, Any]:
+    """Return the answer of an agent, as it comes out of its pipe."""
+    listed = [{**asdict(gpu), "busy": [0, 7, 2]} for gpu in found]
+    answer: dict[str, Any] = json.loads(json.dumps({"gpus": listed, "source": "nvml", **more}))
+    return answer
 
 
-def test_the_cheap_question_imports_nothing() -> None:
-    program = (
-        "import sys; from nccl_triage.verify import gpus; gpus.likely_present();"
-        "print([m for m in ('pynvml', 'ctypes', 'subprocess', 'torch') if m in sys.modules])"
-    )
-    path = str(Path(gpus.__file__).parents[2])
-    result = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r}); {program}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.strip() == "[]"
+def test_an_answer_is_read_back_as_it_was() -> None:
+    inventory, busiest = gpus.inventory_of(told(WORKING, driver="580.82.07"))
+    assert inventory == Inventory((WORKING,), "580.82.07", None, "nvml")
+    assert busiest == {3: 7}
+    assert [refusal.rule for refusal in gpus.refusals(inventory, busiest)] == ["processes", "utilisation"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"index": -1},
+        {"index": True},
+        {"index": "3"},
+        {"index": None},
+    ],
+)
+def test_a_gpu_without_a_number_is_none(changes: dict[str, Any]) -> None:
+    answer = told(WORKING)
+    answer["gpus"][0].update(changes)
+    assert gpus.inventory_of(answer)[0].gpus == ()
+
+
+@pytest.mark.parametrize("uuid", ["GPU-1,GPU-2", "GPU-1 ", "1", "GPU-$(reboot)", 7, None, "GPU-" + "a" * 400])
+def test_what_is_no_uuid_reaches_no_environment(uuid: object) -> None:
+    answer = told(WORKING)
+    answer["gpus"][0]["uuid"] = uuid
+    ((gpu,), _) = gpus.inventory_of(answer)[0].gpus, None
+    assert gpu.uuid == ""
+
+
+def test_one_gpu_twice_is_one_gpu() -> None:
+    same = replace(WORKING, index=4)
+    assert gpus.inventory_of(told(WORKING, same, WORKING))[0].gpus == (WORKING,)
+
+
+def test_texts_of_an_answer_are_cut_and_printable() -> None:
+    inventory, _ = gpus.inventory_of(told(replace(WORKING, name="A\x1b[2J" + "x" * 9000), problem="a\nb"))
+    assert len(inventory.gpus[0].name) <= 80 and inventory.gpus[0].name.isprintable()
+    assert inventory.problem == "a b"
+
+
+def test_a_thousand_gpus_are_too_many() -> None:
+    many = [replace(WORKING, index=index, uuid=f"GPU-{index}") for index in range(1000)]
+    assert len(gpus.inventory_of(told(*many))[0].gpus) == gpus.MOST_GPUS
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*asdict(WORKING), "gpus", "busy"]), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(junk, st.sampled_from(sorted(asdict(WORKING))), junk)
+@settings(max_examples=150, deadline=None)
+def test_any_answer_is_read(answer: object, name: str, value: object) -> None:
+    gpus.inventory_of(answer)
+    spoilt = told(WORKING)
+    spoilt["gpus"][0][name] = value
+    inventory, busiest = gpus.inventory_of(spoilt)
+    gpus.refusals(inventory, busiest)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("00000000:4F:00.0", "0000:4f:00"),
+        ("0000:4f:00", "0000:4f:00"),
+        ("4f:00.0", "0000:4f:00"),
+        ("00010000:4F:00.0", "10000:4f:00"),
+        ("4f000", None),
+        ("", None),
+        (7, None),
+    ],
+)
+def test_pci_addresses(text: object, address: str | None) -> None:
+    assert pci_address(text) == address

@@ -16,15 +16,18 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
-from nccl_triage.verify.plan import CPU_WORLD, Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.placement import CPU_WORLD
+from nccl_triage.verify.plan import DEFAULT_NUMEL, Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import DTYPES, OPERATIONS, operation
 
-HERE = Means((HostPlace("here"),), torch="2.13.0")
-TWO = Means((HostPlace("a"), HostPlace("b")), torch="2.13.0")
+HERE = Means.alike((HostPlace("here"),), torch="2.13.0")
+TWO = Means.alike((HostPlace("a"), HostPlace("b")), torch="2.13.0")
 NOTHING, USUAL = Question(()), PlanOptions()
-GPUS = replace(HERE, gpus=8, gpu_free=80 << 30, gpu_name="H100")
+GPUS = Means.alike((HostPlace("here"),), 8, 80 << 30, "H100", torch="2.13.0")
+SMALL = Means.alike((HostPlace("here"),), 8, 4 << 30, "H100", torch="2.13.0")
 
 questions = st.builds(
     Question,
@@ -41,7 +44,7 @@ questions = st.builds(
     master=st.none() | st.just("10.0.0.1"),
 )
 means = st.builds(
-    Means,
+    Means.alike,
     places=st.integers(1, 4).map(lambda count: tuple(HostPlace("abcd"[i]) for i in range(count))),
     gpus=st.sampled_from([0, 1, 2, 8]),
     gpu_free=st.sampled_from([0, 1 << 20, 16 << 30, 141 << 30]),
@@ -79,7 +82,7 @@ def test_whatever_is_asked(rules: RuleSet, question: Question, about: Means, wis
             assert found.why_not is not None and found.why_not["en"] and found.why_not["zh"]
             assert (found.seconds, found.memory, found.complete) == (0.0, 0, False)
             continue
-        check_slots(found, about)
+        check_slots(found, about, wish)
         check_message(found, question, about)
         check_completeness(found, question)
         run, experiment = found.control, found.experiment
@@ -92,7 +95,7 @@ def test_whatever_is_asked(rules: RuleSet, question: Question, about: Means, wis
         assert math.isfinite(found.seconds) and found.memory > 0
 
 
-def check_slots(found: Planned, about: Means) -> None:
+def check_slots(found: Planned, about: Means, wish: PlanOptions) -> None:
     """Ranks are numbered host by host, evenly, and no host takes more than it can."""
     run = found.control
     assert run is not None
@@ -103,7 +106,17 @@ def check_slots(found: Planned, about: Means) -> None:
     assert run.world >= (1 if scope == "rank" else 2)
     each = Counter(slot.place for slot in run.slots)
     assert max(each.values()) - min(each.values()) <= 1
-    assert max(each.values()) <= (max(2, about.gpus) if run.backend == "nccl" else CPU_WORLD)
+    if wish.world is not None:
+        assert run.world >= wish.world
+    elif run.backend == "nccl":
+        assert max(each.values()) <= max(2, about.gpus)
+    else:
+        assert max(each.values()) <= CPU_WORLD
+    if run.backend == "nccl":
+        for slot in run.slots:
+            assert slot.gpu is not None and 0 <= slot.gpu.device < about.gpus
+    else:
+        assert {slot.gpu for slot in run.slots} == {None}
 
 
 def check_message(found: Planned, question: Question, about: Means) -> None:
@@ -117,7 +130,7 @@ def check_message(found: Planned, question: Question, about: Means) -> None:
             held = operation(part.op).memory(part.numel, run.world, DTYPES[part.dtype])
             assert held <= about.gpu_free * 0.8
     if question.numel is not None and message.op not in ("INIT",):
-        assert message.numel <= question.numel
+        assert message.numel <= max(question.numel, DEFAULT_NUMEL if found.experiment.kind == "single" else 0)
     if found.experiment.kind not in ("store", "versions", "single") and question.op:
         assert message.op == question.op
 
@@ -126,9 +139,9 @@ def test_a_gather_of_many_gigabytes_is_repeated_where_memory_allows(rules: RuleS
     """ZeRO-3 gathers whole layers: 3.7 GB of bfloat16 on 8 ranks."""
     question = Question((), op="_ALLGATHER_BASE", numel=231_211_008, dtype="bfloat16", world=8, hosts=("here",))
     assert control("rank-divergence", rules, question, GPUS).message.numel == 231_211_008
-    small = control("rank-divergence", rules, question, replace(GPUS, gpu_free=4 << 30))
+    small = control("rank-divergence", rules, question, SMALL)
     assert 1 < small.message.numel < 231_211_008
-    found = planned("rank-divergence", rules, question, replace(GPUS, gpu_free=4 << 30))
+    found = planned("rank-divergence", rules, question, SMALL)
     assert any("elements instead of 231,211,008" in entry["en"] for entry in found.differs) and not found.complete
 
 
@@ -251,14 +264,16 @@ def test_what_takes_hosts_says_which(rules: RuleSet) -> None:
     assert found.why_not is not None and "gpu-a, gpu-b" in found.why_not["en"] and "--host" in found.why_not["en"]
 
 
-def test_without_torch_nothing_is_planned_here_but_may_be_elsewhere(rules: RuleSet) -> None:
-    found = planned("rendezvous-failed", rules, Question(()), replace(HERE, torch=None))
+def test_without_torch_nothing_is_planned(rules: RuleSet) -> None:
+    here, two = (Means.alike(about.places, torch=None) for about in (HERE, TWO))
+    found = planned("rendezvous-failed", rules, Question(()), here)
     assert found.why_not is not None and "--python" in found.why_not["en"]
-    assert planned("rendezvous-failed", rules, Question(()), replace(TWO, torch=None)).control is not None
+    found = planned("rendezvous-failed", rules, Question(()), replace(TWO, hosts=(TWO.hosts[0], two.hosts[1])))
+    assert found.why_not is not None and found.why_not["en"].startswith("b: ") and "--python" in found.why_not["en"]
 
 
 def test_gpus_in_use_are_named_as_the_reason(rules: RuleSet) -> None:
-    busy = replace(HERE, no_gpu={"en": "GPU 0 is in use", "zh": "GPU 0 正在使用"})
+    busy = Means.alike(HERE.places, no_gpu={"en": "GPU 0 is in use", "zh": "GPU 0 正在使用"})
     found = planned("gpu-p2p-broken", rules, Question(()), busy)
     assert found.why_not is not None
     assert "GPU 0 is in use" in found.why_not["en"] and "GPU 0 正在使用" in found.why_not["zh"]
@@ -300,26 +315,28 @@ def test_gloo_in_the_place_of_nccl_is_said(rules: RuleSet) -> None:
 
 def test_ranks_that_share_a_gpu_get_hosts_of_their_own(rules: RuleSet) -> None:
     """NCCL refuses two ranks on one GPU of one host (Duplicate GPU detected); it compares NCCL_HOSTID, too."""
-    one = replace(GPUS, gpus=1)
+    one = Means.alike(HERE.places, 1)
     run = control("rank-divergence", rules, Question((), world=2), one)
     assert {own["NCCL_HOSTID"] for own in run.per_rank_env.values()} == {"rank0", "rank1"}
     assert control("rank-divergence", rules, Question((), world=8), GPUS).per_rank_env == {}
 
 
 def test_ranks_that_share_a_gpu_on_one_host_of_two(rules: RuleSet) -> None:
-    run = control("rank-divergence", rules, Question((), world=3), replace(TWO, gpus=1, gpu_free=80 << 30))
+    run = control("rank-divergence", rules, NOTHING, Means.alike(TWO.places, 1), PlanOptions(world=3))
     assert Counter(slot.place for slot in run.slots) == {0: 2, 1: 1}
+    assert run.shares_gpus
     assert len({own.get("NCCL_HOSTID") for own in run.per_rank_env.values()}) == 3
 
 
 @pytest.mark.parametrize(
     "slots",
-    [1, 2, 3],
+    [1, 2, 3, 12],
 )
-def test_a_host_takes_no_more_ranks_than_it_is_said_to(rules: RuleSet, slots: int) -> None:
-    about = Means((HostPlace("a", slots=slots), HostPlace("b", slots=slots)), torch="2.13")
-    run = control("rendezvous-failed", rules, Question((), world=16), about)
-    assert Counter(slot.place for slot in run.slots) == {0: slots, 1: slots}
+def test_a_host_takes_as_many_ranks_as_it_is_said_to(rules: RuleSet, slots: int) -> None:
+    about = Means.alike((HostPlace("a", slots=slots), HostPlace("b", slots=slots)), torch="2.13")
+    for question in (Question((), world=16), Question((), world=2), NOTHING):
+        run = control("rendezvous-failed", rules, question, about)
+        assert Counter(slot.place for slot in run.slots) == {0: slots, 1: slots}
 
 
 def test_the_store_of_the_log_is_tried_only_between_hosts(rules: RuleSet) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import api, preflight
-from nccl_triage.verify.plan import Means, PlanOptions
+from nccl_triage.verify import api, gpus, preflight
+from nccl_triage.verify.collective_run import HostPlace
+from nccl_triage.verify.means import HostMeans, Means
+from nccl_triage.verify.plan import PlanOptions
+from nccl_triage.verify.worker.gpu import Gpu, Inventory
+from tests.verify import host_facts
 
 
 def facts(**changes):
@@ -50,18 +56,29 @@ def test_small_limits_are_warnings():
 
 
 def test_no_gpu_fails_only_where_nccl_is_asked_for():
-    means = Means(())
+    means = Means.alike((HostPlace("here"),))
     assert states(preflight.gpu_checks(means, "nccl")) == {("gpus", "failed")}
     assert states(preflight.gpu_checks(means, "gloo")) == {("gpus", "skipped")}
-    assert ("gpu-health", "failed") in states(
-        preflight.gpu_checks(Means((), gpu_faults=("row remap pending",)), "gloo")
-    )
+    gpu = Gpu(3, remap_pending=True)
+    bad = HostMeans(refusals=tuple(gpus.refusals(Inventory((gpu,)), {})), present=1)
+    hosts = (HostPlace("a"), HostPlace("b"))
+    found = list(preflight.gpu_checks(Means(hosts, (HostMeans(), bad)), "gloo"))
+    assert ("gpu-health", "failed") in states(found)
+    assert found[0].says["en"].startswith("b: ") and "GPU 3" in found[0].says["en"]
 
 
 def settings(**more):
     return api.Settings(
         options=PlanOptions(backend="gloo", timeout_factor=0.3, budget=100.0, world=2), wait=120.0, **more
     )
+
+
+def test_a_host_whose_own_name_is_the_loopback_is_a_warning_only():
+    there = host_facts.facts("a", host_facts.interface("eth0", "10.0.0.1"), own=["127.0.1.1"])
+    fine = host_facts.facts("b", host_facts.interface("eth0", "10.0.0.2"), own=["10.0.0.2"])
+    (check,) = preflight.loopback_checks(["a", "b"], [there, fine])
+    assert (check.id, check.state) == ("own-name", "warning")
+    assert "127.0.0.1" in check.says["en"] and "GLOO_SOCKET_IFNAME" in check.says["zh"]
 
 
 @pytest.mark.xdist_group("verify-live")
@@ -71,6 +88,7 @@ def test_two_healthy_ranks_are_ready_and_every_operation_ran():
     assert document["verdict"] == "ready"
     assert {check["id"]: check["state"] for check in document["checks"]}["collectives"] == "ok"
     assert {part["op"] for part in document["runs"][0]["parts"]} >= {"ALLREDUCE", "ALLTOALL", "SEND", "BARRIER"}
+    assert document["suspects"] == [] and len(document["measured"]["compute"]) == 2
     text = preflight.text(document, chinese=False)
     assert text.startswith("preflight: ready")
     assert "FAILED" not in text
@@ -85,6 +103,10 @@ def test_a_rank_that_dies_is_named_and_the_job_must_not_start():
     assert check["id"] == "collectives"
     assert "rank 1" in check["says"]
     assert "SIGKILL" in check["says"]
+    assert [(one["hosts"], one["rank"], one["stage"]) for one in document["suspects"]] == [
+        ([os.uname().nodename], 1, "collectives")
+    ]
+    assert preflight.text(document, chinese=False).splitlines()[-1] == f"  suspects: {os.uname().nodename}, rank 1"
 
 
 def test_a_python_that_does_not_exist_is_a_usage_error():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.verify import runner
+from nccl_triage.verify import record, runner
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import (
@@ -23,12 +23,20 @@ from nccl_triage.verify.collective_run import (
     RunResult,
     Slot,
 )
+from nccl_triage.verify.judge import Trial
 from nccl_triage.verify.runner import first_missing, next_mark, note, outcome_of
 from nccl_triage.verify.worker.faults import MEANINGS
 from tests.verify.gloo_cluster import QUICK, Gloo
 from tests.verify.simulated import Launcher, Started, World, always, failing, healthy, hosts, leave, mark, reach
 from tests.verify.told_runs import KILLED, WAITS, rank
 
+#: What RAS prints of a communicator whose rank 1 is behind.
+RAS = """Communicators...
+  #0-0 (27a079b828ff1a75) MISMATCH
+    Communicator ranks have different AllReduce operation counts
+    1 ranks have launched up to operation 41
+    Rank 1 has launched up to operation 40 -- GPU 0 managed by process 4802 on node 10.0.0.2
+"""
 #: Seconds after a deadline within which it is noticed and everything is gone, on a busy machine.
 TOLERANCE = 2.0
 #: Of what each fault's run must come to: outcomes, first mark that is missing, cause, kind.
@@ -37,6 +45,7 @@ FAULTS: dict[str, tuple[set[str], str, str, str]] = {
     "cannot-import": ({"not-run"}, "imported", "", ""),
     "late": ({"passed"}, "end", "straggler", "late"),
     "slow": ({"passed"}, "end", "straggler", "slow"),
+    "starved": ({"passed"}, "end", "straggler", "slow"),
     "absent": ({"error", "hung"}, "entered", "rank-divergence", "absent"),
     "never-joins": ({"error", "hung"}, "store", "rendezvous-failed", "never-joined"),
     "leaves": ({"error", "crashed"}, "entered", "rank-divergence", "left"),
@@ -242,6 +251,22 @@ def test_what_a_rank_says_of_a_peer_that_was_killed_is_no_error() -> None:
     result = simulate(SecondLate(hosts(2), always(lambda: reach("group"))))
     assert (result.outcome, result.stage) == ("hung", "entered")
     assert result.ranks[0].error is None and result.ranks[0].exit_code == 3
+
+
+def test_ras_is_asked_once_while_ranks_of_nccl_hang_and_read_as_a_log(rules: RuleSet, tmp_path: Path) -> None:
+    world = World(hosts(2), lambda started: [reach("entered") for _ in started.places], ras={1: RAS})
+    with Cluster(Launcher(world)) as cluster:
+        cluster.greet(5.0)
+        slots = tuple(Slot(rank, rank) for rank in range(2))
+        run = CollectiveRun("r", slots, CollectiveMessage(numel=64), "nccl", "cuda")
+        result = runner.execute(cluster, run, tmp_path / "r", FAST)
+        assert runner.execute(cluster, replace(run, label="g", backend="gloo"), tmp_path / "g", FAST).ras == {}
+    assert result.outcome == "hung" and result.ras == {"n1": RAS}
+    diagnose_own_logs(result, rules)
+    assert [symptom["path"] for symptom in result.symptoms if symptom["signature"].startswith("nccl.ras")] == [
+        "ras-1.log"
+    ]
+    assert record.run_record(Trial(result, None), ["n0", "n1"], world.hosts, "")["ras"] == [{"host": "n1", "text": RAS}]
 
 
 def test_without_the_host_of_rank_0_nothing_runs() -> None:

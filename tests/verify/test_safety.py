@@ -11,10 +11,13 @@ import pytest
 
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
-from nccl_triage.verify import api, gpus
+from nccl_triage.errors import UsageError
+from nccl_triage.verify import api
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import plan_record
+from nccl_triage.verify.worker import inventory
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
+from tests.verify.listeners import listening, watched
 
 
 @pytest.fixture
@@ -24,8 +27,8 @@ def driver(monkeypatch):
     def install(*cards):
         monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(list(cards)))
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setattr(gpus, "likely_present", lambda: True)
-        monkeypatch.setattr(gpus, "SAMPLED", 0.0)
+        monkeypatch.setattr(inventory, "likely_present", lambda: True)
+        monkeypatch.setattr(inventory, "SAMPLED", 0.0)
 
     return install
 
@@ -57,7 +60,11 @@ def test_one_gpu_in_use_leaves_the_others(driver):
     driver(Card(0, busy=[90]), Card(1))
     made, experiment = planned()
     assert made.means.gpus == 1
-    assert experiment.control.env["CUDA_VISIBLE_DEVICES"] == "GPU-11111111-2222"
+    envs = [experiment.control.env_of(rank) for rank in range(experiment.control.world)]
+    assert {env["CUDA_VISIBLE_DEVICES"] for env in envs} == {"GPU-11111111-2222"}
+    assert {(slot.gpu.device, slot.gpu.index, slot.gpu.bus) for slot in experiment.control.slots} == {
+        (0, 1, "0000:01:00")
+    }
 
 
 def test_who_asks_for_busy_gpus_gets_them(driver):
@@ -76,7 +83,7 @@ def test_a_cause_of_the_network_falls_back_to_gloo_where_gpus_are_in_use(driver)
 def test_faults_that_the_driver_reports_are_kept(driver):
     driver(Card(0, recovery=1), Card(1))
     made, _ = planned("gpu-hardware-fault")
-    assert made.means.gpu_faults
+    assert [(place, fault.rule, fault.gpu.index) for place, fault in made.means.faults] == [(0, "recovery", 0)]
 
 
 def test_memory_is_a_bounded_share_of_what_is_free(driver):
@@ -109,6 +116,48 @@ def test_secrets_of_the_job_are_in_no_plan():
     assert not [value for value in secrets.values() if value in shown]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "outcome"),
+    [("NCCL_IB_TIMEOUT", "22", True), ("NCCL_DEBUG_FILE", "/tmp/x", True), ("NCCL_NET_PLUGIN", "aws-ofi", False)],
+)
+def test_a_variable_that_is_not_repeated_is_named_and_keeps_a_pass_from_refuting(driver, name, value, outcome):
+    driver(Card(0), Card(1))
+    asked = document("gpu-p2p-broken", world=2, backend="nccl", hosts=[os.uname().nodename], env={name: value})
+    (experiment,) = api.plan_of(asked, load.load(()), api.Settings(python="/job/python")).experiments
+    assert experiment.complete is outcome
+    shown = [text["en"] for text in experiment.differs if name in text["en"]]
+    assert shown == ([] if outcome else [f"not set as in the log: {name}"])
+    trusting = api.Settings(python="/job/python", options=PlanOptions(trust_env=True))
+    (experiment,) = api.plan_of(asked, load.load(()), trusting).experiments
+    assert experiment.complete
+
+
+def test_of_what_is_not_repeated_only_names_are_shown():
+    env = {f"NCCL_SECRET_{number}": f"value-{number}" for number in range(12)}
+    asked = document("rank-divergence", world=2, env=env)
+    shown = json.dumps(plan_record(api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))))
+    assert "NCCL_SECRET_7 (+4)" in shown
+    assert "NCCL_SECRET_8" not in shown
+    assert "value-" not in shown
+
+
+@pytest.mark.parametrize("name", ["gpu-a", "gpu-a.cluster.local", "10.0.0.1", "fd00::1", "fe80::1%eth0", "me@gpu-a"])
+def test_ssh_gets_the_name_of_a_host_where_nothing_is_an_option(name):
+    (place,) = api.places_of(api.Settings(hosts=(name,)))
+    assert place.command == ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "--", name)
+    assert place.name == name.removeprefix("me@")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["-oProxyCommand=x", "-v", "a b", "a\tb", "a\nb", "a;b", "$(x)", "`x`", "ssh://a", "a@-b", "-b@a", "a@b@c", "", "@a",
+     "\N{CYRILLIC SMALL LETTER A}", "a" * 300, "a\x00", "=sh", "-x=sh", "::" * 40],
+)  # fmt: skip
+def test_what_is_no_name_of_a_host_is_refused(name):
+    with pytest.raises(UsageError, match="expected NAME or NAME=COMMAND"):
+        api.places_of(api.Settings(hosts=(name,)))
+
+
 def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
     pytest.importorskip("torch", reason="needs torch")
     from nccl_triage.verify import api
@@ -121,7 +170,7 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
         options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2),
         workdir=tmp_path / "work",
     )
-    changed, _ = api.verify(document("rank-divergence", world=2), load.load(()), settings)
+    changed, _ = api.verify(document("rank-divergence", world=2, hosts=[os.uname().nodename]), load.load(()), settings)
     shown = json.dumps(changed)
     assert changed["diagnoses"][0]["verification"]["outcome"] == "supported"
     assert "hf_abcdefghijklmnop" not in shown
@@ -129,3 +178,18 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
     assert str(os.environ["HF_TOKEN"]) not in "".join(
         path.read_text(errors="replace") for path in (tmp_path / "work").rglob("*.log")
     )
+
+
+def test_on_one_host_only_the_loopback_is_listened_on(tmp_path):
+    pytest.importorskip("torch", reason="needs torch")
+    settings = api.Settings(
+        wait=120.0, options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2), workdir=tmp_path / "work"
+    )
+    asked = document("rank-divergence", world=2, port=29500)
+    before = listening(os.getpid())
+    with watched(os.getpid()) as seen:
+        _, report = api.verify(asked, load.load(()), settings, faults={"1": {"name": "late", "seconds": 0.5}})
+    assert {trial.result.outcome for trial in report.trials} == {"passed"}
+    addresses = {address for address, _ in seen - before}
+    assert addresses, "neither the store nor Gloo was seen"
+    assert addresses <= {"127.0.0.1", "::1"}

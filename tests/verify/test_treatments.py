@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot, SlotGpu
+from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
+from nccl_triage.verify.worker.gpu import Gpu
 from tests.verify.host_facts import facts, interface, matrix
 
 FACTS = [
@@ -108,10 +110,28 @@ def test_all_ranks_inside_one_host_and_then_the_other() -> None:
 
 def test_inside_one_host_there_are_as_many_ranks_as_gpus() -> None:
     control = run((0,) * 6 + (1,) * 6, backend="nccl")
-    assert [entry.world for entry in made("placement", control, known(gpus=4))] == [4, 4]
-    (shared, _) = made("placement", control, known(gpus=1))
+    places = (HostPlace("a"), HostPlace("b"))
+    assert [entry.world for entry in made("placement", control, known(means=Means.alike(places, 4)))] == [4, 4]
+    (shared, _) = made("placement", control, known(means=Means.alike(places, 1)))
     assert [shared.per_rank_env[rank]["NCCL_HOSTID"] for rank in range(2)] == ["rank0", "rank1"]
     assert all(entry.world == 8 for entry in made("placement", run((0,) * 6 + (1,) * 6), known()))
+
+
+def test_inside_one_host_ranks_have_the_gpus_of_that_host() -> None:
+    places = (HostPlace("a"), HostPlace("b"))
+    a, b = (
+        HostMeans(tuple(Gpu(index, uuid=f"GPU-{host}{index}") for index in indices), 4)
+        for host, indices in (("a", (0, 1)), ("b", (1, 3)))
+    )
+    per_rank = {0: {"CUDA_VISIBLE_DEVICES": "GPU-a0,GPU-a1"}, 1: {"CUDA_VISIBLE_DEVICES": "GPU-b1,GPU-b3"}}
+    slots = (Slot(0, 0, SlotGpu(0, 0, "GPU-a0")), Slot(1, 1, SlotGpu(0, 1, "GPU-b1")))
+    control = replace(run((0, 1), backend="nccl", per_rank_env=per_rank), slots=slots)
+    one, two = made("placement", control, known(means=Means(places, (a, b))))
+    assert [slot.gpu and (slot.gpu.device, slot.gpu.uuid) for slot in two.slots] == [(0, "GPU-b1"), (1, "GPU-b3")]
+    assert two.per_rank_env == {rank: {"CUDA_VISIBLE_DEVICES": "GPU-b1,GPU-b3"} for rank in range(2)}
+    assert one.env_of(1)["CUDA_VISIBLE_DEVICES"] == "GPU-a0,GPU-a1"
+    alone = HostMeans((Gpu(0, uuid="GPU-b0", compute_mode="exclusive-process"),), 1)
+    assert [run.places for run in made("placement", control, known(means=Means(places, (a, alone))))] == [(0,)]
 
 
 def test_one_host_has_no_other_placement() -> None:

@@ -42,17 +42,23 @@ def rank(
     return trace
 
 
-def run(*ranks: RankTrace, op: str = "ALLREDUCE", outcome: RunOutcome | None = None) -> RunResult:
+def run(
+    *ranks: RankTrace, op: str = "ALLREDUCE", outcome: RunOutcome | None = None, backend: str = "gloo"
+) -> RunResult:
     """Return the result that a runner would make of these ranks."""
     traces = {trace.rank: trace for trace in ranks}
-    settled = CollectiveRun("r", tuple(trace.slot for trace in ranks), CollectiveMessage(op, 64))
+    settled = CollectiveRun("r", tuple(trace.slot for trace in ranks), CollectiveMessage(op, 64), backend)
     return RunResult(settled, outcome or outcome_of(traces), first_missing(traces), 1.0, traces)
 
 
 def seen(
-    *ranks: RankTrace, paths: Sequence[RunFinding] = (), own: OwnDiagnosis | None = None, op: str = "ALLREDUCE"
+    *ranks: RankTrace,
+    paths: Sequence[RunFinding] = (),
+    own: OwnDiagnosis | None = None,
+    op: str = "ALLREDUCE",
+    backend: str = "gloo",
 ) -> RunFinding | None:
-    return assess(AssessedRun(run(*ranks, op=op), NAMES, tuple(paths), own))
+    return assess(AssessedRun(run(*ranks, op=op, backend=backend), NAMES, tuple(paths), own))
 
 
 def told(found: RunFinding | None) -> tuple[str, str, tuple[int, ...]]:

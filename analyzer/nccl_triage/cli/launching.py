@@ -29,14 +29,42 @@ def budget_option(default: float, text: str) -> Callable[[Any], Any]:
 _BY_LOG = {
     "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster); slurm and print "
     "only write the commands.",
-    "ranks_per_host": "Ranks on each host (default: as in the log, else a few).",
-    "world": "Total number of ranks (default: as in the log, else a few).",
+    "ranks_per_host": "Ranks on each host (default: one per idle GPU, as many as the job needs).",
+    "world": "Total number of ranks (default: the ranks of all hosts).",
 }
 _WITHOUT_LOG = {
     "launcher": "How to start the ranks: local (here or on each --host) or ray (on the job's Ray cluster).",
-    "ranks_per_host": "Ranks on each host (default: a few).",
-    "world": "Total number of ranks (default: a few).",
+    "ranks_per_host": "Ranks on each host (default: one per idle GPU, a few without GPUs).",
+    "world": "Total number of ranks (default: the ranks of all hosts).",
 }
+
+
+def _job_hosts(by_log: bool) -> list[Callable[[Any], Any]]:
+    if not by_log:
+        return []
+    text = "These hosts are those of the job, even if the log does not name them."
+    return [click.option("--job-hosts", is_flag=True, help=text)]
+
+
+_TRUST_ENV = click.option(
+    "--trust-env",
+    is_flag=True,
+    help="Also set variables of the log that load plugins, name files, or name addresses; only for a log you trust.",
+)
+
+
+def _typed_commands(ctx: click.Context, param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the hosts; raises UsageError for a COMMAND that nobody has typed: a file or a variable may be another's."""
+    typed = ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
+    with_command = next((entry for entry in hosts if "=" in entry), None)
+    if with_command is not None and not typed:
+        raise UsageError(
+            "--host {entry}: a COMMAND is taken from the command line only",
+            cause="it comes from a variable or a configuration file",
+            remedy="give --host NAME=COMMAND on the command line",
+            entry=with_command,
+        )
+    return hosts
 
 
 def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = True) -> Callable[[Any], Any]:
@@ -56,6 +84,7 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             "hosts",
             multiple=True,
             metavar="NAME[=COMMAND]",
+            callback=_typed_commands,
             help="A host of the job, reached with ssh NAME or with COMMAND (repeatable).",
         ),
         click.option(
@@ -93,6 +122,8 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             help="JSON of an earlier verify or preflight, whose bandwidths are the expected ones (repeatable).",
         ),
         click.option("--allow-busy", is_flag=True, help="Use GPUs even if something else is running on them."),
+        *_job_hosts(by_log),
+        *([_TRUST_ENV] if by_log else []),
         click.option(
             "--wait",
             type=click.FloatRange(0, 86400),
@@ -132,6 +163,8 @@ def settings(given: dict[str, Any], force: bool) -> Any:
             budget=given["budget"],
             suspects=given.get("suspects", 1),
             allow_busy=given["allow_busy"],
+            job_hosts=given.get("job_hosts", False),
+            trust_env=given.get("trust_env", False),
         ),
     )
 
@@ -188,9 +221,9 @@ def verified(
     """
     if mode == "never" or not document["diagnoses"]:
         return document
-    from nccl_triage.verify import gpus
+    from nccl_triage.verify.worker import inventory
 
-    if mode == "auto" and not gpus.likely_present():
+    if mode == "auto" and not inventory.likely_present():
         return document
     try:
         return _verified(document, rules_dirs, mode, budget, say)
@@ -213,13 +246,10 @@ def _verified(
 
     rules = load.load(rules_dirs)
     settings = api.Settings(options=PlanOptions(budget=budget))
-    made = api.plan_of(document, rules, settings)
-    if mode == "auto" and not made.means.gpus:
-        reason = made.means.no_gpu
-        return _not_verified(document, reason, say)
-    from nccl_triage.verify import api
-
-    changed, _ = api.verify(document, rules, settings, say=say, made=made)
+    try:
+        changed, _ = api.verify(document, rules, settings, say=say, on_gpus=mode == "auto")
+    except api.NoIdleGpuError as error:
+        return _not_verified(document, error.why, say)
     return changed
 
 

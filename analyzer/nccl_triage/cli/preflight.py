@@ -12,7 +12,7 @@ from nccl_triage.cli import launching, options
 from nccl_triage.cli.output import teller, write
 
 #: Seconds that the whole takes at most unless the user says otherwise.
-BUDGET = 120.0
+BUDGET = 300.0
 
 
 @click.command(

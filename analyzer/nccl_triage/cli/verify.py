@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only show the plan: what would run, where, for how long at most, and with how much memory.",
+    help="Only show the plan, on any machine: the collective, what is changed, who would be contacted, and a command "
+    "for each launcher.",
 )
 @launching.launcher_options(["local", "ray", "slurm", "print"], 300.0)
 @click.option(
@@ -86,9 +88,9 @@ def command(
     document = read_document(paths or _written(given["collect"]), rules, model_name, wish.quiet)
     if (document.get("redaction") or {}).get("pseudonyms") is not None:
         wish.tell("the report is redacted: no host can be reached by its pseudonym")
-    settings = launching.settings(given, wish.force)
+    settings = replace(launching.settings(given, wish.force), paths=paths)
     if dry_run:
-        _show_plan(api.plan_of(document, rules, settings), wish)
+        _show_plan(document, rules, settings, wish)
         return
     if given["launcher"] in ("slurm", "print") and given["collect"] is None:
         _write_commands(document, rules, settings, given)
@@ -120,16 +122,22 @@ def _written(collect: Path | None) -> tuple[str, ...]:
     return (str(path),)
 
 
-def _show_plan(made: Any, wish: output.OutputOptions) -> None:
-    from nccl_triage.render import verification
-    from nccl_triage.verify.record import plan_record
+def _show_plan(document: Any, rules: Any, settings: Any, wish: output.OutputOptions) -> None:
+    from nccl_triage.verify.job_plan import record_of
 
+    record = record_of(document, rules, settings)
     if wish.kind == "json":
         import orjson
 
-        data = orjson.dumps(plan_record(made), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        data = orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     else:
-        data = verification.plan_text(plan_record(made), wish.lang).encode()
+        from nccl_triage.render import plan_text
+
+        looks = wish.output is None
+        text = plan_text.plan_text(
+            record, wish.lang, options.width_of() if looks else None, looks and options.use_color()
+        )
+        data = text.encode()
     output.write(data, wish.output, wish.force)
 
 

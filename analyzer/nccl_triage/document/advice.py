@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.document.evidence import pair
+from nccl_triage.document.job import ray_address, scheduled
+from nccl_triage.document.verify_commands import job_place, ready_commands
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.schema import Fix, PlatformCommand, Text
 from nccl_triage.knowledge import catalogue, report_advice
@@ -36,6 +39,8 @@ _NO_REMEDY = lazily(
     r"support|contact|alternatively|check your|have set|url)\b|https?:|[A-Z_]+(?:DEBUG|LOGERR|VERBOSE|LOGS|BLOCKING)\b|"
     r"disable this error|error_if_nonfinite|heartbeat|entire process down|^\w+ ?[\w.]*[(\[{]"
 )
+#: The command of a rule that tests a cause; it is given that of the job's platform, with its hosts.
+_VERIFY = lazily(r"\bnccl-triage verify LOGS?\b")
 _SAYS = {"en": "Do what the program itself advises: “{says}”", "zh": "按程序自身的提示操作：“{says}”"}
 
 
@@ -52,6 +57,7 @@ class CauseAdvice:
         items = [item for item in self._weighed.for_items if item.evidence.id != VOTE_ID]
         items.sort(key=lambda item: item.evidence.weight not in _PROVING)
         self._events = [event for item in items for event in item.events]
+        self._accused = [culprit.host for culprit in candidate.culprits if culprit.host is not None]
         self._known = placeholders.command_words(case, candidate.culprits, self._events)
 
     def fixes(self) -> list[dict[str, Any]]:
@@ -98,8 +104,32 @@ class CauseAdvice:
     def _command(self, command: PlatformCommand | None) -> str | None:
         """Return the command of the platform; None if there is none, or if it names what the log does not tell."""
         text = command.on(self._platform) if command is not None else None
-        filled = placeholders.fill_command(text, self._case, self._events) if text is not None else None
-        return placeholders.fill_words(filled, self._known) if filled is not None else None
+        if text is None:
+            return None
+        # The names in the command that tests the cause are filled in already.
+        parts = [placeholders.fill_command(part, self._case, self._events) for part in _VERIFY.split(text)]
+        known = [placeholders.fill_words(part, self._known) for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return self._verify().join(known) if len(known) > 1 else known[0]
+
+    def _verify(self) -> str:
+        """Return the command that tests the cause on the job's own hosts."""
+        case, experiment = self._case, self._cause.experiment
+        known = scheduled(case)
+        ranks = Counter(info.host for info in case.identity.ranks.values())
+        place = job_place(
+            sorted(case.observations.sources),
+            [(name, sorted(case.identity.host_addresses.get(name, ())), ranks[name]) for name in case.identity.hosts],
+            accused=self._accused,
+            scope=experiment.scope,
+            world=case.identity.world_size,
+            scheduler=known["scheduler"],
+            job_id=known["id"],
+            launcher=software.launcher(case),
+            ray_address=ray_address(case),
+        )
+        return ready_commands(place)[0].lines[0]
 
     def _commands(self, commands: tuple[PlatformCommand, ...]) -> Iterator[str]:
         """Yield the commands of the platform; one that needs a name which no line tells comes after one that finds it."""

@@ -12,7 +12,7 @@ from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.diagnosis.weigh import VOTE_ID, Contribution
 from nccl_triage.document.advice import CauseAdvice
-from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, ordered_evidence, pair
+from nccl_triage.document.evidence import PER_ITEM, evidence_line, location, optional_pair, ordered_evidence, pair
 
 
 def _culprit(found: Culprit) -> dict[str, Any]:
@@ -52,15 +52,16 @@ def describe(case: Case, candidate: Candidate) -> dict[str, Any]:
         "stages": advice.stages(),
         "experiment": {
             "kind": experiment.kind,
-            "control": experiment.control,
+            "scope": experiment.scope,
+            "backend": experiment.backend,
+            **optional_pair("control", experiment.control),
             "treatment": {name: value for item in experiment.vary for name, value in item.env.items()},
             "vary": [dict(item.env) if item.env else {item.variable: item.value} for item in experiment.vary],
             "passing": experiment.passing,
-            "confirmed_if": experiment.confirmed_if,
-            "refuted_if": experiment.refuted_if,
-            "needs": experiment.needs,
-            "why_not": experiment.why_not["en"] if experiment.why_not else None,
-            "why_not_zh": experiment.why_not["zh"] if experiment.why_not else None,
+            **optional_pair("confirmed_if", experiment.confirmed_if),
+            **optional_pair("refuted_if", experiment.refuted_if),
+            **optional_pair("needs", experiment.needs),
+            **optional_pair("why_not", experiment.why_not),
         },
         "verification": None,
         "score": round(weighed.score, 3),

@@ -28,6 +28,11 @@ def pair(name: str, text: dict[str, str]) -> dict[str, str]:
     return {name: text["en"], f"{name}_zh": text["zh"]}
 
 
+def optional_pair(name: str, text: dict[str, str] | None) -> dict[str, str | None]:
+    """Return a text in both languages as two keys of a document, both null where there is none."""
+    return {name: text["en"] if text else None, f"{name}_zh": text["zh"] if text else None}
+
+
 def ordered_evidence(weighed: Weighed) -> list[tuple[Contribution, Event]]:
     """Return the lines that speak for a cause, the most telling first, each line once; the vote rests on no line."""
     items = sorted(

@@ -8,6 +8,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.knowledge import report_advice
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.recorder_table import GroupProgress, Way
 from nccl_triage.recorder.vote import elements
@@ -168,7 +169,24 @@ def scheduled(case: Case) -> dict[str, str | None]:
     steps = case.telling("stepid")
     if number is None and steps:
         number = steps[-1].fields["stepid"].partition(".")[0]
+    if scheduler is None and (found := software.scheduler(case)) != "ray":
+        scheduler = found  # by the name of its output, or by another of its variables
     return {"scheduler": scheduler, "id": number, "cluster": variable(*_CLUSTERS)}
+
+
+#: Lines that name the head of the Ray cluster: as ``address``, a few with the port apart.
+_RAY_HEADS = ("ray.connected", "ray.gcs_connect_timeout", "ray.gcs_unable")
+_RAY_ADDRESS = lazily(r"[A-Za-z0-9][A-Za-z0-9.-]{0,120}:\d{1,5}")
+
+
+def ray_address(case: Case) -> str | None:
+    """Return HOST:PORT of the head of the job's Ray cluster, None where the log shows none or several."""
+    told = {value for value, _ in software.environment(case).get("RAY_ADDRESS", ())}
+    for event in case.of(*_RAY_HEADS):
+        address, port = (event.fields.get(name) or "" for name in ("address", "port"))
+        told.add(f"{address}:{port}" if port else address)
+    found = {address for address in told if _RAY_ADDRESS.fullmatch(address)}
+    return found.pop() if len(found) == 1 else None
 
 
 def job(diagnosis: Findings) -> dict[str, Any]:
@@ -191,6 +209,7 @@ def job(diagnosis: Findings) -> dict[str, Any]:
         "hosts": list(hosts.values()),
         "launcher": software.launcher(case),
         **scheduled(case),
+        "ray_address": ray_address(case),
         "frameworks": software.frameworks(case),
         "software": versions,
         "env": variables,

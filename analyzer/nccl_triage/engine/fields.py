@@ -65,6 +65,11 @@ def bilingual(node: Node, user: bool) -> Text:
     return {language: parts.get(language, parts[LANGUAGES[0]]).text() for language in LANGUAGES}
 
 
+def optional_bilingual(part: Part, key: str, user: bool) -> Text | None:
+    """Return a text in all languages, None if the field is missing."""
+    return bilingual(part[key], user) if key in part else None
+
+
 def condition(node: Node) -> Expression:
     """Return a condition over everything that was observed."""
     return parse(node.text(), node.where, FUNCTIONS)

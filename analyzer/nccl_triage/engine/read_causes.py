@@ -12,6 +12,7 @@ from nccl_triage.engine.fields import (
     condition,
     flag,
     identifier,
+    optional_bilingual,
     optional_condition,
     optional_text,
     status,
@@ -42,7 +43,7 @@ CHECKS = ("nccl-versions", "gpus", "port")
 SCOPES = ("all", "host", "hosts", "rank")
 BACKENDS = ("any", "nccl")
 #: What a control that passes says about the cause.
-PASSING = ("refutes", "supports", "nothing")
+PASSING = ("refutes", "supports", "nothing", "not-reproduced")
 #: What a treatment may change besides variables of the environment, and the words for the new value.
 VARIABLES = {
     "interface": ("reachable",),
@@ -144,17 +145,17 @@ def _experiment(node: Node, user: bool) -> Experiment:
         raise node.fail("an experiment of kind none says why_not")
     return Experiment(
         kind=kind,
-        control=optional_text(part, "control"),
+        control=optional_bilingual(part, "control", user),
         scope=part["scope"].choice(SCOPES) if "scope" in part else "all",
         backend=part["backend"].choice(BACKENDS) if "backend" in part else "any",
         iterations=part["iterations"].integer() if "iterations" in part else 3,
         vary=tuple(_treatment(item) for item in part["vary"].items()) if "vary" in part else (),
         predicts=text_list(part, "predicts"),
         passing=part["passing"].choice(PASSING) if "passing" in part else "refutes",
-        confirmed_if=optional_text(part, "confirmed_if"),
-        refuted_if=optional_text(part, "refuted_if"),
-        needs=optional_text(part, "needs"),
-        why_not=bilingual(part["why_not"], user) if "why_not" in part else None,
+        confirmed_if=optional_bilingual(part, "confirmed_if", user),
+        refuted_if=optional_bilingual(part, "refuted_if", user),
+        needs=optional_bilingual(part, "needs", user),
+        why_not=optional_bilingual(part, "why_not", user),
         check=part["check"].choice(CHECKS) if "check" in part else None,
         told_by_stages=flag(part, "told_by_stages"),
     )

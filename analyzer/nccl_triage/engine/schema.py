@@ -190,22 +190,23 @@ class Experiment(NamedTuple):
     ``control``, ``confirmed_if``, ``refuted_if`` and ``needs`` describe it in words. The planner reads the rest:
     ``scope`` (which ranks the control runs on), ``backend`` (nccl if Gloo cannot stand in), ``iterations``, ``vary``
     (each a control with one thing changed), ``predicts`` (causes, or kinds of findings, that count as "failed as
-    diagnosed"; if empty, the cause itself), ``passing`` (what a control that passes says about the cause), ``check``
+    diagnosed"; if empty, the cause itself), ``passing`` (what a control that passes says about the cause;
+    ``not-reproduced``: the fault may be gone by now), ``check``
     (what settles it without a collective) and ``told_by_stages`` (the stages of a run show it better than what its
     ranks print).
     """
 
     kind: str
-    control: str | None = None
+    control: Text | None = None
     scope: str = "all"
     backend: str = "any"
     iterations: int = 3
     vary: tuple[Treatment, ...] = ()
     predicts: tuple[str, ...] = ()
     passing: str = "refutes"
-    confirmed_if: str | None = None
-    refuted_if: str | None = None
-    needs: str | None = None
+    confirmed_if: Text | None = None
+    refuted_if: Text | None = None
+    needs: Text | None = None
     why_not: Text | None = None
     check: str | None = None
     told_by_stages: bool = False

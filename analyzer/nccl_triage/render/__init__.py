@@ -37,6 +37,7 @@ FORMATS: dict[str, OutputFormat] = {
     "sarif": OutputFormat("sarif", (".sarif", ".sarif.json")),
     "junit": OutputFormat("junit", (".xml",)),
     "github": OutputFormat("github", ()),
+    "brief": OutputFormat("brief", ()),
 }
 
 

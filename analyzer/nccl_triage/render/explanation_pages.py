@@ -152,10 +152,8 @@ def _check(data: Data, lang: Lang) -> list[ExplanationBlock]:
 
 def _experiment(data: Data, lang: Lang) -> list[ExplanationBlock]:
     found = data["experiment"]
-    rows = [ExplanationBlock("field", found[key], say(key, lang)) for key in ("control", "confirmed_if", "refuted_if", "needs")
-            if found[key]]  # fmt: skip
-    if found["why_not"]:
-        rows.append(ExplanationBlock("field", pick(found, "why_not", lang), say("why_not", lang)))
+    keys = ("control", "confirmed_if", "refuted_if", "needs", "why_not")
+    rows = [ExplanationBlock("field", pick(found, key, lang), say(key, lang)) for key in keys if found[key]]
     return _list("experiment", rows, lang)
 
 

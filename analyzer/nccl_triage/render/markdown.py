@@ -208,8 +208,14 @@ def _verification(document: Document, lang: Lang) -> list[str]:
     if not any(entry["verification"].get("runs") for entry in entries):
         lines += [word("not_verified_text", lang), ""]
     if verification.needs_command(document):
-        lines += [word("to_verify", lang), ""]
-        lines += [*fence([verification.verify_command(document)], "sh"), ""]
+        command = verification.to_confirm(document)
+        note = plain(verification.verify_note(command, lang))
+        told = (
+            word("in_brackets", lang).format(what=word("to_verify", lang), more=note)
+            if note
+            else word("to_verify", lang)
+        )
+        lines += [told, "", *fence(verification.verify_lines(command), "sh"), ""]
     for entry in entries:
         moved = verification.moved(entry["verification"], lang)
         change = f" ({word('confidence', lang)} {plain(moved)})" if moved else ""

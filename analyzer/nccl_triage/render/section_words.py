@@ -36,6 +36,7 @@ narrowed_group = Narrowed down to the group {who} in {n} further runs; no smalle
 narrowed_one = Narrowed down to {who} in {n} further runs. = 又运行 {n} 次后缩小到 {who}。
 narrowed_pair = Narrowed down to the pair {who} in {n} further runs. = 又运行 {n} 次后缩小到这一对：{who}。
 no_path = not probed = 未探测
+not-reproduced = not reproduced now = 现在未重现
 not-run = not run = 未运行
 not-testable = not testable with a collective = 无法用集合操作验证
 not_verified_text = No experiment has run on the hardware: the verdict is based on the log alone. = 尚未在硬件上做实验：结论只依据日志。
@@ -65,7 +66,8 @@ run = Run = 运行
 run_crashed = crashed = 崩溃
 run_error = error = 报错
 run_hung = hung = 卡住
-run_not-run = not run = 未运行
+run_not-reproduced = not reproduced now = 现在未重现
+not-run = not run = 未运行
 run_passed = passed = 通过
 run_wrong-data = wrong data = 数据错误
 runs = The runs = 各次运行
@@ -82,7 +84,7 @@ stage_start = starting = 启动
 stage_store = meeting at the store = 在 store 会合
 stage_warm = first collective = 首次集合操作
 to = To = 到
-to_verify = This reruns the failed collective on your hardware and says whether it confirms the diagnosis: = 以下命令在现有硬件上重新运行失败的集合操作，判断是否证实诊断：
+to_verify = This command reruns the failed collective on the job's hosts and says whether it confirms the diagnosis = 以下命令在作业的主机上重新运行失败的集合操作，判断是否证实诊断
 took = {n} s in all = 共 {n} 秒
 treatments = With one thing changed = 只改变一个因素
 unlimited = unlimited = 不限
@@ -296,6 +298,53 @@ history_recurs_none = Nothing failed twice in the last 14 days. = 最近 14 天�
 history_text = Earlier diagnoses = 历史诊断
 history_undated = time of reading: the log has no timestamps = 读取时刻：日志没有时间
 history_worked = Healthy jobs since = 此后正常作业
+"""
+
+PLAN = """
+plan_at_most = at most {seconds} s, {memory} on each rank = 最多 {seconds} 秒，每个 rank 占 {memory}
+plan_address = {host} ({addresses}) = {host}（{addresses}）
+plan_any_port = a free port = 一个空闲端口
+plan_by_kubectl = by kubectl exec = 通过 kubectl exec
+plan_by_mpirun = by mpirun = 通过 mpirun
+plan_by_ray = through the Ray cluster = 通过 Ray 集群
+plan_by_slurm = by srun = 通过 srun
+plan_by_ssh = by ssh = 通过 ssh
+plan_by_torchrun = by torchrun = 通过 torchrun
+plan_changed = treatment = 改变因素
+plan_collective = control = 对照实验
+plan_confirmed_if = confirmed if = 证实条件
+plan_contacts = contacts = 访问范围
+plan_differs = differs from the failure = 与故障现场不同
+plan_elsewhere = also {addresses}, the address of the store in the log = 另外还有日志中 store 的地址 {addresses}
+plan_from_root = from rank {rank} = 从 rank {rank} 发出
+plan_from_to = from rank {first} to rank {second} = 从 rank {first} 到 rank {second}
+plan_here = here = 在此运行
+plan_here_as = {call}, {size}, {backend}, {ranks} = {call}，{size}，{backend}，{ranks}
+plan_if_fails = {changed}, {n} times, if the control fails = {changed}，{n} 次（对照实验失败时）
+plan_local = nobody: everything stays on this host = 无：全部在本机进行
+plan_none = nothing to test: the log shows no failure = 没有需要验证的：日志中没有故障
+plan_none_unknown = nothing to test: no cause is suspected = 没有可验证的：没有怀疑的原因
+plan_not_here = not run: {why} = 不运行：{why}
+plan_only = only {hosts} = 仅 {hosts}
+plan_or = or = 或者
+plan_ports = TCP ports between them: {ports} = 它们之间的 TCP 端口：{ports}
+plan_port_library = those that {backend} chooses = {backend} 自行选择的端口
+plan_port_log = port {port} of the log = 日志中的端口 {port}
+plan_port_probe = {n} free ports of each address, probed both ways = 每个地址 {n} 个空闲端口（双向探测）
+plan_port_store = {port} on {host} (store) = {host} 上的{port}（store）
+plan_rank = 1 rank = 1 个 rank
+plan_ranks = {n} ranks = {n} 个 rank
+plan_ranks_at = {ranks} on {host} = {host} 上 {ranks}
+plan_ranks_each = {ranks}, {n} on each of {hosts} = {ranks}，{hosts} 各 {n} 个
+plan_ranks_on = {n} on {host} = {host} 上 {n} 个
+plan_refuted_if = refuted if = 否定条件
+plan_run = run it = 执行命令
+plan_takes = takes = 开销
+plan_text = plan: nothing has been run = 计划：尚未运行任何实验
+plan_time = {n} times = {n} 次
+plan_to_root = to rank {rank} = 汇总到 rank {rank}
+plan_variables = with = 环境变量
+plan_writes = would write = 将写入
 """
 
 #: What stands between two texts of a line.

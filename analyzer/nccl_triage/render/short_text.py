@@ -305,7 +305,7 @@ def more(page: TextPage, document: Document, causes: Sequence[str], left_out: in
         word(("more_v_note" if left_out == 1 else "more_v_notes") if left_out else "more_v", lang).format(n=left_out)
     )
     parts.append(word("more_report", lang))
-    if causes and verification.needs_command(document):
+    if causes and not verification.verified(document) and verification.needs_command(document):
         parts.append(word("more_verify", lang).format(command=verification.verify_command(document)))
     while len(parts) > 1 and columns(f"  {page.label(word('more', lang))}{_joined(parts, lang)}") > COLUMNS:
         parts.pop()

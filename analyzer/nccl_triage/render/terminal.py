@@ -238,6 +238,19 @@ def _verification(page: TextPage, document: Document) -> None:
         page.say(2, word("verification", lang), text if entry is best else f"{entry.get('cause')}: {text}")
         for line in outcome_lines(entry["verification"], lang) if entry is detail else []:
             page.lines += page.folded(f"    {line}", 6)
+    if entries:
+        _to_confirm(page, document)
+
+
+def _to_confirm(page: TextPage, document: Document) -> None:
+    """Add the command that would test the diagnosis, where none has run and one can."""
+    if not verification.needs_command(document):
+        return
+    command = verification.to_confirm(document)
+    lines, note = verification.verify_lines(command), verification.verify_note(command, page.lang)
+    page.say(2, word("confirm", page.lang), note or command["launcher"])
+    for line in lines:
+        page.command(4, line)
 
 
 def _problems(page: TextPage, document: Document, most: int) -> None:
@@ -275,8 +288,8 @@ def _detailed(page: TextPage, document: Document) -> None:
     causes = [str(d.get("cause")) for d in diagnoses[: 1 if verdict == "diagnosed" else 3]]
     for cause in causes:
         page.say(2, word("more", lang), f"nccl-triage explain {cause}")
-    if verification.needs_command(document) and causes:
-        page.say(2, word("confirm", lang), verification.verify_command(document))
+    if causes and not verification.verified(document):
+        _to_confirm(page, document)
     _verification(page, document)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nccl_triage.document.verify_commands import place_of, ready_commands
 from nccl_triage.render.words import Document, Lang, certainty, confidence, listed, pick, rank_ranges, visible, word
 
 Item = Mapping[str, Any]
@@ -49,7 +49,9 @@ def moved(verification: Item, lang: Lang) -> str:
     """Return the confidence before and after, empty when the experiments did not change it."""
     before, after = verification.get("before") or {}, verification.get("after") or {}
     numbers = [item.get("confidence") for item in (before, after)]
-    if before == after or not all(isinstance(number, (int, float)) for number in numbers):
+    if all(before.get(name) == after.get(name) for name in ("status", "confidence")) or not all(
+        isinstance(number, (int, float)) for number in numbers
+    ):
         return ""
     return " -> ".join(_sure(item, lang) for item in (before, after))
 
@@ -168,60 +170,34 @@ def measured(path: Item, lang: Lang) -> str:
     return ", ".join(parts)
 
 
+def to_confirm(document: Document) -> Item:
+    """Return the command that can test the diagnosis: that of the job's platform, and never one that has just not run."""
+    for entry in verified(document):
+        found = entry["verification"].get("to_confirm")
+        known = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        if known and verify_lines(known[0]):
+            return known[0]
+    return ready_commands(place_of(document))[0].to_dict()
+
+
+def verify_lines(command: Item) -> list[str]:
+    """Return the lines of a command of ``to_confirm``."""
+    return [str(line) for line in command.get("commands") or [] if isinstance(line, str)]
+
+
 def verify_command(document: Document) -> str:
-    """Return the command that puts the diagnosis to the test."""
-    paths = [str(entry.get("path")) for entry in document.get("inputs") or []]
-    named = 0 < len(paths) <= 3 and not any(path.startswith("<") or path == "None" for path in paths)
-    return f"nccl-triage verify {' '.join(map(shlex.quote, paths)) if named else 'LOG...'}"
+    """Return the line that puts the diagnosis to the test, the first where it takes several."""
+    return verify_lines(to_confirm(document))[0]
+
+
+def verify_note(command: Item, lang: Lang) -> str:
+    """Return what must be known before a command of ``to_confirm``, empty without anything."""
+    return word("semicolon", lang).join(filter(None, (pick(command, key, lang) for key in ("note", "names"))))
 
 
 Lines = list[str]
 #: Maximum number of lines about paths; the JSON has them all.
 _PATHS = 6
-
-
-def plan_text(plan: Mapping[str, Any], lang: Lang) -> str:
-    """Return a plan for a terminal: where, how long at most, and each experiment with its control and treatments."""
-    chinese = lang == "zh"
-    where = ", ".join(plan["hosts"])
-    gpus = f"{plan['gpus_per_host']} x {plan['gpu']}" if plan["gpus_per_host"] else ("无 GPU" if chinese else "no GPU")
-    head = (
-        f"计划：主机 {where}（{gpus}），最多 {plan['seconds_at_most']:.0f} 秒"
-        if chinese
-        else f"plan: on {where} ({gpus}), {plan['seconds_at_most']:.0f} s at most"
-    )
-    lines = [visible(head)]
-    if plan["probe"]:
-        lines.append("  探测各主机之间的可达性" if chinese else "  probe the reachability between all hosts")
-    for entry in plan["experiments"]:
-        lines += _planned(entry, chinese)
-    if not plan["experiments"]:
-        lines.append("  没有可验证的原因" if chinese else "  no cause to put to the test")
-    return "\n".join(lines) + "\n"
-
-
-def _planned(entry: Mapping[str, Any], chinese: bool) -> Lines:
-    lines = [visible(f"  {entry['cause']} ({entry['kind']})")]
-    run = entry["control"]
-    if run is None:
-        why = entry["why_not_zh"] if chinese else entry["why_not"]
-        return [*lines, visible(f"    {'不运行' if chinese else 'not run'}: {why}")]
-    ranks = "+".join(str(count) for count in run["ranks_per_host"])
-    control = f"{run['call']}, {run['numel']:,} x {'+'.join([run['dtype'], *run['more_dtypes']])}, {run['backend']}, {ranks} ranks"
-    lines.append(visible(f"    {'对照' if chinese else 'control'}: {control}, x{entry['repeats']}"))
-    for name, value in run["env"].items():
-        lines.append(visible(f"      {name}={value}"))
-    for text in entry["treatments"]:
-        lines.append(visible(f"    {'如果失败，再试' if chinese else 'if it fails'}: {text}, x{entry['repeats']}"))
-    lines.append(
-        visible(
-            f"    {'最多' if chinese else 'at most'}: {entry['seconds_at_most']:.0f} s, "
-            f"{size_text(entry['memory_per_rank'])} {'每 rank' if chinese else 'a rank'}"
-        )
-    )
-    for text in entry["differs_zh" if chinese else "differs"]:
-        lines.append(visible(f"    {'与故障现场不同' if chinese else 'differs from the failure'}: {text}"))
-    return lines
 
 
 def outcome_lines(verification: Mapping[str, Any], lang: Lang) -> Lines:

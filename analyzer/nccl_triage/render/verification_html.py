@@ -125,6 +125,7 @@ MARKS = {
     "confirmed": ("diamond", "bad"),
     "refuted": ("cross", "stark"),
     "supported": ("triangle", "good"),
+    "not-reproduced": ("dot", "quiet"),
     "inconclusive": ("ring", "quiet"),
     "not-testable": ("dash", "quiet"),
     "not-run": ("dash", "quiet"),
@@ -168,7 +169,8 @@ class PathMatrix:
 class VerificationSection:
     """Everything that the section prints; ``found`` is the verification whose experiments are shown."""
 
-    command: str
+    commands: list[str]
+    note: Pair | None
     asks: bool
     ran: bool = False
     why_not: Item = field(default_factory=dict)
@@ -210,7 +212,9 @@ def section(document: Document, some: Some) -> VerificationSection | None:
     if document.get("verdict") == "healthy" or not document.get("diagnoses"):
         return None
     entries = verification.verified(document)
-    made = VerificationSection(verification.verify_command(document), verification.needs_command(document))
+    command = verification.to_confirm(document)
+    note = _pair(verification.verify_note, command)
+    made = VerificationSection(verification.verify_lines(command), note, verification.needs_command(document))
     made.ran = any(entry["verification"].get("runs") for entry in entries)
     detail = verification.detailed(entries)
     if detail is None:

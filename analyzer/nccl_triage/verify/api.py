@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.verify import feedback, gpus, plan, previous, session
-from nccl_triage.verify.cluster import Cluster
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify import decidable, feedback, plan, previous, session
+from nccl_triage.verify.cluster import GREETING, Cluster
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
+from nccl_triage.verify.host_names import host_of
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
-from nccl_triage.verify.plan import Means, Plan, PlanOptions
+from nccl_triage.verify.means import HostMeans, Means, host_means
+from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
+from nccl_triage.verify.worker import host, inventory
+
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")
+#: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
+_HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
+_USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``)."""
+    """The settings of the command line; ``hosts`` are ``NAME`` or ``NAME=COMMAND`` (default command: ``ssh NAME``).
+
+    ``paths`` are what commands for other launchers read, where it is not the document's own inputs (a report.json).
+    """
 
     launcher: str = "local"
     hosts: tuple[str, ...] = ()
@@ -39,6 +51,19 @@ class Settings:
     wait: float = 0.0
     previous: tuple[Path, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
+    paths: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the user says where or how the ranks run: then they run even if they can decide nothing."""
+        sizes = self.ranks_per_host, self.options.world
+        return bool(
+            self.hosts
+            or any(sizes)
+            or self.launcher != "local"
+            or self.options.backend != "auto"
+            or self.options.job_hosts
+        )
 
 
 def places_of(settings: Settings) -> tuple[HostPlace, ...]:
@@ -49,91 +74,142 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     found = []
     for entry in settings.hosts:
         name, given, command = entry.partition("=")
+        label = _host_name(entry)
         try:
-            words = (
-                shlex.split(command) if given else ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", name]
-            )
+            # Nothing after "--" is an option of ssh, however it begins.
+            words = shlex.split(command) if given else [*_SSH, "--", name]
         except ValueError as error:
             raise UsageError(
                 "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
             ) from None
-        if not name or (given and not words):
+        if given and not words:
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
-        found.append(HostPlace(name, tuple(words), slots))
-    if len({place.name for place in found}) < len(found):
+        found.append(HostPlace(label, tuple(words), slots))
+    return _distinct(found)
+
+
+def _distinct(places: Sequence[HostPlace]) -> tuple[HostPlace, ...]:
+    if len({place.name for place in places}) < len(places):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
-    return tuple(found)
+    return tuple(places)
 
 
-def _torch(settings: Settings) -> str | None:
-    """Return the version of torch that the ranks will import, ``unknown`` behind another Python, None without any."""
-    if settings.python or settings.launcher != "local":
-        return "unknown"
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return "unknown" if importlib.util.find_spec("torch") is not None else None
+def in_words_of_log(settings: Settings, question: Question) -> Settings:
+    """Return the settings with each ``--host`` by the name that the log has for it, as a scheduler knows it."""
+    entries = [entry.partition("=") for entry in settings.hosts]
+    return replace(settings, hosts=tuple((host_of(question, name) or name) + "".join(rest) for name, *rest in entries))
 
 
-def means_of(settings: Settings) -> Means:
-    """Return the means of this host; GPUs in use count as none, with the reason."""
+def _host_name(entry: str) -> str:
+    """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
+    user, at, name = entry.partition("=")[0].rpartition("@")
+    if not (_HOST.fullmatch(name) and (not at or _USER.fullmatch(user))):
+        raise UsageError(
+            "--host {entry}: expected NAME or NAME=COMMAND",
+            cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",
+            entry=entry,
+        )
+    return name
+
+
+def means_of(settings: Settings, question: Question | None = None) -> Means:
+    """Return the means without reaching another host: this host's own, or those that the log lets expect of others."""
     places = places_of(settings)
-    torch = _torch(settings)
-    if settings.options.backend == "nccl" and (settings.hosts or settings.launcher != "local"):
-        # The agents look at the GPUs of other hosts when they are there.
-        return Means(places, settings.ranks_per_host or 1, torch=torch)
-    if settings.options.backend == "gloo" or not gpus.likely_present():
-        return Means(places, torch=torch)
-    inventory = gpus.visible()
-    found = gpus.idle(inventory)
-    faults = tuple(refusal.reason_en for refusal in found if refusal.evidence)
-    refusals = [] if settings.options.allow_busy else found
-    usable = [gpu for gpu in inventory.gpus if gpu not in [refusal.gpu for refusal in refusals]]
-    if usable:
-        free = min((gpu.memory_free or 0) for gpu in usable)
-        devices = ",".join(gpu.uuid for gpu in usable) if len(usable) < len(inventory.gpus) else None
-        return Means(places, len(usable), free, usable[0].name, torch=torch, gpu_faults=faults, devices=devices)
-    reason: Text = {
-        "en": inventory.problem or "no NVIDIA GPU is visible",
-        "zh": inventory.problem or "看不到 NVIDIA GPU",
-    }
-    if refusals:
-        reason = {
-            "en": "; ".join(refusal.reason_en for refusal in refusals[:4]) + " (--allow-busy uses them anyway)",
-            "zh": "；".join(refusal.reason_zh for refusal in refusals[:4]) + "（--allow-busy 可强制使用）",
-        }
-    return Means(places, no_gpu=reason, torch=torch, gpu_faults=faults)
+    if settings.launcher == "local" and not settings.hosts:
+        return Means(places, (_here(settings),))
+    asked = question or Question(())
+    if not settings.hosts and asked.hosts:  # the job's own nodes
+        places = tuple(HostPlace(name, slots=settings.ranks_per_host) for name in asked.hosts)
+    return Means.alike(places, _expected_gpus(asked, settings, len(places)))
 
 
-def question_of(document: dict[str, Any]) -> Question:
-    """Return the question of a document, with only those variables that an experiment may repeat."""
-    question = ask(document)
-    return replace(question, env=session.allowed_env(question.env))
+def _expected_gpus(question: Question, settings: Settings, hosts: int) -> int:
+    """Return how many GPUs a host of the job has at least, as far as the log shows or the user says."""
+    named = max((len(ranks) for ranks in question.ranks_of.values()), default=0)
+    world = settings.options.world or question.world or 0
+    return max(1, named, settings.ranks_per_host or 0, -(-world // hosts))
+
+
+def _here(settings: Settings) -> HostMeans:
+    """Return what this host offers, without starting a process of its Python; torch is unknown behind another one."""
+    options = settings.options
+    told = inventory.answer(look=options.backend != "gloo" and inventory.likely_present(), imports=False)
+    if settings.python:
+        told["torch"] = {}
+    return host_means(told, host.facts(), allow_busy=options.allow_busy)
+
+
+def question_of(document: dict[str, Any], options: PlanOptions) -> Question:
+    """Return the question of a document, with the variables that an experiment may repeat by these options."""
+    return ask(document, options.trust_env)
 
 
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
-    """Return the plan for a document; only the list of GPUs is read."""
-    return plan.build(question_of(document), rules.causes, means_of(settings), settings.options)
+    """Return the plan for a document as far as it can be known without reaching another host."""
+    question = question_of(document, settings.options)
+    return _deciding(plan.build(question, rules.causes, means_of(settings, question), settings.options), settings)
 
 
-__all__ = ["Settings", "launcher_of", "means_of", "places_of", "plan_of", "question_of", "verify"]
+def _deciding(made: Plan, settings: Settings) -> Plan:
+    """Return a plan without what could decide nothing, with the reason, unless the settings say where or how to run."""
+    return made if settings.chosen else decidable.only_deciding(made)
 
 
 @contextmanager
-def launcher_of(settings: Settings, made: Plan, folder: Path) -> Iterator[Launcher]:
+def launcher_of(settings: Settings, question: Question, folder: Path) -> Iterator[Launcher]:
     """Yield the launcher that the settings ask for."""
     if settings.launcher == "ray":
-        from nccl_triage.verify.launchers.ray_cluster import RayLauncher
+        from nccl_triage.verify.launchers.ray_cluster import NodeChoice, RayLauncher
 
-        question = made.question
-        hosts = len(settings.hosts) or (len(question.hosts) if len(question.hosts) > 1 else None)
-        world = settings.options.world or question.world or 1
-        each = settings.ranks_per_host or -(-world // (hosts or world))
-        yield RayLauncher(settings.ray_address, hosts, each, folder, settings.options.backend == "nccl")
+        names = tuple(entry.partition("=")[0] for entry in settings.hosts)
+        options = settings.options
+        choice = NodeChoice(question, names, options.world, settings.ranks_per_host, options.backend != "gloo")
+        yield RayLauncher(settings.ray_address or own_address(question.ray_address, question), choice, folder)
         return
     from nccl_triage.verify.launchers.processes import ProcessLauncher
 
-    yield ProcessLauncher(made.means.places, folder, settings.python)
+    yield ProcessLauncher(places_of(settings), folder, settings.python)
+
+
+def own_address(address: str | None, question: Question) -> str | None:
+    """Return an address of the log (``host:port``) if its host is one that the log names, else None."""
+    named, _, _ = (address or "").rpartition(":")
+    known = {*question.hosts, *(one for found in question.addresses.values() for one in found)}
+    return address if named and named in known else None
+
+
+def ask_hosts(cluster: Cluster, settings: Settings) -> Means:
+    """Ask every host of an open cluster for its facts, its GPUs and its torch; raises UsageError for one that is silent."""
+    cluster.greet(GREETING)
+    answers = cluster.gpus(range(len(cluster.places)), imports=settings.options.backend != "gloo")
+    busy = settings.options.allow_busy
+    found = [host_means(answers.get(place), facts, allow_busy=busy) for place, facts in enumerate(cluster.facts)]
+    return Means(tuple(cluster.places), tuple(found))
+
+
+def reserved(cluster: Cluster, means: Means, used: Iterable[int]) -> Means:
+    """Return the means after their GPUs on the used hosts were reserved, where somebody shares them out."""
+    # Whoever shares them out does not know which of them are busy: of more of them, more are idle.
+    wanted = {place: means.hosts[place].present for place in sorted(used)}
+    return means.with_only(cluster.reserve(wanted)) if wanted else means
+
+
+def _plan(cluster: Cluster, question: Question, rules: RuleSet, settings: Settings) -> Plan:
+    """Return the plan for an open cluster; the GPUs that it uses are reserved."""
+    means, options = ask_hosts(cluster, settings), settings.options
+    made = plan.build(question, rules.causes, means, options)
+    runs = [entry.control for entry in made.experiments if entry.control is not None]
+    used = {place for run in runs if run.backend == "nccl" for place in run.places}
+    kept = reserved(cluster, means, used)
+    return made if kept == means else plan.build(question, rules.causes, kept, options)
+
+
+class NoIdleGpuError(Exception):
+    """There are no GPUs to verify on; ``why`` in both languages."""
+
+    def __init__(self, why: Text) -> None:
+        super().__init__(why["en"])
+        self.why = why
 
 
 def verify(
@@ -143,31 +219,58 @@ def verify(
     *,
     say: Callable[[Mapping[str, str]], None] = lambda text: None,
     faults: dict[str, Any] | None = None,
-    made: Plan | None = None,
+    on_gpus: bool = False,
 ) -> tuple[dict[str, Any], Report]:
     """Carry out the experiments for a document and return it with their outcomes, and the report.
 
-    Raises UsageError when the hosts cannot be reached or another verifier runs here. ``faults`` make ranks misbehave on
-    purpose, to test the verifier. ``made`` is the plan where ``plan_of`` was called already.
+    The hosts are asked first and the plan is made of their answers. Raises UsageError when a host cannot be reached or
+    another verifier runs here, and NoIdleGpuError when it shall be done ``on_gpus`` only. ``faults`` make ranks misbehave on
+    purpose, to test the verifier.
     """
-    made = made or plan_of(document, rules, settings)
+    started, question = time.monotonic(), question_of(document, settings.options)
     earlier = previous.read(settings.previous)
-    if not any(entry.control for entry in made.experiments) and settings.launcher == "local":
+    # On a cluster there may be more hosts than this one.
+    imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)
+    if not any(entry.control for entry in plan.build(question, rules.causes, imaginable, settings.options).experiments):
+        made = plan.build(question, rules.causes, Means.alike(places_of(settings)), settings.options)
         report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
-        return feedback.apply(document, report), report
+        return with_commands(feedback.apply(document, report), settings), report
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
-        launcher_of(settings, made, folder) as launcher,
+        launcher_of(settings, question, folder) as launcher,
         Cluster(launcher) as cluster,
     ):
-        if settings.launcher == "ray":  # the hosts are known only now
-            made = plan.build(
-                made.question, rules.causes, replace(made.means, places=tuple(cluster.places)), settings.options
-            )
-        report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults))
+        say({"en": "asking the hosts", "zh": "正在询问各主机"})
+        made = _deciding(_plan(cluster, question, rules, settings), settings)
+        if on_gpus and not made.means.gpus:
+            raise NoIdleGpuError(made.means.no_gpu)
+        report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults, started=started))
     report.previous = earlier
-    return feedback.apply(document, report), report
+    return with_commands(feedback.apply(document, report), settings), report
+
+
+def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return the document with the commands that could test what has not run: not by the launcher just tried."""
+    tried = verify_commands.launcher_of(settings.launcher, bool(settings.hosts))
+    if settings.hosts and not _names_job(document, settings):
+        tried = "local"  # other hosts than the job's: ssh to those of the job is something else
+    ready = verify_commands.to_confirm(document, settings.paths, tried)
+    for entry in document["diagnoses"]:
+        if entry["verification"] is not None:
+            entry["verification"]["to_confirm"] = ready if entry["verification"]["outcome"] == "not-run" else []
+    return document
+
+
+def _names_job(document: dict[str, Any], settings: Settings) -> bool:
+    """Tell whether ``--host`` names every host of the job that its command would name."""
+    question = question_of(document, settings.options)
+    given = {host_of(question, entry.partition("=")[0]) for entry in settings.hosts}
+    return given.issuperset(question.hosts)
+
+
+#: GPUs of a host on which everything could be tested that can be tested at all.
+_IMAGINED = 8
 
 
 class _Nowhere:
@@ -178,6 +281,10 @@ class _Nowhere:
     def open(self) -> list[Any]:
         """Open nothing."""
         return []
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Reserve nothing."""
+        return {}
 
     def close(self) -> None:
         """Close nothing."""

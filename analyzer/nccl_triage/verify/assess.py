@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,8 @@ from nccl_triage.errors import InputError
 from nccl_triage.verify import transport
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.network_findings import ONE_WAY
+from nccl_triage.verify.stragglers import late, slow
 from nccl_triage.verify.worker.ops import operation
 
 #: The most symptoms kept of a run.
@@ -106,12 +107,6 @@ class AssessedRun:
         return RunFinding(cause_of(kind, situation), kind, says, self.slots(traces), self.hosts(traces))
 
 
-#: Seconds by which a rank must come later than the median of the others before it is called late.
-LATE = 1.0
-#: A rank is slow when the others wait for it this many times longer than it waits for them, and this long at least.
-SLOW_RATIO, SLOW_SECONDS = 3.0, 0.15
-
-
 def never_joined(view: AssessedRun) -> RunFinding | None:
     """The rank that never came to the store while the others waited there."""
     absent = [
@@ -174,42 +169,6 @@ def never_entered(view: AssessedRun) -> RunFinding | None:
         silent,
         "rank {ranks} never entered the collective in which the others wait",
         "rank {ranks} 从未进入其他 rank 正在等待的集合操作",
-    )
-
-
-def late(view: AssessedRun) -> RunFinding | None:
-    """The rank that came to the collective much later than the others."""
-    times = {trace.rank: trace.times["entered"] for trace in view.traces if "entered" in trace.times}
-    if len(times) < 2:
-        return None
-    usual = statistics.median_low(times.values())
-    behind = [trace for trace in view.traces if times.get(trace.rank, usual) - usual > LATE]
-    if not behind:
-        return None
-    gap = max(times.values()) - usual
-    return view.finding(
-        "late",
-        behind,
-        f"rank {{ranks}} entered the collective {gap:.1f} s after the others",
-        f"rank {{ranks}} 比其他 rank 晚 {gap:.1f} 秒进入集合操作",
-    )
-
-
-def slow(view: AssessedRun) -> RunFinding | None:
-    """The rank for which the others wait in every iteration: it alone does not wait in the collective."""
-    medians = {t.rank: t.details["done"]["median"] for t in view.traces if t.done and t.details["done"].get("median")}
-    if len(medians) < 2 or not operation(view.result.run.message.op).symmetric:
-        return None
-    ordered = sorted(medians, key=lambda rank: medians[rank])
-    shortest, next_one = medians[ordered[0]], medians[ordered[1]]
-    if next_one - shortest < SLOW_SECONDS or next_one < SLOW_RATIO * shortest:
-        return None
-    culprit = [trace for trace in view.traces if trace.rank == ordered[0]]
-    return view.finding(
-        "slow",
-        culprit,
-        f"the others wait {next_one:.2f} s per iteration for rank {{ranks}}, which waits {shortest:.2f} s for them",
-        f"其他 rank 每次迭代等待 rank {{ranks}} {next_one:.2f} 秒，而它只等待 {shortest:.2f} 秒",
     )
 
 
@@ -309,10 +268,14 @@ def _paths_used(view: AssessedRun) -> list[RunFinding]:
 
 
 def broken_path(view: AssessedRun) -> RunFinding | None:
-    """A path that the run needs and that the probe could not use."""
+    """A path that the run needs and that the probe could not use.
+
+    Gloo may pass although only one of two hosts can connect to the other, where NCCL, for which it stands, would fail.
+    """
+    found = [path for path in _paths_used(view) if path.kind not in POOR]
     if view.result.passed:
-        return None
-    return next((found for found in _paths_used(view) if found.kind not in POOR), None)
+        found = [path for path in found if path.kind == ONE_WAY and view.result.run.backend == "gloo"]
+    return found[0] if found else None
 
 
 def poor_path(view: AssessedRun) -> RunFinding | None:
@@ -329,7 +292,7 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
         return None
     count = sum(trace.details.get("done", trace.details.get("warm", {})).get("wrong", 0) for trace in wrong)
     return view.finding(
-        "wrong-data",
+        "wrong-product" if view.result.run.alone else "wrong-data",
         wrong,
         f"{count} elements differ from the exact result on rank {{ranks}}",
         f"rank {{ranks}} 上有 {count} 个元素与精确结果不符",
@@ -339,6 +302,19 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
 def _nobody(view: AssessedRun, kind: str, en: str, zh: str) -> RunFinding:
     """Return a failure in which no rank stands out; between hosts it is evidence for the network."""
     return view.finding(kind, [], en, zh, "between-hosts" if len(view.result.run.places) > 1 else OTHERWISE)
+
+
+def never_finished(view: AssessedRun) -> RunFinding | None:
+    """The ranks that did not finish what they had to do alone."""
+    stuck = [trace for trace in view.traces if not trace.done]
+    if not stuck:
+        return None
+    return view.finding(
+        "never-finished",
+        stuck,
+        f"rank {{ranks}} did not finish its own computation (the last stage is {stuck[0].stage!r})",
+        f"rank {{ranks}} 未能完成自身的计算（最后阶段为 {stuck[0].stage!r}）",
+    )
 
 
 def all_waited(view: AssessedRun) -> RunFinding | None:
@@ -384,8 +360,13 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+#: Of a run in which every rank works alone.
+ALONE: tuple[Check, ...] = (died_of_signal, own_root_error, wrong_data, never_finished, slow)
+
+
 def assess(view: AssessedRun) -> RunFinding | None:
     """Return what a run shows to be wrong, or None; the verifier's own failure shows nothing."""
     if view.result.own_failure is not None:
         return None
-    return next((found for check in CHECKS if (found := check(view)) is not None), None)
+    checks = ALONE if view.result.run.alone else CHECKS
+    return next((found for check in checks if (found := check(view)) is not None), None)

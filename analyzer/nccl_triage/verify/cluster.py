@@ -11,6 +11,8 @@ from nccl_triage.errors import UsageError
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, Launcher
 
+#: Seconds that agents get to answer, and to import torch.
+GREETING, IMPORT = 20.0, 120.0
 #: Seconds between two looks at links that have no descriptor.
 POLL = 0.05
 
@@ -118,6 +120,19 @@ class Cluster:
                 )
         self._waiting.clear()
         self.facts = [answers[place]["facts"] for place in everywhere]
+
+    def gpus(self, places: Sequence[int], timeout: float = IMPORT, *, imports: bool = True) -> dict[int, Any]:
+        """Ask agents for the GPUs and the torch of their hosts; what they answer may be anything, the late are missing.
+
+        With ``imports``, a process of each host that has GPUs imports torch to see whether it works.
+        """
+        wish = {"imports": imports}
+        answers = self.ask("gpus", places, timeout, dict.fromkeys(places, wish))
+        return {place: answer.get("results") for place, answer in answers.items()}
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Take GPUs of hosts (index -> how many) from whoever shares them out; see ``Launcher.reserve``."""
+        return self._launcher.reserve(gpus)
 
     def preload(self, timeout: float) -> dict[int, str | None]:
         """Import torch in every agent; returns the error of each place that has none."""

@@ -18,7 +18,7 @@ RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-ru
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """A host where ranks can run: the command that reaches it (empty for this host), and the most ranks on it."""
+    """A host where ranks can run: the command that reaches it (empty for this host), and the ranks on it if that is fixed."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -27,11 +27,22 @@ class HostPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotGpu:
+    """The GPU of a rank: ``device`` as its process counts, index as nvidia-smi does, UUID and PCI address (``0000:4f:00``)."""
+
+    device: int
+    index: int
+    uuid: str = ""
+    bus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
-    """One rank of the whole job: its number, and the index of its host."""
+    """One rank of the whole job: its number, the index of its host, and its GPU (None without one)."""
 
     number: int
     place: int
+    gpu: SlotGpu | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,7 @@ class CollectiveRun:
     ``more`` are further collectives in the same processes, after the first: setting up is what takes long on GPUs.
     ``joins`` is how far the ranks come together: in the experiments about the store, no group is made. ``sweep`` are
     sizes (bytes, as nccl-tests counts them) at which the collective is timed, too.
+    ``alone``: no collective at all, each rank measures what it can compute by itself.
     """
 
     label: str
@@ -145,6 +157,7 @@ class CollectiveRun:
     more: tuple[CollectiveMessage, ...] = ()
     joins: Literal["store", "group"] = "group"
     sweep: tuple[int, ...] = ()
+    alone: bool = False
 
     @property
     def world(self) -> int:
@@ -159,6 +172,12 @@ class CollectiveRun:
     def first_rank(self, place: int) -> int:
         """Return the first of the ranks at a place."""
         return next(rank for rank, slot in enumerate(self.slots) if slot.place == place)
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether two ranks run on one GPU."""
+        used = [(slot.place, slot.gpu) for slot in self.slots if slot.gpu is not None]
+        return len(set(used)) < len(used)
 
     @property
     def size_seconds(self) -> float:
@@ -226,7 +245,10 @@ class RankTrace:
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank."""
+    """The result of a run: how it ended, at which stage, after how long, and the trace of each rank.
+
+    ``ras`` is what NCCL's RAS reported on each host (name -> text) before the ranks were ended.
+    """
 
     run: CollectiveRun
     outcome: RunOutcome
@@ -237,6 +259,7 @@ class RunResult:
     folder: str | None = None
     cleaned_s: float = 0.0
     symptoms: list[dict[str, Any]] = field(default_factory=list)
+    ras: dict[str, str] = field(default_factory=dict)
     transport: Transport | None = None
 
     @property

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from nccl_triage.engine.schema import Treatment
-from nccl_triage.verify.collective_run import CollectiveRun
+from nccl_triage.verify import gate
+from nccl_triage.verify.collective_run import CollectiveRun, Slot
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
     ExperimentOutcome,
@@ -18,11 +19,14 @@ from nccl_triage.verify.judge import (
     fact_of_findings,
     fact_of_versions,
     outcome_without,
+    own_failure,
     settle,
     state_of,
     treated,
 )
+from nccl_triage.verify.placement import Request, place_of
 from nccl_triage.verify.plan import REPEATS, Planned, compared
+from nccl_triage.verify.same_world import SameWorld, compare
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
 from nccl_triage.verify.trials import Session
 
@@ -97,24 +101,45 @@ def bisect(units: Sequence[Unit], fails: Callable[[tuple[Unit, ...]], bool], *, 
 def carry_out(session: Session) -> Report:
     """Carry out the plan of a session; a part that fails keeps the results it has."""
     started, plan, report = time.monotonic(), session.plan, session.report
-    backends = [entry.control.backend for entry in plan.experiments if entry.control is not None]
+    backends = {entry.control.backend for entry in plan.experiments if entry.control is not None}
     if backends:
-        session.prepare(backends[0], plan.probes)
+        session.prepare(backends, plan.probes)
+    elif session.cluster.facts:
+        session.meet()
     for planned in plan.experiments:
-        report.outcomes.append(_outcome(session, planned))
+        report.outcomes.append(_outcome(session, session.at_hand(planned)))
     report.seconds = time.monotonic() - started
     return report
 
 
 def _outcome(session: Session, planned: Planned) -> ExperimentOutcome:
     if planned.control is None:
-        return outcome_without(planned)
+        return _by_health(session, planned)
     problems = session.report.problems
     if problems:
         outcome = outcome_without(planned)
         outcome.why_not = {lang: "; ".join(item[lang] for item in problems) for lang in ("en", "zh")}
         return outcome
     return _Test(session, planned, replace(planned.control, changed="")).outcome()
+
+
+def world_of(session: Session, planned: Planned, slots: Sequence[Slot], backend: str) -> SameWorld:
+    """Return how the hosts, GPUs and variables of an experiment compare with those of the failure."""
+    plan = session.plan
+    request = Request(plan.question, planned.suspect, planned.experiment)
+    return compare(request, plan.means, slots, backend, plan.options.job_hosts)
+
+
+def _by_health(session: Session, planned: Planned) -> ExperimentOutcome:
+    """Return the outcome of a suspect without runs: what the driver says of the accused GPU can settle it alone."""
+    outcome = outcome_without(planned)
+    if planned.experiment.kind == "single":
+        health = session.health(planned)
+        if health.accused:
+            settle(outcome, health.fact, None, world_of(session, planned, (), "nccl"))
+            outcome.why_not = None
+        outcome.findings = [*health.accused, *health.others]
+    return outcome
 
 
 class _Test:
@@ -125,12 +150,26 @@ class _Test:
 
     def outcome(self) -> ExperimentOutcome:
         """Run the control, the treatments and the bisection of a failure, and conclude."""
+        checked = gate.passed(self.session, self.planned, self.control)
+        if checked.why_not is not None:
+            outcome = outcome_without(self.planned)
+            outcome.why_not, outcome.gates = dict(checked.why_not), checked.trials
+            return outcome
         controls = self._controls()
         outcome = outcome_without(self._as_fitted(controls), controls)
-        if state_of(outcome.controls) == "fails":
+        outcome.gates = checked.trials
+        if state_of(outcome.controls) == "fails" and own_failure(outcome.controls) is None:
             self._treat(outcome)
-        settle(outcome, self._fact(), self.session.plan.question.timeout)
+        limit = self.session.plan.question.timeout
+        settle(outcome, self._fact(), limit, self._world(), checked.trivial_fails)
+        if self.planned.experiment.kind == "single":
+            health = self.session.health(self.planned)
+            outcome.findings += [*health.accused, *health.others]
         return outcome
+
+    def _world(self) -> SameWorld:
+        """Return how the hosts, GPUs and variables of the control compare with those of the failure."""
+        return world_of(self.session, self.planned, self.control.slots, self.control.backend)
 
     def _as_fitted(self, controls: Sequence[Trial]) -> Planned:
         """Return the experiment as its ranks had memory for it."""
@@ -138,9 +177,9 @@ class _Test:
         smallest = min(runs, key=lambda run: run.message.numel, default=self.control)
         if smallest.message.numel >= self.control.message.numel:
             return self.planned
-        plan, names = self.session.plan, self.session.names
+        plan = self.session.plan
         fitted = replace(self.planned, control=replace(self.control, message=smallest.message))
-        return compared(fitted, plan.question, plan.means, tuple(names[place] for place in self.control.places))
+        return compared(fitted, plan.question, plan.means, plan.means.names_in_log(self.control.places, plan.question))
 
     def _controls(self) -> list[Trial]:
         trials: list[Trial] = []
@@ -150,6 +189,8 @@ class _Test:
             if trial is None:
                 break
             trials.append(trial)
+            if trial.result.own_failure is not None:
+                break
             if len({found.fails for found in trials}) > 1:
                 wanted = FLAKY_RUNS
         return trials
@@ -161,7 +202,7 @@ class _Test:
             facts=session.cluster.facts,
             matrix=session.report.matrix,
             deadlines=planned.deadlines,
-            gpus=session.plan.means.gpus,
+            means=session.plan.means,
             odd_slots=first.ranks if first is not None and len(first.ranks) < self.control.world else (),
             odd_hosts=first.hosts if first is not None else planned.suspect.hosts,
             suspect_variables=planned.suspect.variables,
@@ -231,15 +272,17 @@ class _Test:
         if planned.experiment.check == "gpus":
             return self._crowded()
         if planned.experiment.kind == "single":
-            return "shows" if session.plan.means.gpu_faults else "clean"
-        found = session.findings(control.backend, session.realised(control).env_of(0))
+            return session.health(planned).fact
+        found = session.findings(session.realised(control))
         return fact_of_findings(planned, found, bool(session.report.matrix.paths))
 
     def _crowded(self) -> Fact:
-        """Tell whether the log has more ranks on a host than GPUs are visible there."""
-        plan = self.session.plan
-        most = max((len(ranks) for ranks in plan.question.ranks_of.values()), default=0)
-        return ("shows" if most > plan.means.gpus else "clean") if most else "none"
+        """Tell whether the log has more ranks on one of the hosts than GPUs are visible there."""
+        question, means = self.session.plan.question, self.session.plan.means
+        known = {name: place for name in question.ranks_of if (place := place_of(name, question, means)) is not None}
+        pairs = [(len(question.ranks_of[name]), means.hosts[place].present) for name, place in known.items()]
+        pairs = [(ranks, present) for ranks, present in pairs if ranks]
+        return ("shows" if any(ranks > present for ranks, present in pairs) else "clean") if pairs else "none"
 
     def _port_taken(self, place: int, port: int) -> Fact:
         answers = []

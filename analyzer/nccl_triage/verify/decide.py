@@ -10,9 +10,10 @@ from typing import Any, Literal
 from nccl_triage import resources
 from nccl_triage.engine import nodes
 from nccl_triage.errors import RuleError
+from nccl_triage.verify.same_world import GpuMatch, HostMatch, VariableMatch
 
 State = Literal["passes", "fails", "mixed", "none"]
-Verdict = Literal["confirmed", "refuted", "supported", "inconclusive", "not-testable", "not-run"]
+Verdict = Literal["confirmed", "refuted", "supported", "not-reproduced", "inconclusive", "not-testable", "not-run"]
 #: The weights that a verdict can add to the cause's score.
 WEIGHT_WORDS = ("none", "weak-against", "moderate", "decisive", "decisive-against")
 
@@ -31,6 +32,10 @@ class Facts:
     complete: bool = False
     passing: str = "refutes"
     brief: bool = False
+    proven: bool = False
+    hosts: HostMatch = "own"
+    gpu: GpuMatch = "any"
+    variables: VariableMatch = "same"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
 from nccl_triage.verify.collective_run import CollectiveRun
-from nccl_triage.verify.question import Question
+from nccl_triage.verify.host_names import host_of
+from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.worker.ops import operation
 
 
@@ -17,10 +17,10 @@ class ExperimentComparison:
     """The failure beside the control run; ``wanted`` is the number of elements in the log's collective."""
 
     question: Question
+    suspect: SuspectedCause
     experiment: Experiment
     run: CollectiveRun
     wanted: int
-    gpus: int
     names: tuple[str, ...]
 
 
@@ -55,21 +55,21 @@ def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
 
 
 def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
-    """Fewer hosts than the failure had."""
+    """Fewer hosts than the failure had, or others than the accused ones."""
     wanted, have = len(about.question.hosts), len(about.run.places)
     if about.experiment.scope != "host" and have < wanted:
         yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
-
-
-def _short(name: str) -> str:
-    return name.split("#")[0].split(".")[0].casefold()
+    accused = [host for host in about.suspect.hosts if host in about.question.hosts]
+    left_out = [host for host in accused if about.names and host not in about.names]
+    if left_out:
+        listed = ", ".join(left_out[:4])
+        yield _say(f"without {listed}, which the log accuses", f"不含日志所指的主机 {listed}", True)
 
 
 def other_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Hosts that were not part of the failure."""
-    known = {_short(name) for name in about.question.hosts}
-    strange = [name for name in about.names if _short(name) not in known]
-    if known and strange:
+    strange = [name for name in about.names if host_of(about.question, name) is None]
+    if about.question.hosts and strange:
         listed = ", ".join(strange[:4])
         yield _say(f"on {listed}, which the log does not name", f"在 {listed} 上运行，日志中没有该主机", True)
 
@@ -120,13 +120,25 @@ def other_backend(about: ExperimentComparison) -> Iterator[Difference]:
 
 def shared_gpu(about: ExperimentComparison) -> Iterator[Difference]:
     """Several ranks on one GPU."""
-    run = about.run
-    if run.backend == "nccl" and 0 < about.gpus < max(Counter(slot.place for slot in run.slots).values()):
+    if about.run.backend == "nccl" and about.run.shares_gpus:
         yield _say(
             "several ranks share a GPU, so the paths between GPUs (P2P, shared memory, NVLS) are not tested",
             "多个 rank 共用一块 GPU：未涉及 GPU 之间的通路（P2P、共享内存、NVLS）",
             True,
         )
+
+
+#: Names of variables that are listed.
+_LISTED = 8
+
+
+def other_variables(about: ExperimentComparison) -> Iterator[Difference]:
+    """Variables of the failed job that are not repeated; only their names are told, for a value may be a secret."""
+    names = about.question.left_out
+    if names:
+        more = f" (+{len(names) - _LISTED})" if len(names) > _LISTED else ""
+        listed, listed_zh = (separator.join(names[:_LISTED]) + more for separator in (", ", "、"))
+        yield _say(f"not set as in the log: {listed}", f"未按日志设置：{listed_zh}", True)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -139,6 +151,7 @@ CHECKS: tuple[Check, ...] = (
     other_root,
     other_backend,
     shared_gpu,
+    other_variables,
 )
 
 

@@ -10,18 +10,24 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from nccl_triage.diagnosis.verdict import status_of
+from nccl_triage.diagnosis.verdict import NAMED, status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.document.headline import hedges
 from nccl_triage.engine.schema import WEIGHTS
 from nccl_triage.redaction.secrets import mask_secrets
 from nccl_triage.verify.judge import ExperimentOutcome, Report
+from nccl_triage.verify.question import EVIDENCE_ID
 from nccl_triage.verify.record import outcome_record
 
-#: Id of the contribution that is the verifier's.
-EVIDENCE_ID = "verification"
 _VERDICT_ZH = {"confirmed": "实验已证实：", "refuted": "实验不支持："}
 _VERDICT_EN = {"confirmed": "Confirmed by experiment: ", "refuted": "Contradicted by experiment: "}
+#: What a document says as a whole, kept beside the outcome of an experiment.
+_SAID = ("verdict", "headline", "headline_zh")
+#: Headline and title of each language, with the words that a headline is made of.
+_KEYS = (
+    ("headline", "title", {**_VERDICT_EN, "not": " (an experiment contradicts: {})", "end": "."}),
+    ("headline_zh", "title_zh", {**_VERDICT_ZH, "not": "（实验不支持：{}）", "end": "。"}),
+)
 
 
 def log_odds(weight: str) -> float:
@@ -41,21 +47,26 @@ def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
     document = _forget(document)
     changed = copy.deepcopy(document)
     by_cause = {outcome.planned.suspect.cause: outcome for outcome in report.outcomes}
-    before = {entry["cause"]: (entry["status"], entry["confidence"]) for entry in changed["diagnoses"]}
+    said = {name: document[name] for name in _SAID}
+    before = {
+        entry["cause"]: {"status": entry["status"], "confidence": entry["confidence"], **said}
+        for entry in changed["diagnoses"]
+    }
     for entry in changed["diagnoses"]:
         outcome = by_cause.get(entry["cause"])
         if outcome is not None:
             _weigh(entry, outcome)
     first = changed["diagnoses"][0]["cause"] if changed["diagnoses"] else None
-    if any(log_odds(outcome.row.weight) for outcome in report.outcomes):
+    moved = any(log_odds(outcome.row.weight) for outcome in report.outcomes)
+    if moved:
         _reweigh(changed["diagnoses"])
     for entry in changed["diagnoses"]:
         outcome = by_cause.get(entry["cause"])
         if outcome is not None:
-            entry["verification"] = outcome_record(
-                outcome, report, before[entry["cause"]], (entry["status"], entry["confidence"])
-            )
-    _headline(changed, document, first)
+            after = {"status": entry["status"], "confidence": entry["confidence"]}
+            entry["verification"] = outcome_record(outcome, report, before[entry["cause"]], after)
+    if moved and first is not None and changed["verdict"] != "healthy":
+        _headline(changed, document, first)
     return mask_secrets(changed)
 
 
@@ -64,6 +75,8 @@ def _forget(document: dict[str, Any]) -> dict[str, Any]:
     earlier = copy.deepcopy(document)
     marked = False
     for entry in earlier["diagnoses"]:
+        before = (entry.get("verification") or {}).get("before") or {}
+        earlier.update({name: before[name] for name in _SAID if name in before})
         added = [item for item in entry["contributions"] if item["id"] == EVIDENCE_ID]
         entry["contributions"] = [item for item in entry["contributions"] if item["id"] != EVIDENCE_ID]
         entry["score"] = round(entry["score"] - sum(item["applied"] for item in added), 3)
@@ -71,11 +84,6 @@ def _forget(document: dict[str, Any]) -> dict[str, Any]:
         marked = marked or bool(added)
     if marked:
         _reweigh(earlier["diagnoses"])
-    hedged = _hedges(earlier) if earlier["diagnoses"] else ("", "")
-    for name, words, hedge in zip(("headline", "headline_zh"), (_VERDICT_EN, _VERDICT_ZH), hedged, strict=True):
-        for word in words.values():
-            if earlier[name].startswith(word):
-                earlier[name] = hedge + earlier[name].removeprefix(word)
     return earlier
 
 
@@ -125,22 +133,30 @@ def _resembles_only(entry: dict[str, Any]) -> bool:
     return all(item["id"] == VOTE_ID for item in entry["contributions"] if item["log_odds"] > 0)
 
 
-def _headline(changed: dict[str, Any], document: dict[str, Any], first: str | None) -> None:
-    """Say in the headline whether the experiments confirmed the cause named by the log, or which other one."""
-    if first is None or changed["verdict"] == "healthy":
-        return
+def _headline(changed: dict[str, Any], document: dict[str, Any], first: str) -> None:
+    """Say in the headline what the experiments made of the cause that the log named, and which cause comes first now."""
     best = changed["diagnoses"][0]
-    if _outcome(best) == "confirmed" and (best["cause"] != first or changed["verdict"] == "unknown"):
+    outcome = _outcome(best)
+    if outcome == "confirmed":
         changed["verdict"] = "diagnosed"
-        changed["headline"] = f"{_VERDICT_EN['confirmed']}{best['title']}."
-        changed["headline_zh"] = f"{_VERDICT_ZH['confirmed']}{best['title_zh']}。"
+    elif changed["verdict"] == "diagnosed" and best["confidence"] < NAMED:
+        changed["verdict"] = "unknown"
+    if changed["verdict"] == "unknown" and document["verdict"] == "unknown":
         return
-    outcome = _outcome(next(item for item in changed["diagnoses"] if item["cause"] == first))
-    if outcome not in _VERDICT_EN or changed["verdict"] != "diagnosed":
-        return
-    english, chinese = _hedges(document)
-    changed["headline"] = _VERDICT_EN[outcome] + document["headline"].removeprefix(english)
-    changed["headline_zh"] = _VERDICT_ZH[outcome] + document["headline_zh"].removeprefix(chinese)
+    before = next(item for item in changed["diagnoses"] if item["cause"] == first)
+    hedges_now, hedges_before = hedges(best["status"], best["confidence"]), _hedges(document)
+    for index, (key, title, words) in enumerate(_KEYS):
+        said = document[key].removeprefix(hedges_before[index])
+        if changed["verdict"] == "unknown":
+            changed[key] = words["refuted"] + said if _outcome(before) == "refuted" else document[key]
+        elif best["cause"] == first and document["verdict"] == "diagnosed":
+            changed[key] = words.get(outcome or "", hedges_now[index]) + said
+        else:
+            changed[key] = words.get(outcome or "", hedges_now[index]) + best[title] + words["end"]
+            if _outcome(before) == "refuted":
+                changed[key] = (
+                    changed[key].removesuffix(words["end"]) + words["not"].format(before[title]) + words["end"]
+                )
 
 
 def _outcome(entry: dict[str, Any]) -> str | None:

@@ -1,34 +1,26 @@
-"""Which GPUs are visible to this process, and whether they are idle; nothing is changed.
+"""Which GPUs of a host ranks may use: its agent's answer, checked, and the rules of refusal.
 
-The rules of refusal are those of ``idle``; the limits are constants here. No torch and no CUDA: asking must not take
-memory on a GPU that someone else uses.
+The limits are constants here. No torch and no CUDA; the answer comes from a host that may say anything.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from nccl_triage.verify.gpu import Gpu, Inventory
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify.worker.gpu import Gpu, GpuProcess, Inventory, pci_address
 
 #: A driver keeps some memory for itself, and containers hide the processes of others: memory in use above this share
 #: of the total, and above this many bytes, means that somebody works there.
 USED_SHARE, USED_BYTES = 0.03, 1 << 30
-#: Percent of the time that an idle GPU may be busy, in each of ``SAMPLES`` samples over ``SAMPLED`` seconds.
-BUSY_PERCENT, SAMPLES, SAMPLED = 5, 3, 1.0
-_LIBRARY = "libnvidia-ml.so.1"
-_LIBRARY_FOLDERS = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "usr/local/nvidia/lib64",
-    "usr/lib/wsl/lib",
-    "run/opengl-driver/lib",
-)
+#: Percent of the time that an idle GPU may be busy, in each of the samples.
+BUSY_PERCENT = 5
+#: GPUs and processes of an answer that are read, and the characters of its texts.
+MOST_GPUS, MOST_PROCESSES, MOST_TEXT = 64, 256, 300
+_UUID = lazily(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,106 +34,96 @@ class Refusal:
     evidence: bool = False
 
 
-Sampler = Callable[[], Mapping[int, int | None]]
+def told_text(value: object, most: int = MOST_TEXT) -> str | None:
+    """Return a text of an answer without what no terminal should get; None for anything else."""
+    if not isinstance(value, str):
+        return None
+    return "".join(character if character.isprintable() else " " for character in value[:most]).strip() or None
 
 
-def likely_present(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether asking for GPUs is worth it: a device, a loaded driver or its library exists. Imports nothing."""
-    if (root / "proc/driver/nvidia").exists() or any((root / "dev").glob("nvidia[0-9]*")):
-        return True
-    paths = (os.environ if environment is None else environment).get("LD_LIBRARY_PATH", "").split(":")
-    folders = [*(root / name for name in _LIBRARY_FOLDERS), *(Path(path) for path in paths if path)]
-    return any((folder / _LIBRARY).exists() for folder in folders)
+def inventory_of(answer: object) -> tuple[Inventory, dict[int, int]]:
+    """Return the GPUs of an agent's answer and the highest percent busy of each, by index; what is malformed is left out."""
+    told: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+    listed = _list(told.get("gpus"))
+    gpus: dict[int, Gpu] = {}
+    busiest: dict[int, int] = {}
+    for entry in listed[:MOST_GPUS]:
+        gpu = _gpu(entry) if isinstance(entry, Mapping) else None
+        # One name for two GPUs would put two ranks on one of them unseen.
+        if gpu is None or gpu.index in gpus or (gpu.uuid and gpu.uuid in {other.uuid for other in gpus.values()}):
+            continue
+        gpus[gpu.index] = gpu
+        seen = [_whole(value, 100) for value in _list(entry.get("busy"))[:16]]
+        busiest[gpu.index] = max([gpu.utilisation or 0, *(value for value in seen if value is not None)])
+    inventory = Inventory(
+        tuple(gpus.values()),
+        told_text(told.get("driver"), 40),
+        told_text(told.get("problem")),
+        told_text(told.get("source"), 20) or "",
+    )
+    return inventory, busiest
 
 
-def visible(environment: Mapping[str, str] | None = None) -> Inventory:
-    """Return the GPUs that a CUDA program started from here would see; never raises.
-
-    ``environment`` (default: this process's) gives CUDA_VISIBLE_DEVICES. Indices count in the order of the PCI bus: with
-    different GPUs in one host CUDA counts so only when CUDA_DEVICE_ORDER=PCI_BUS_ID is set, and the inventory says it.
-    """
-    from nccl_triage.verify import gpu_smi, nvml
-
-    inventory = nvml.read()
-    if not inventory.source:
-        with_tool = gpu_smi.read()
-        problem = None if with_tool.gpus else f"{inventory.problem}; {with_tool.problem}"
-        inventory = replace(with_tool, problem=problem)
-    return selected(inventory, os.environ if environment is None else environment)
+def _list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def selected(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
-    """Return the inventory as CUDA_VISIBLE_DEVICES leaves it.
-
-    As CUDA does it: the list ends before its first entry that names no GPU; a UUID may be shortened
-    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars).
-    """
-    wanted = environment.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None or not inventory.gpus:
-        return inventory
-    chosen: list[Gpu] = []
-    problem = None
-    for entry in (part.strip() for part in wanted.split(",")):
-        gpu = _named(entry, inventory.gpus)
-        if gpu is None:
-            kind = "a MIG instance, which is not tested" if entry.startswith("MIG-") else "no GPU of this host"
-            problem = f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} names {kind}"
-            break
-        if gpu in chosen:
-            chosen, problem = [], f"CUDA_VISIBLE_DEVICES={wanted}: {entry!r} is listed twice"
-            break
-        chosen.append(gpu)
-    by_index = any(entry.strip().isdigit() for entry in wanted.split(","))
-    if (
-        by_index
-        and len({gpu.name for gpu in inventory.gpus}) > 1
-        and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
-    ):
-        problem = (
-            problem
-            or "different GPUs in one host: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or indices may refer to other GPUs"
-        )
-    return replace(inventory, gpus=tuple(chosen), problem=problem)
+def _whole(value: object, most: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
-def _named(entry: str, gpus: Sequence[Gpu]) -> Gpu | None:
-    if entry.isdigit():
-        return next((gpu for gpu in gpus if gpu.index == int(entry)), None)
-    found = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
-    return found[0] if len(found) == 1 else None
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
-def idle(
-    inventory: Inventory,
-    own_pids: Collection[int] = (),
-    *,
-    sample: Sampler | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> list[Refusal]:
+def _uuids(value: object) -> tuple[str, ...]:
+    return tuple(uuid for uuid in _list(value)[:MOST_GPUS] if isinstance(uuid, str) and _UUID.fullmatch(uuid))
+
+
+def _gpu(told: Mapping[str, Any]) -> Gpu | None:
+    index = _whole(told.get("index"), 1023)
+    if index is None:
+        return None
+    return Gpu(
+        index=index,
+        uuid=next(iter(_uuids([told.get("uuid")])), ""),
+        name=told_text(told.get("name"), 80) or "",
+        memory_total=_whole(told.get("memory_total"), _BYTES),
+        memory_used=_whole(told.get("memory_used"), _BYTES),
+        memory_free=_whole(told.get("memory_free"), _BYTES),
+        utilisation=_whole(told.get("utilisation"), 100),
+        processes=tuple(_processes(_list(told.get("processes")))),
+        compute_mode=told_text(told.get("compute_mode"), 40),
+        mig=_flag(told.get("mig")),
+        recovery_action=told_text(told.get("recovery_action"), 40),
+        ecc_uncorrected=_whole(told.get("ecc_uncorrected"), _BYTES),
+        remap_pending=_flag(told.get("remap_pending")),
+        remap_failure=_flag(told.get("remap_failure")),
+        fault=told_text(told.get("fault"), 40),
+        bus=pci_address(told.get("bus")),
+        instances=_uuids(told.get("instances")),
+        instance=told.get("instance") is True,
+    )
+
+
+def _processes(running: list[Any]) -> Iterator[GpuProcess]:
+    for entry in running[:MOST_PROCESSES]:
+        pid = _whole(entry.get("pid"), 1 << 32) if isinstance(entry, Mapping) else None
+        if pid is not None:
+            yield GpuProcess(pid, _whole(entry.get("used"), _BYTES))
+
+
+def refusals(inventory: Inventory, busiest: Mapping[int, int], own_pids: Collection[int] = ()) -> list[Refusal]:
     """Return every reason against using the GPUs of an inventory; empty when all are idle and healthy.
 
-    ``sample`` gives percent busy by index (default: asks the driver), ``own_pids`` are processes of the verifier itself.
+    ``busiest`` gives the highest percent busy by index, ``own_pids`` are processes of the verifier itself.
     """
-    refusals = [refusal for gpu in inventory.gpus for refusal in _at_rest(gpu, frozenset(own_pids))]
-    if not inventory.gpus:
-        return refusals
-    sample = sample or _sampler(inventory)
-    busiest = {gpu.index: gpu.utilisation or 0 for gpu in inventory.gpus}
-    for _ in range(SAMPLES - 1):  # the inventory holds the first sample
-        sleep(SAMPLED / (SAMPLES - 1))
-        for index, percent in sample().items():
-            if index in busiest and percent is not None:
-                busiest[index] = max(busiest[index], percent)
+    found: list[Refusal] = []
     for gpu in inventory.gpus:
-        if busiest[gpu.index] > BUSY_PERCENT:
-            refusals.append(_busy(gpu, busiest[gpu.index]))
-    return sorted(refusals, key=lambda refusal: inventory.gpus.index(refusal.gpu))
-
-
-def _sampler(inventory: Inventory) -> Sampler:
-    from nccl_triage.verify import gpu_smi, nvml
-
-    return nvml.utilisation if inventory.source == "nvml" else gpu_smi.utilisation
+        found += _at_rest(gpu, frozenset(own_pids))
+        if busiest.get(gpu.index, 0) > BUSY_PERCENT:
+            found.append(_busy(gpu, busiest[gpu.index]))
+    return found
 
 
 def _busy(gpu: Gpu, percent: int) -> Refusal:
@@ -183,19 +165,19 @@ def _at_rest(gpu: Gpu, own: frozenset[int]) -> Iterator[Refusal]:
                 f"{name} has {_size(used)} of memory in use (limit {_size(limit)}), perhaps by a process in another container",
                 f"{name} 已占用显存 {_size(used)}(上限 {_size(limit)}),可能来自另一个容器中的进程",
             )
-    if gpu.compute_mode not in (None, "default"):
+    if gpu.compute_mode == "prohibited":
         yield Refusal(
             gpu,
             "compute-mode",
-            f"{name} is in compute mode {gpu.compute_mode}",
-            f"{name} 的计算模式为 {gpu.compute_mode}",
+            f"{name} is in compute mode prohibited: no program may use it",
+            f"{name} 的计算模式为 prohibited，任何程序都不能使用",
         )
-    if gpu.mig:
+    if gpu.mig and not gpu.instance:
         yield Refusal(
             gpu,
             "mig",
-            f"{name} has MIG enabled: NCCL cannot use the whole GPU",
-            f"{name} 已启用 MIG，NCCL 无法使用整卡",
+            f"{name} is divided by MIG: name one of its instances in CUDA_VISIBLE_DEVICES, which takes one rank",
+            f"{name} 已启用 MIG：请在 CUDA_VISIBLE_DEVICES 中指定其中一个实例，一个实例只能运行一个 rank",
         )
     yield from _health(gpu, name)
 

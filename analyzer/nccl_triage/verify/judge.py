@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from nccl_triage.engine.schema import RuleSet, Treatment
+from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import ReachabilityMatrix
+from nccl_triage.verify.same_world import SameWorld
 
 #: Runs after which a control that failed once of twice counts as flaky.
 FLAKY_RUNS = 5
@@ -52,6 +53,7 @@ class ExperimentOutcome:
     treatments: list[tuple[Treatment, list[Trial]]] = field(default_factory=list)
     findings: list[RunFinding] = field(default_factory=list)
     why_not: dict[str, str] | None = None
+    gates: tuple[Trial, ...] = ()
     narrowed: dict[str, Any] | None = None
 
 
@@ -80,14 +82,23 @@ def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Experim
     return ExperimentOutcome(planned, decide(facts), facts, list(controls), why_not=planned.why_not)
 
 
-def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
+def settle(
+    outcome: ExperimentOutcome, fact: Fact, limit: float | None, world: SameWorld, trivial_fails: bool = False
+) -> None:
     """Conclude from an outcome's controls and treatments: its findings, facts and row.
 
-    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds.
+    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds, ``world`` how the hosts,
+    GPUs and variables of the runs compare with those of the failure, ``trivial_fails`` whether a trivial all-reduce failed before the control.
     """
     planned, controls = outcome.planned, outcome.controls
+    why_not = own_failure(controls)
+    if why_not is not None:
+        outcome.why_not, outcome.findings = why_not, []
+        return
     outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
     state = state_of(controls)
+    if state == "passes" and trivial_fails:
+        state = "mixed"  # the ranks could not do less, and then did more
     best: State = "none"
     if outcome.treatments:
         states = [state_of(trials) for _, trials in outcome.treatments]
@@ -103,8 +114,17 @@ def settle(outcome: ExperimentOutcome, fact: Fact, limit: float | None) -> None:
         complete=planned.complete,
         passing=planned.experiment.passing,
         brief=is_brief(planned, controls, limit),
+        proven=planned.suspect.proven,
+        hosts=world.hosts,
+        gpu=world.gpu,
+        variables=world.variables,
     )
     outcome.row = decide(outcome.facts)
+
+
+def own_failure(trials: Iterable[Trial]) -> Text | None:
+    """Return why runs say nothing of the job, where the verifier itself failed in one of them; else None."""
+    return next((why for trial in trials if (why := trial.result.own_failure) is not None), None)
 
 
 def state_of(trials: Sequence[Trial]) -> State:

@@ -6,7 +6,6 @@ No torch and no I/O: a plan is made before anything is touched, and ``--dry-run`
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +16,11 @@ from nccl_triage.verify.collective_run import (
     CollectiveMessage,
     CollectiveRun,
     Deadlines,
-    HostPlace,
     Slot,
 )
 from nccl_triage.verify.differences import ExperimentComparison, differences
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.placement import Request, gpu_env, places_for, slots_of, untested
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.worker.memory import GPU_SHARE
 from nccl_triage.verify.worker.ops import DTYPES, Operation, operation
@@ -30,37 +30,19 @@ from nccl_triage.verify.worker.payload import BITS
 REPEATS = 2
 #: Elements of a collective whose size the log does not tell.
 DEFAULT_NUMEL = 1 << 20
-#: Ranks of a world whose size is free.
-DEFAULT_WORLD = 4
-#: Ranks that Gloo runs on one host at most.
-CPU_WORLD = 8
 #: Suspects that are put to the test, best first.
 SUSPECTS = 3
 #: Seconds that the probe of reachability takes at most.
-PROBE_SECONDS = 35.0
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """The available means: hosts, GPUs per host with the least free memory of one (bytes), and why there are none.
-
-    ``gpu_faults`` is what the driver itself says is wrong with GPUs of this host; ``devices`` is CUDA_VISIBLE_DEVICES
-    of the ranks where some of this host's GPUs must be left alone.
-    """
-
-    places: tuple[HostPlace, ...]
-    gpus: int = 0
-    gpu_free: int = 0
-    gpu_name: str | None = None
-    no_gpu: Text = field(default_factory=lambda: {"en": "no NVIDIA GPU is visible", "zh": "看不到 NVIDIA GPU"})
-    torch: str | None = None
-    gpu_faults: tuple[str, ...] = ()
-    devices: str | None = None
+PROBE_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of the user; raises UsageError for a time that is not above 0."""
+    """The options of the user; raises UsageError for a time that is not above 0.
+
+    ``job_hosts``: the hosts are those of the job, even if the log does not say so.
+    ``trust_env``: the user vouches for the plugins, files and addresses in the log's variables.
+    """
 
     backend: str = "auto"
     world: int | None = None
@@ -68,6 +50,8 @@ class PlanOptions:
     budget: float = 300.0
     suspects: int = SUSPECTS
     allow_busy: bool = False
+    job_hosts: bool = False
+    trust_env: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("patience", self.timeout_factor), ("budget", self.budget)):
@@ -132,34 +116,14 @@ def _text(en: str, zh: str) -> Text:
     return {"en": en, "zh": zh}
 
 
-def backend_of(experiment: Experiment, means: Means, options: PlanOptions) -> str | None:
-    """Return the backend of an experiment, or None when it needs GPUs that are not there."""
-    if options.backend != "auto":
-        return options.backend if options.backend == "nccl" or experiment.backend == "any" else None
-    if means.gpus:
+def backend_of(request: Request, means: Means, options: PlanOptions) -> str | None:
+    """Return the backend of an experiment, or None when it needs GPUs and NCCL that are not there."""
+    gloo = "gloo" if request.experiment.backend == "any" else None
+    if options.backend == "gloo":
+        return gloo
+    if means.why_no_nccl(places_for(request, means)) is None:
         return "nccl"
-    return "gloo" if experiment.backend == "any" else None
-
-
-def slots_of(
-    question: Question, experiment: Experiment, means: Means, options: PlanOptions, backend: str
-) -> tuple[Slot, ...]:
-    """Return where the ranks of the control run: evenly over the places, numbered host by host."""
-    places = range(len(means.places))
-    if experiment.scope == "host":
-        places = range(1)
-    wanted = options.world or question.world or max(DEFAULT_WORLD if len(places) == 1 else 1, len(places))
-    if backend == "nccl":
-        # One GPU can be shared by two ranks: enough for everything but the paths between GPUs.
-        most = max(2, means.gpus)
-    else:
-        most = CPU_WORLD
-    least = 1 if experiment.scope == "rank" else 2
-    wanted = max(least, wanted, len(places))
-    each = [min(most, max(1, wanted // len(places) + (index < wanted % len(places)))) for index in places]
-    each = [min(count, means.places[index].slots or count) for index, count in zip(places, each, strict=True)]
-    numbers = iter(range(sum(each)))
-    return tuple(Slot(next(numbers), place) for place, count in zip(places, each, strict=True) for _ in range(count))
+    return gloo if options.backend == "auto" else None
 
 
 def message_of(
@@ -171,9 +135,13 @@ def message_of(
     """
     if experiment.kind in ("store", "versions"):
         return CollectiveMessage("INIT", 1), 1
-    op = question.op or ("BARRIER" if experiment.kind == "single" else "ALLREDUCE")
+    op = question.op or "ALLREDUCE"
+    if experiment.kind == "single" and (not operation(op).symmetric or operation(op).size == "none"):
+        op = "ALLREDUCE"  # every GPU must have data to check
     row = operation(op)
     dtype, wanted = _typed(question, row, backend)
+    if experiment.kind == "single":
+        wanted = max(wanted, DEFAULT_NUMEL)
     numel = wanted
     if backend == "nccl" and means.gpu_free:
         sharing = -(-world // max(1, len(means.places) * means.gpus))
@@ -198,7 +166,8 @@ def _typed(question: Question, row: Operation, backend: str) -> tuple[str, int]:
     return (named if named in DTYPES else _LIKE.get(named, "float32")), numel
 
 
-def _why_not(experiment: Experiment, question: Question, means: Means, backend: str | None) -> Text | None:
+def _why_not(request: Request, means: Means, options: PlanOptions, backend: str | None) -> Text | None:
+    experiment, places = request.experiment, places_for(request, means)
     if experiment.kind == "none":
         return experiment.why_not
     if experiment.kind == "memory":
@@ -206,48 +175,43 @@ def _why_not(experiment: Experiment, question: Question, means: Means, backend: 
             "A rerun cannot show it: memory depends on the model, so rely on the numbers in the log.",
             "重新运行无法验证：显存占用取决于模型，应以日志中的数字为准。",
         )
-    if backend is None:
-        reason = means.no_gpu
-        return _text(f"it needs GPUs and NCCL: {reason['en']}", f"需要 GPU 和 NCCL：{reason['zh']}")
     if experiment.scope == "hosts" and len(means.places) < 2:
-        hosts = ", ".join(question.hosts[:4]) or "the job"
+        hosts = ", ".join(request.question.hosts[:4]) or "the job"
         return _text(
             f"it needs at least two hosts of the job ({hosts}): name them with --host, or use --launcher ray or slurm",
             f"需要作业的至少两台主机（{hosts}）：用 --host 指定，或使用 --launcher ray 或 slurm",
         )
-    if means.torch is None and len(means.places) == 1:
-        return _text(
-            "this Python has no PyTorch: use --python with the job's Python",
-            "当前 Python 未安装 PyTorch：请用 --python 指定作业所用的解释器",
-        )
-    return None
+    if backend is None:
+        reason = means.why_no_nccl(places) if options.backend != "gloo" else None
+        reason = reason or _text("--backend gloo was asked for", "指定了 --backend gloo")
+        return _text(f"it needs GPUs and NCCL: {reason['en']}", f"需要 GPU 和 NCCL：{reason['zh']}")
+    return means.why_no_torch(places)
 
 
-def control_run(
-    question: Question,
-    suspect: SuspectedCause,
-    experiment: Experiment,
-    means: Means,
-    options: PlanOptions,
-    backend: str,
-) -> tuple[CollectiveRun, int]:
-    """Return the control of an experiment and the elements that the log asked for."""
-    slots = slots_of(question, experiment, means, options, backend)
-    message, wanted = message_of(question, experiment, means, len(slots), backend)
+def _why_not_accused(request: Request, means: Means) -> Text | None:
+    """Return why a fault of certain GPUs cannot be tested: none of them can be used."""
+    missing = list(untested(request, means, slots_of(request, means, "nccl")))
+    if request.experiment.kind != "single" or not missing or len(missing) < len(request.suspect.gpus):
+        return None
+    return {lang: "; ".join(reason[lang] for reason in missing) for lang in ("en", "zh")}
+
+
+def control_run(request: Request, means: Means, slots: tuple[Slot, ...], backend: str) -> CollectiveRun:
+    """Return the control of an experiment on some slots."""
+    question, experiment = request.question, request.experiment
+    message, _ = message_of(question, experiment, means, len(slots), backend)
     limit = question.timeout if any(item.variable == "timeout" for item in experiment.vary) else None
-    store, cuda = experiment.kind == "store", backend == "nccl"
+    store = experiment.kind == "store"
     # The watchdog's line does not tell the dtype: half precision, in which models train, goes the same way.
     both = question.dtype is None and message.op not in ("INIT", "BARRIER")
-    shared = cuda and 0 < means.gpus < max(Counter(slot.place for slot in slots).values())
-    per_rank = {rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(len(slots))} if shared else {}
-    run = CollectiveRun(
+    return CollectiveRun(
         label="control",
         slots=slots,
         message=message,
         backend=backend,
-        device="cuda" if cuda else "cpu",
-        env={**question.env, **({"CUDA_VISIBLE_DEVICES": means.devices} if cuda and means.devices else {})},
-        per_rank_env=per_rank,
+        device="cuda" if backend == "nccl" else "cpu",
+        env=dict(question.env),
+        per_rank_env=gpu_env(slots, means),
         iterations=experiment.iterations,
         timeout=limit,
         port=question.port if store else None,
@@ -255,21 +219,32 @@ def control_run(
         more=(replace(message, dtype="bfloat16"),) if both else (),
         joins="store" if store else "group",
     )
-    return run, wanted
 
 
 def plan_one(question: Question, suspect: SuspectedCause, cause: Cause, means: Means, options: PlanOptions) -> Planned:
     """Plan the experiment of one suspect."""
     experiment = cause.experiment
-    backend = backend_of(experiment, means, options)
-    why_not = _why_not(experiment, question, means, backend)
+    request = Request(question, suspect, experiment, options.world)
+    backend = backend_of(request, means, options)
+    why_not = _why_not(request, means, options, backend)
     deadlines = (SEVERAL_HOSTS if len(means.places) > 1 else Deadlines()).scaled(options.timeout_factor)
+    slots: tuple[Slot, ...] = ()
+    if why_not is None and backend is not None:
+        slots = slots_of(request, means, backend)
+        why_not = _CROWDED if not slots else _why_not_accused(request, means) if backend == "nccl" else None
     if why_not is not None or backend is None:
         return Planned(suspect, experiment, None, why_not, deadlines=deadlines)
-    run, wanted = control_run(question, suspect, experiment, means, options, backend)
-    names = tuple(means.places[place].name for place in run.places)
-    differs, complete = differences(ExperimentComparison(question, experiment, run, wanted, means.gpus, names))
-    return Planned(suspect, experiment, run, None, differs, complete, deadlines)
+    run = control_run(request, means, slots, backend)
+    planned = Planned(suspect, experiment, run, None, deadlines=deadlines)
+    return compared(planned, question, means, means.names_in_log(run.places, question))
+
+
+#: Ranks outnumber GPUs that take one process each.
+_CROWDED: Text = {
+    "en": "more ranks are needed than there are GPUs, and these take one process each (exclusive-process mode, or a MIG "
+    "instance, of which NCCL before 2.30.7 takes one per GPU)",
+    "zh": "所需 rank 多于 GPU，而这些 GPU 只允许一个进程（exclusive-process 模式或 MIG 实例；NCCL 2.30.7 之前每块 GPU 只能用一个实例）",
+}
 
 
 def compared(planned: Planned, question: Question, means: Means, names: tuple[str, ...]) -> Planned:
@@ -278,8 +253,11 @@ def compared(planned: Planned, question: Question, means: Means, names: tuple[st
     if run is None:
         return planned
     _, wanted = message_of(question, planned.experiment, means, run.world, run.backend)
-    found, complete = differences(ExperimentComparison(question, planned.experiment, run, wanted, means.gpus, names))
-    return replace(planned, differs=found, complete=complete)
+    comparison = ExperimentComparison(question, planned.suspect, planned.experiment, run, wanted, names)
+    found, complete = differences(comparison)
+    request = Request(question, planned.suspect, planned.experiment)
+    left_out = tuple(untested(request, means, run.slots)) if run.backend == "nccl" else ()
+    return replace(planned, differs=(*found, *left_out), complete=complete and not left_out)
 
 
 def build(question: Question, causes: Mapping[str, Cause], means: Means, options: PlanOptions) -> Plan:

@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.verify import variables
+from nccl_triage.verify.worker.gpu import pci_address
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
 _PORT = lazily(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")
 _MASTER = lazily(r"(?:master_addr(?:ess)?|MASTER_ADDR)[\"']?[ =:]{1,3}([\w.-]{3,80})")
+_RAY_ADDRESS = lazily(r"^([\w.-]{1,120}:\d{2,5})$")
+_RAY = lazily(r"Connecting to existing Ray cluster at address: ([\w.-]{1,80}:\d{2,5})(?!\d)")
+_GPU_ADDRESS = lazily(r"\bGPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 _VARIABLE = lazily(r"\b(?:NCCL|GLOO)_[A-Z0-9_]{2,40}\b")
-#: Variables of the job that an experiment repeats.
-_ENV = ("NCCL_", "GLOO_", "TORCH_NCCL_")
-#: Of these, the ones that only change logging, dumps and waiting.
-_NOT_REPEATED = lazily(r"NCCL_DEBUG|_DUMP|_TIMEOUT|TRACE_BUFFER|NCCL_HOSTID|NCCL_COMM_ID|DESYNC|BLOCKING_WAIT")
+
+#: Id of what experiments contribute to the score of a cause.
+EVIDENCE_ID = "verification"
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of timeout.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
@@ -25,8 +29,24 @@ _OPS = {name.upper(): name for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
+class AccusedGpu:
+    """A GPU that a cause blames: its host as the log calls it, and its index or PCI address (``0000:4f:00``), or both."""
+
+    host: str | None
+    index: int | None = None
+    bus: str | None = None
+
+    def __str__(self) -> str:
+        which = f"GPU {self.bus if self.index is None else self.index}"
+        return f"{which} of {self.host}" if self.host else which
+
+
+@dataclass(frozen=True, slots=True)
 class SuspectedCause:
-    """A cause of the document with the ranks and hosts that it blames."""
+    """A cause of the document with the ranks, hosts and GPUs that it blames.
+
+    ``proven``: the log itself has decisive evidence of it.
+    """
 
     cause: str
     status: str
@@ -34,11 +54,16 @@ class SuspectedCause:
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    gpus: tuple[AccusedGpu, ...] = ()
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is known of the failure, None or empty where the log did not tell."""
+    """What is known of the failure, None or empty where the log did not tell.
+
+    ``env`` are the job's variables that an experiment repeats, ``left_out`` the names of those that it should and does not.
+    """
 
     suspects: tuple[SuspectedCause, ...]
     op: str | None = None
@@ -50,10 +75,12 @@ class Question:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranks_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     backend: str | None = None
     port: int | None = None
     master: str | None = None
+    ray_address: str | None = None
     root: int = 0
     uneven: bool = False
 
@@ -102,16 +129,6 @@ def _first(pattern: re.Pattern[str], texts: Iterable[str]) -> str | None:
     return next((match[1] for text in texts if (match := pattern.search(text))), None)
 
 
-def _env(job: Mapping[str, Any]) -> dict[str, str]:
-    kept = {}
-    for name, value in _mapping(job.get("env")).items():
-        # Ranks that disagree: the first value is as good as any, the difference is named in the report.
-        single = value[0] if isinstance(value, list) and value else value
-        if name.startswith(_ENV) and not _NOT_REPEATED.search(name) and isinstance(single, str):
-            kept[name] = single
-    return kept
-
-
 def _backend(document: Mapping[str, Any]) -> str | None:
     names = [_string(symptom.get("signature")) or "" for symptom in _mappings(document.get("symptoms"))]
     software = _mapping(_mapping(document.get("job")).get("software"))
@@ -122,8 +139,34 @@ def _backend(document: Mapping[str, Any]) -> str | None:
     return "nccl" if document.get("collective") else None
 
 
+def _proven(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the log, and no experiment, has evidence that decides for a cause."""
+    return any(
+        item.get("weight") == "decisive"
+        and item.get("id") != EVIDENCE_ID
+        and item.get("explained_by") is None
+        and isinstance(odds := item.get("log_odds"), (int, float))
+        and odds > 0
+        for item in _mappings(entry.get("contributions"))
+    )
+
+
+def _accused_gpu(culprit: Mapping[str, Any], ranks: Mapping[int, Mapping[str, Any]]) -> AccusedGpu | None:
+    """Return the GPU that a culprit is, or that its rank had; the address of a GPU is in the words that say why."""
+    rank = _whole(culprit.get("rank"), MOST_RANKS, 0)
+    about = ranks.get(rank, {}) if rank is not None else {}
+    bus = pci_address(culprit.get("gpu")) or pci_address(_first(_GPU_ADDRESS, [_string(culprit.get("why")) or ""]))
+    known = (culprit.get("gpu"), about.get("gpu"), about.get("local_rank"))
+    index = next((number for value in known if (number := _whole(value, 1023, 0)) is not None), None)
+    if bus is None and index is None:
+        return None
+    return AccusedGpu(_string(culprit.get("host")) or _string(about.get("host")), index, bus)
+
+
 def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     found = []
+    listed = _mappings(_mapping(document.get("job")).get("ranks"))
+    table = {rank: entry for entry in listed if (rank := _whole(entry.get("rank"), MOST_RANKS, 0)) is not None}
     for entry in _mappings(document.get("diagnoses")):
         cause = _string(entry.get("cause"))
         if cause is None:
@@ -135,7 +178,9 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
-        found.append(SuspectedCause(cause, _string(entry.get("status")) or "possible", sure, ranks, hosts, variables))
+        gpus = tuple(dict.fromkeys(filter(None, (_accused_gpu(culprit, table) for culprit in culprits))))
+        status = _string(entry.get("status")) or "possible"
+        found.append(SuspectedCause(cause, status, sure, ranks, hosts, variables, gpus, _proven(entry)))
     return tuple(found)
 
 
@@ -151,12 +196,13 @@ def _uneven(collective: Mapping[str, Any]) -> bool:
     return op in ("ALLGATHER", "REDUCE_SCATTER") and given == UNKNOWN_NUMEL
 
 
-def ask(document: Mapping[str, Any]) -> Question:
-    """Read a report document; missing and invalid fields stay empty."""
+def ask(document: Mapping[str, Any], trusted: bool = False) -> Question:
+    """Read a report document; missing and invalid fields stay empty. ``trusted``: as for ``variables.of_log``."""
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)
     hosts = [host for host in _mappings(job.get("hosts")) if _string(host.get("name"))]
+    repeated = variables.of_log(_mapping(job.get("env")), trusted)
     return Question(
         suspects=_suspects(document),
         op=_OPS.get((_string(collective.get("op")) or "").upper()),
@@ -167,11 +213,13 @@ def ask(document: Mapping[str, Any]) -> Question:
         hosts=tuple(dict.fromkeys(host["name"] for host in hosts)),
         addresses={host["name"]: _strings(host.get("addresses")) for host in hosts},
         ranks_of={host["name"]: _ranks(host.get("ranks")) for host in hosts},
-        env=_env(job),
+        env=repeated.env,
+        left_out=repeated.left_out,
         versions={name: str(value) for name, value in _mapping(job.get("software")).items()},
         backend=_backend(document),
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),
+        ray_address=_first(_RAY_ADDRESS, [_string(job.get("ray_address")) or ""]) or _first(_RAY, texts),
         root=_whole(collective.get("root"), MOST_RANKS, 0) or 0,
         uneven=_uneven(collective),
     )

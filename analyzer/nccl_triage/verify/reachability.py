@@ -1,4 +1,4 @@
-"""How hosts reach each other: the reachability matrix, the interfaces that a backend chooses, and what both show.
+"""How hosts reach each other: the reachability matrix, and the interfaces that a backend chooses.
 
 NCCL: NCCL_SOCKET_IFNAME is a list of prefixes, ``=`` asks for whole names, ``^`` excludes; without it NCCL takes
 interfaces named ib* first, then one in the network of NCCL_COMM_ID, then any but lo, docker* and virbr*, then docker*,
@@ -16,17 +16,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import RunFinding
-from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.plan import PROBE_SECONDS
 
 #: Hosts of which every pair is probed; more are probed as a ring with chords, which reaches every host from several.
 ALL_PAIRS = 24
 _CHORDS = (1, 2, 5, 11)
+#: Seconds until a connection or an acknowledgement counts as lost.
+PROBE_TIMEOUT = 4.0
 #: States of a path that no collective can use, and of one that works badly.
 BROKEN = frozenset({"no-route", "refused", "prohibited", "silent", "reset", "no-data", "large-packets-lost", "failed"})
 DEGRADED = frozenset({"lossy", "delayed"})
 #: What a probe measures of a path, where it gets that far.
-_NUMBERS = ("connect_s", "round_trip_s", "sent_again", "answered", "error")
+_NUMBERS = (
+    "connect_s",
+    "round_trip_s",
+    "messages",
+    "connections",
+    "lost_rounds",
+    "sent_again",
+    "answers_sent_again",
+    "late_answers",
+    "bytes_s",
+    "bulk_sent_again",
+    "answered",
+    "error",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +117,7 @@ def ports_of(count: int) -> int:
     return 20 if count <= 4 else 6 if count <= ALL_PAIRS else 2
 
 
-def measure(cluster: Cluster, *, also: int | None = None, timeout: float = 4.0) -> ReachabilityMatrix:
+def measure(cluster: Cluster, *, also: int | None = None, timeout: float = PROBE_TIMEOUT) -> ReachabilityMatrix:
     """Let every agent listen and probe its peers; ``also`` is a port beside the free ones: that of the job's store."""
     hosts = range(len(cluster.places))
     if len(hosts) < 2:
@@ -117,25 +131,38 @@ def measure(cluster: Cluster, *, also: int | None = None, timeout: float = 4.0) 
             targets[origin].append({**where, "ports": entry["ports"]})
             if entry["also"]:
                 targets[origin].append({**where, "ports": entry["also"], "kind": "port of the log"})
-    # The large message alone may wait three times for its answer.
+    # A message may wait for its answer at each size, the test for losses takes as long again, and both may be repeated.
     answers = cluster.ask(
         "probe",
         hosts,
-        15.0 + 4 * timeout,
+        PROBE_SECONDS + 8 * (timeout - PROBE_TIMEOUT),
         {place: {"targets": targets[place], "timeout": timeout} for place in hosts},
     )
-    cluster.ask("end_listen", hosts, 5.0)
+    ended = cluster.ask("end_listen", hosts, 5.0)
+    unanswered = {cluster.name(place): set(answer.get("half_open") or ()) for place, answer in ended.items()}
+    own = {cluster.name(place): _addresses(listening.get(place, {})) for place in hosts}
     return ReachabilityMatrix(
         [
-            _path(cluster.name(place), result)
+            _path(name, result, bool(own[name] & unanswered.get(result["to_host"], set())))
             for place, answer in sorted(answers.items())
+            for name in (cluster.name(place),)
             for result in answer["results"]
         ]
     )
 
 
-def _path(origin: str, result: Mapping[str, Any]) -> Path:
-    """Return one result of a probe, as the agent of ``origin`` tells it."""
+def _addresses(listening: Mapping[str, Any]) -> set[str]:
+    return {entry["address"] for entry in listening.get("where", [])}
+
+
+def _path(origin: str, result: Mapping[str, Any], asked: bool) -> Path:
+    """Return one result of a probe, as the agent of ``origin`` tells it.
+
+    ``asked``: the target got requests of ``origin`` for connections, and nothing that answers its own answer.
+    """
+    numbers = {name: result[name] for name in _NUMBERS if name in result}
+    if asked and result["state"] == "silent":
+        numbers["answer_lost"] = True
     return Path(
         origin=origin,
         target=result["to_host"],
@@ -145,7 +172,7 @@ def _path(origin: str, result: Mapping[str, Any]) -> Path:
         state=result["state"],
         by_interface=result.get("by_interface"),
         kind=result.get("kind", "free port"),
-        numbers={name: result[name] for name in _NUMBERS if name in result},
+        numbers=numbers,
     )
 
 
@@ -232,89 +259,3 @@ def same_network(one: Interface, two: Interface) -> bool:
 
 def _network(entry: Interface) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network((entry["address"], entry["netmask"]), strict=False)
-
-
-Facts = Mapping[str, Any]
-
-
-def interface_findings(
-    names: Sequence[str], facts: Sequence[Facts], backend: str, env: Mapping[str, str]
-) -> list[RunFinding]:
-    """Return what is wrong with the interfaces that the backend would take on these hosts."""
-    taken = [chosen(entry, backend, env) for entry in facts]
-    wish = env.get("NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME")
-    found = []
-    for (one, mine), (two, theirs) in itertools.combinations(zip(names, taken, strict=True), 2):
-        shared = {entry["address"] for entry in mine} & {entry["address"] for entry in theirs}
-        if shared and not any(entry["loopback"] for entry in mine):
-            interface = next(entry["name"] for entry in mine if entry["address"] in shared)
-            address = sorted(shared)[0]
-            en = (
-                f"{one} and {two} both have {address} on {interface}: a bridge on each host, not a network between them"
-            )
-            zh = f"{one} 和 {two} 的 {interface} 地址都是 {address}：这是各自的网桥，而不是互通的网络"
-            found.append(_wrong_interface("same-address", en, zh, one, two))
-    for name, interfaces, entry in zip(names, taken, facts, strict=True):
-        if not interfaces or not any(one["up"] for one in interfaces):
-            have = ", ".join(one["name"] for one in entry["interfaces"])
-            en = f"{name} has no usable interface {wish or ''} (it has {have})".replace("  ", " ")
-            zh = f"{name} 没有可用的网络接口 {wish or ''}（现有 {have}）"
-            found.append(_wrong_interface("no-interface", en, zh, name))
-        elif len(names) > 1 and all(one["loopback"] for one in interfaces):
-            address = interfaces[0]["address"]
-            en = f"{name} would use its loopback {address}, which no other host can reach"
-            zh = f"{name} 将使用回环地址 {address}，其他主机无法访问"
-            found.append(_wrong_interface("loopback", en, zh, name))
-    return found
-
-
-def _wrong_interface(kind: str, en: str, zh: str, *hosts: str) -> RunFinding:
-    return RunFinding(cause_of(kind), kind, {"en": en, "zh": zh}, hosts=hosts)
-
-
-def path_findings(
-    names: Sequence[str], facts: Sequence[Facts], matrix: ReachabilityMatrix, backend: str, env: Mapping[str, str]
-) -> list[RunFinding]:
-    """Return what the probe found on the paths that the backend would take; one finding a pair of hosts, worst first."""
-    broken, degraded = [], []
-    for (a, one), (b, two) in itertools.combinations(enumerate(names), 2):
-        mine, theirs = chosen(facts[a], backend, env), chosen(facts[b], backend, env)
-        # NCCL's sockets spread over all interfaces that it takes, Gloo has one.
-        count = None if backend == "nccl" else 1
-        paths = [
-            *matrix.between(one, two, [entry["address"] for entry in theirs[:count]]),
-            *matrix.between(two, one, [entry["address"] for entry in mine[:count]]),
-        ]
-        together = bool(mine and theirs) and same_network(mine[0], theirs[0])
-        bad = [path for path in paths if path.state in BROKEN and path.kind == "free port"]
-        poor = [path for path in paths if path.state in DEGRADED]
-        if bad:
-            worst = bad[0]
-            # Some ports of the same address answer: what is missing is no route.
-            some_open = any(path.usable and path.origin == worst.origin for path in paths)
-            situation = _situation(str(worst.numbers.get("error")), together or some_open)
-            broken.append(_finding(worst.state, one, two, worst, situation))
-        elif poor:
-            degraded.append(_finding(poor[0].state, one, two, poor[0]))
-    return broken + degraded
-
-
-def _situation(error: str, together: bool) -> str:
-    """Return what decides between a firewall and a missing route: whether both ends lie in one network, and the answer."""
-    if not together:
-        return OTHERWISE
-    return "filtered" if error == "EHOSTUNREACH" else "one-network"
-
-
-def _finding(state: str, one: str, two: str, path: Any, situation: str = OTHERWISE) -> RunFinding:
-    kind = f"path-{state}"
-    where = f"{path.address}:{path.port} ({path.interface} of {path.target})"
-    return RunFinding(
-        cause_of(kind, situation),
-        kind,
-        {
-            "en": f"from {path.origin} to {where}: {state} {path.numbers.get('error', '')}".rstrip(),
-            "zh": f"从 {path.origin} 到 {where}：{state} {path.numbers.get('error', '')}".rstrip(),
-        },
-        hosts=(one, two),
-    )

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nccl_triage.document.verify_commands import ReadyCommand
 from nccl_triage.engine.schema import Treatment
+from nccl_triage.verify import asked
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.expected_bandwidth import judgement
 from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
-from nccl_triage.verify.treatments import words
+from nccl_triage.verify.treatments import ALONE, TRIVIAL, words
 from nccl_triage.verify.worker.ops import DTYPES, operation
 
 
-def plan_record(plan: Plan) -> dict[str, Any]:
-    """Return the plan as ``--dry-run --format json`` prints it."""
+def plan_record(
+    plan: Plan,
+    job: Plan | None = None,
+    ready: Sequence[ReadyCommand] = (),
+    ways: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the plan as ``--dry-run --format json`` prints it.
+
+    ``job`` is the plan for the job's own hosts, ``ready`` the commands that would carry it out, the best first. ``ways``
+    are those by which the hosts of ``plan`` are reached; where nothing of it runs, ``job`` tells who would be contacted.
+    """
+    runs = any(entry.control is not None for entry in plan.experiments)
+    named = [ready[0].launcher] * len(job.means.places) if job is not None and ready else []
+    of_job = job.experiments if job is not None else (None,) * len(plan.experiments)
     return {
         "hosts": [place.name for place in plan.means.places],
         "gpus_per_host": plan.means.gpus,
@@ -25,15 +39,22 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "probe": plan.probes,
         "seconds_at_most": round(plan.seconds, 1),
         "budget_s": plan.options.budget,
-        "experiments": [_planned(entry) for entry in plan.experiments],
+        "runs": runs,
+        "contacts": asked.contacts(plan, ways) if runs or job is None else asked.contacts(job, named),
+        "experiments": [_planned(entry, other, job) for entry, other in zip(plan.experiments, of_job, strict=True)],
+        "commands": [command.to_dict() for command in ready],
     }
 
 
-def _planned(entry: Planned) -> dict[str, Any]:
+def _planned(entry: Planned, of_job: Planned | None, job: Plan | None) -> dict[str, Any]:
     run = entry.control
     return {
         "cause": entry.suspect.cause,
+        "status": entry.suspect.status,
+        "confidence": entry.suspect.confidence,
         "kind": entry.experiment.kind,
+        "asked": asked.asked(of_job, job) if of_job is not None and job is not None else None,
+        "decides": asked.decides(entry.experiment),
         "why_not": entry.why_not["en"] if entry.why_not else None,
         "why_not_zh": entry.why_not["zh"] if entry.why_not else None,
         "control": _run(run) if run is not None else None,
@@ -67,6 +88,8 @@ def _run(run: CollectiveRun) -> dict[str, Any]:
 #: Paths of the matrix in a document at most: all that fail come first.
 PATHS = 400
 _TEXT = 400
+#: Characters of NCCL's RAS report in a document: the summary and the outliers.
+_RAS = 4000
 
 
 def finding_record(finding: RunFinding) -> dict[str, Any]:
@@ -142,6 +165,8 @@ def run_record(
         "errors": _errors(result),
         "symptoms": result.symptoms,
     }
+    if result.ras:
+        made["ras"] = [{"host": host, "text": text[:_RAS]} for host, text in result.ras.items()]
     if not trial.fails:  # ranks that are waited for say nothing of the link
         parts = _parts(result)
         made["parts"] = parts
@@ -196,13 +221,14 @@ def _errors(result: RunResult) -> list[dict[str, Any]]:
 
 
 def outcome_record(
-    outcome: ExperimentOutcome, report: Report, before: tuple[str, float], after: tuple[str, float]
+    outcome: ExperimentOutcome, report: Report, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the verification of one diagnosis."""
+    """Return the verification of one diagnosis; ``before`` and ``after`` hold its status and confidence."""
     names = [place.name for place in report.plan.means.places]
     reason = outcome.why_not or dict(outcome.row.says)
     changed_zh = {words(item)["en"]: words(item)["zh"] for item, _ in outcome.treatments}
-    trials = [*outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
+    changed_zh |= {text["en"]: text["zh"] for text in (ALONE, TRIVIAL)}
+    trials = [*outcome.gates, *outcome.controls, *(trial for _, trials in outcome.treatments for trial in trials)]
     runs = [
         run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, ""), report.previous)
         for trial in trials
@@ -213,8 +239,8 @@ def outcome_record(
         "decided_by": outcome.row.id,
         "reason": reason["en"] + (f" {named['en']}." if named else ""),
         "reason_zh": reason["zh"] + (f"{named['zh']}。" if named else ""),
-        "before": {"status": before[0], "confidence": before[1]},
-        "after": {"status": after[0], "confidence": after[1]},
+        "before": dict(before),
+        "after": dict(after),
         "kind": outcome.planned.experiment.kind,
         "differs": [item["en"] for item in outcome.planned.differs],
         "differs_zh": [item["zh"] for item in outcome.planned.differs],

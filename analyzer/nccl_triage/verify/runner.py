@@ -40,10 +40,13 @@ def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict
         "store_timeout": limits.store / 2,
         "timeout": limits.library(run.timeout),
         "faults": run.faults,
-        "more": [{"op": part.op, "numel": part.numel, "dtype": part.dtype} for part in run.more],
+        "more": [
+            {"op": part.op, "numel": part.numel, "dtype": part.dtype, "pair": list(part.pair)} for part in run.more
+        ],
         "joins": run.joins,
         "sweep": list(run.sweep),
         "go": True,
+        "alone": run.alone,
     }
 
 
@@ -123,6 +126,8 @@ def next_mark(stage: str) -> str:
 READY = "device"
 #: Seconds that ranks get to answer the last question before they are killed.
 _INSPECTION = 0.25
+#: Seconds that NCCL's RAS gets for its report while the ranks still live, and characters that are kept of one.
+_RAS, RAS_TEXT = 7.0, 1 << 18
 #: Seconds within which killed ranks must be reported gone.
 _STOPPING = 2.0
 
@@ -162,6 +167,8 @@ class _Execution:
         self.first_failure: float | None = None
         self.gone = False
         self.stopped_for: str | None = None
+        self.ras_asked: set[int] = set()
+        self.ras: dict[int, str] = {}
 
     def carry_out(self) -> RunResult:
         port = self.run.port or self._port()
@@ -189,7 +196,7 @@ class _Execution:
         spec = spec_of(self.run, self.deadlines, port, "127.0.0.1")
         for place in self.run.places:
             ranks = [rank for rank, slot in enumerate(self.run.slots) if slot.place == place]
-            extra = {str(rank): {"env": self.run.env_of(rank)} for rank in ranks if rank in self.run.per_rank_env}
+            extra = {str(rank): own for rank in ranks if (own := self._own(rank))}
             self.cluster.send(
                 place,
                 do="run",
@@ -202,6 +209,14 @@ class _Execution:
             )
         for place, error in self.cluster.gone.items():  # lost in an earlier run: it will not say so again
             self._take(place, {"answer": "gone", "error": error})
+
+    def _own(self, rank: int) -> dict[str, Any]:
+        """Return what of the spec is a rank's own: its variables, and which of the visible GPUs is its."""
+        gpu = self.run.slots[rank].gpu
+        own: dict[str, Any] = {} if gpu is None else {"gpu": gpu.device}
+        if rank in self.run.per_rank_env:
+            own["env"] = self.run.env_of(rank)
+        return own
 
     def _let_go(self) -> None:
         """Let the ranks go to the store, all at once: a slow import must not look like a rank that never joins."""
@@ -255,6 +270,8 @@ class _Execution:
                     trace.error = lost if self.gone else {**lost, "own": True}
                     self._failed(trace)
             return
+        if kind == "ras" and answer.get("run") == self.run.label:
+            self.ras[place] = str(answer.get("results") or "")[:RAS_TEXT]
         if answer.get("run") != self.run.label or answer.get("rank") not in self.traces:
             return
         trace = self.traces[answer["rank"]]
@@ -283,6 +300,9 @@ class _Execution:
     def _inspect(self) -> None:
         for place in self.run.places:
             self.cluster.send(place, do="inspect", run=self.run.label)
+            if self.run.backend == "nccl" and place not in self.ras_asked:
+                self.ras_asked.add(place)
+                self.cluster.send(place, do="ras", run=self.run.label)
 
     def _stop(self) -> float:
         """Ask the ranks for their last collectives and kill them; returns the seconds from the first kill to the last end."""
@@ -290,6 +310,7 @@ class _Execution:
             return 0.0
         self._inspect()
         self._gather(_INSPECTION, lambda: False)
+        self._gather(_RAS, lambda: self.ras_asked <= {*self.ras, *self.cluster.gone})
         begun = time.monotonic()
         left = [trace for trace in self.traces.values() if trace.exited_at is None]
         for trace in left:
@@ -308,6 +329,7 @@ class _Execution:
     def _result(self, outcome: RunOutcome, reason: str, cleaned: float = 0.0) -> RunResult:
         seconds = time.monotonic() - self.started
         return RunResult(
+            ras=self._ras_reports(),
             run=as_run(self.run, self.traces),
             outcome=outcome,
             stage=first_missing(self.traces),
@@ -317,3 +339,11 @@ class _Execution:
             folder=str(self.folder),
             cleaned_s=cleaned,
         )
+
+    def _ras_reports(self) -> dict[str, str]:
+        """Return what RAS said by host, and leave it beside the logs of the ranks, where it is read as any log."""
+        told = {place: text for place, text in self.ras.items() if text.strip()}
+        for place, text in told.items():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"ras-{place}.log").write_text(text, encoding="utf-8")
+        return {self.cluster.name(place): text for place, text in sorted(told.items())}

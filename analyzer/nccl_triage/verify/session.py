@@ -1,40 +1,21 @@
-"""Makes a verification safe to start: one at a time, with known variables, in one folder."""
+"""Makes a verification safe to start: one at a time, in one folder."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_triage.errors import OutputError, UsageError
-from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.worker.host import ALLOWED
 
 _POLL = 0.1
-#: Whole words of a name, so that NCCL_IB_PKEY, the number of an InfiniBand partition, is no key.
-_SECRET_NAME = lazily(
-    r"TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|CREDENTIAL|(?:^|_)(?:API|ACCESS|PRIVATE)?KEYS?(?:_|$)", re.IGNORECASE
-)
-#: A URL with a password, a header, an assignment, or the prefix of a well-known kind of token.
-_SECRET_VALUE = lazily(
-    r"://[^/\s@]*:[^/\s@]+@|\b(?:bearer|basic)\s+\S{8}|(?:token|secret|passw(?:or)?d|api_?key)\s*[=:]"
-    r"|\b(?:hf_|gh[opsu]_|github_pat_|sk-|xox[abp]-|AKIA|eyJ)[\w-]{12}|-----BEGIN",
-    re.IGNORECASE,
-)
-#: Variables of a job that reach out of the session: files that a library writes, and the job's own meeting point.
-_OUTSIDE = lazily(r"(?:DUMP|DEBUG|PROFILE)\w*_(?:FILE|DIR)$|^NCCL_COMM_ID$")
-#: Variables that name code or settings to be loaded: a path from a log must never be one; the short name of a plugin
-#: is found on this host's own library path.
-_LOADS = lazily(r"_PLUGIN$|_(?:DIR|PATH|LIB)$|CONF_FILE$")
-_NAME = lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +122,6 @@ def _release(path: Path, descriptor: int) -> None:
         if _is(path, descriptor):
             path.unlink()
     os.close(descriptor)
-
-
-def allowed_env(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that an experiment may take over from a log or from this process.
-
-    Those of NCCL, Gloo and torch's process groups, without what looks like a secret, without control characters, and
-    without what would write files elsewhere, load a file that a log names (NCCL_CONF_FILE, a plugin by its path) or join
-    the failed job (NCCL_COMM_ID).
-    """
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(ALLOWED)
-        and _NAME.fullmatch(name)
-        and value.isprintable()
-        and not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _OUTSIDE.search(name))
-        and not (_LOADS.search(name) and ("/" in value or not name.endswith("_PLUGIN")))
-    }
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from typing import Any
 from nccl_triage.engine.schema import Text, Treatment
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.collective_run import LONGEST, CollectiveRun, Deadlines, Slot
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.placement import gpu_env, inside
 from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
 
 #: Ranks inside one host when the placement changes.
@@ -18,6 +20,9 @@ _LONGER = 10.0
 _FEW = 16
 #: Variables that choose a network or switch a transport: suspects when the evidence names none.
 _SUSPECT = lazily(r"^(NCCL|GLOO)_(?!SOCKET_IFNAME$)")
+#: What the runs before a control are, for people.
+ALONE: Text = {"en": "NCCL alone on one GPU", "zh": "在单块 GPU 上单独运行 NCCL"}
+TRIVIAL: Text = {"en": "a trivial all-reduce on the same ranks", "zh": "在相同 rank 上运行极小的 all-reduce"}
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class KnownHosts:
     facts: Sequence[Mapping[str, Any]]
     matrix: ReachabilityMatrix
     deadlines: Deadlines
-    gpus: int = 0
+    means: Means | None = None
     odd_slots: tuple[int, ...] = ()
     odd_hosts: tuple[str, ...] = ()
     suspect_variables: tuple[str, ...] = field(default=())
@@ -92,20 +97,31 @@ def _interface(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]
 def _placement(control: CollectiveRun, known: KnownHosts) -> list[CollectiveRun]:
     if len(control.places) < 2:
         return []
-    count = min(_INSIDE, max(2, len(control.slots)))
-    if control.backend == "nccl":
-        count = min(count, max(2, known.gpus))
     runs = []
     for place in control.places[:2]:
-        # The slots keep their numbers: what happens to a rank of the job must not move to another.
-        env = control.per_rank_env.get(control.first_rank(place))
-        slots = tuple(Slot(control.slots[k % len(control.slots)].number, place) for k in range(count))
-        shared = control.backend == "nccl" and known.gpus < count
-        per_rank = {
-            rank: {**(env or {}), **({"NCCL_HOSTID": f"rank{rank}"} if shared else {})} for rank in range(count)
-        }
-        runs.append(replace(control, slots=slots, per_rank_env=per_rank if env or shared else {}, store_address=None))
+        slots = _moved(control, place, known)
+        if not slots:
+            continue
+        # What is a rank's own there stays: interfaces, and the GPUs of that host.
+        own = control.per_rank_env.get(control.first_rank(place), {})
+        env = {name: value for name, value in own.items() if name not in ("NCCL_HOSTID", "CUDA_VISIBLE_DEVICES")}
+        devices = gpu_env(slots, known.means) if known.means is not None else {}
+        per_rank = {rank: {**env, **devices.get(rank, {})} for rank in range(len(slots))}
+        runs.append(
+            replace(control, slots=slots, per_rank_env=per_rank if any(per_rank.values()) else {}, store_address=None)
+        )
     return runs
+
+
+def _moved(control: CollectiveRun, place: int, known: KnownHosts) -> tuple[Slot, ...]:
+    """Return the slots of a run inside one host; they keep their numbers, so that nothing moves to another rank."""
+    count = min(_INSIDE, max(2, len(control.slots)))
+    if known.means is None or control.backend != "nccl":
+        slots = [Slot(0, place)] * count
+    else:
+        slots = inside(place, count, known.means)
+    numbers = [control.slots[k % len(control.slots)].number for k in range(len(slots))]
+    return tuple(replace(slot, number=number) for slot, number in zip(slots, numbers, strict=True))
 
 
 def without(control: CollectiveRun, slots: Sequence[int] = (), places: Sequence[int] = ()) -> CollectiveRun | None:

@@ -70,28 +70,32 @@ def alive(pid: int, folder: Path) -> bool:
 def test_from_a_report_to_its_verdict_with_a_hostile_environment(tmp_path: Path) -> None:
     mark = tmp_path / "touched"
     hostile = {
+        "NCCL_IB_HCA": "mlx5_0; touch touched | cat",
         "NCCL_NET": f"$(touch {mark})",
         "NCCL_ALGO": f"'; touch {mark}; echo '",
         "NCCL_PROTO": f"x\ntouch {mark}\n",
-        "NCCL_IB_HCA": f'"`touch {mark}`"',
+        "NCCL_IB_TC": f'"`touch {mark}`"',
     }
     report, folder = tmp_path / "report.json", tmp_path / "a folder; with $(words)"
     report.write_text(json.dumps(document("rank-divergence", hosts=[HERE], env=hostile)))
-    said = triage("verify", report, "--launcher", "slurm", "--workdir", folder, "--backend", "gloo")
+    said = triage("verify", report, "--launcher", "slurm", "--workdir", folder, "--backend", "gloo", "--trust-env")
     assert said.returncode == 0, said.stderr
+    assert "not set as in the log: NCCL_PROTO." in said.stdout
     assert "without the anomalous rank or host" in said.stdout, "what cannot be covered must be said"
 
     ran = start(folder, PATH=srun(tmp_path / "bin"))
     assert ran.returncode == 0, ran.stderr
     env = next(record for record in records(folder, "run-01", 1) if record["stage"] == "env")["env"]
-    assert env["NCCL_NET"] == hostile["NCCL_NET"], "the rank gets the value as it is"
-    assert "NCCL_PROTO" not in env
+    assert {name: env[name] for name in hostile if name in env} == {
+        name: value for name, value in hostile.items() if name != "NCCL_PROTO"
+    }, "the rank gets the values as they are"
     assert not mark.exists()
 
     judged = triage("verify", "--collect", folder, "--format", "json")
     assert judged.returncode == 0, judged.stderr
     verification = json.loads(judged.stdout)["diagnoses"][0]["verification"]
-    assert (verification["outcome"], verification["decided_by"]) == ("supported", "transport-works")
+    assert (verification["outcome"], verification["decided_by"]) == ("inconclusive", "variables-left-out")
+    assert verification["differs"][-1] == "not set as in the log: NCCL_PROTO"
     assert [run["outcome"] for run in verification["runs"]] == ["passed", "passed"]
     assert [run["hosts"] for run in verification["runs"]] == [[HERE], [HERE]]
 
@@ -276,20 +280,29 @@ def test_srun_gets_nodes_tasks_time_and_the_options_of_the_user(tmp_path: Path, 
     assert two[-2] == f"{work}/spec-run-02.json"
 
 
-def test_nothing_of_paths_and_names_is_read_by_the_shell(tmp_path: Path, rules: RuleSet) -> None:
+def test_nothing_of_paths_is_read_by_the_shell(tmp_path: Path, rules: RuleSet) -> None:
     mark = tmp_path / "touched"
     folder = tmp_path / f"$(touch {mark.name}) `touch {mark.name}`'; touch {mark.name}; '"
-    hosts = (f"a;touch {mark.name}", "$(touch b)")
-    asked = document("network-link-fault", hosts=["x", "y"], env={"NCCL_IB_HCA": f"$(touch {mark})"})
-    run = script(folder, asked, rules, "slurm", hosts=hosts, python=f"py$(touch {mark})")
+    asked = document("network-link-fault", hosts=["x", "y"], env={"NCCL_IB_HCA": f"a; touch {mark.name}"})
+    run = script(folder, asked, rules, "slurm", hosts=("a", "root@b=sh"), python=f"py$(touch {mark})")
     calls = noted(tmp_path, run)
-    assert f"--nodelist={hosts[0]},{hosts[1]}" in calls[0]
-    assert f"--nodelist={hosts[0]}" in calls[-1], "inside one host"
+    assert "--nodelist=a,b" in calls[0]
+    assert "--nodelist=a" in calls[-1], "inside one host"
     assert calls[0][-1] == f"{folder}/results"
     assert calls[0][-5] == f"py$(touch {mark})"
     assert not mark.exists()
-    assert str(mark) not in (folder / "run.sh").read_text().replace(f"py$(touch {mark})", "")
+    assert "NCCL_IB_HCA" not in (folder / "run.sh").read_text()
     assert [path.name for path in Path.cwd().glob(mark.name)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a;touch x", "$(touch b)", "a,b", "a b", "a\nb", "-w", "--uid=0", "", "a/b", "n[1-4]"]
+)
+def test_a_node_that_is_no_name_is_refused(tmp_path: Path, rules: RuleSet, name: str) -> None:
+    asked = document("network-link-fault", hosts=["x", "y"])
+    with pytest.raises(UsageError, match="expected NAME or NAME=COMMAND"):
+        files.write(asked, rules, settings(tmp_path / "work", hosts=("a", name)), "slurm")
+    assert not (tmp_path / "work").exists()
 
 
 def test_mpirun_and_torchrun_are_started_with_the_same_task(tmp_path: Path, rules: RuleSet) -> None:
@@ -300,8 +313,9 @@ def test_mpirun_and_torchrun_are_started_with_the_same_task(tmp_path: Path, rule
     head = {"HEAD": "a:29400", "ATTEMPT": "3"}
     first = noted(tmp_path, run, "torchrun", NODE_RANK="0", **head)
     second = noted(tmp_path, run, "torchrun", NODE_RANK="1", **head)
-    assert first[0][1:8] == [
-        *("-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d"),
+    assert '"torch.distributed.run"' in first[0][2]
+    assert [first[0][1], *first[0][3:8]] == [
+        *("-c", "--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d"),
         *("--rdzv-endpoint=a:29400", "--rdzv-id=run-01-3"),
     ]
     assert {call[-5] for call in mpi + first} == {"python-of-the-job"}

@@ -29,8 +29,8 @@ SOON = 10.0
 QUICK = Deadlines(start=20.0, store=4.0, group=4.0, entered=3.0, first=3.0, timed=8.0, grace=1.0)
 #: As ssh does: options and the host's name are its own, the other words are joined for a shell.
 SSH = """#!/bin/sh
-while [ "$1" != "${{1#-}}" ]; do shift 2; done
-shift
+while [ "$1" != -- ]; do shift 2; done
+shift 2
 cd '{home}' || exit 255
 TMPDIR='{temporary}' PYTHONPATH='{modules}' exec {shell} -c "$*"
 """

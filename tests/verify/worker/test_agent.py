@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.launchers import bundle
+from tests.verify.worker.test_ras import DIAGNOSTICS, STATUS, Server, listening
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0
@@ -33,6 +34,9 @@ class version:
 def set_num_threads(number): pass
 def device(name): return name
 class _C: pass
+class cuda:
+    class nccl:
+        version = staticmethod(lambda: (2, 31, 2))
 """,
     "distributed/__init__.py": """
 import os, sys, time
@@ -159,7 +163,7 @@ NO_COMMANDS = [
     b"not json", b"", b"\xff\xfe\x00", b"[1, 2]", b"null", b"17", b'"facts"', b'{"do": 5}', b"{}", b'{"do": "nothing"}',
     b'{"do": "run"}', b'{"do": "run", "ranks": 5, "run": "r", "spec": 1}', b'{"do": "inspect"}', b'{"do": "__init__"}',
     b'{"do": "listen", "ports": "many"}', b'{"do": "check_port", "port": "x"}', b'{"do": "check_port", "port": 99999}',
-    b'{"do": "resolve", "name": {}}', b"[" * 100_000,
+    b'{"do": "resolve", "name": "a-name-of-a-log"}', b"[" * 100_000,
 ]  # fmt: skip
 
 
@@ -190,11 +194,11 @@ def test_what_is_no_command_is_answered_and_ends_nothing(agent: Agent) -> None:
 def test_a_command_may_come_in_pieces_and_several_at_once(agent: Agent) -> None:
     agent.write(b'{"do": "po')
     time.sleep(0.05)
-    agent.write(b'rt"}\n{"do": "port"}\n{"do": "res')
+    agent.write(b'rt"}\n{"do": "port"}\n{"do": "end_li')
     agent.expect("port")
     agent.expect("port")
-    agent.write(b'olve", "name": "127.0.0.1"}\n')
-    assert agent.expect("resolve")["addresses"] == ["127.0.0.1"]
+    agent.write(b'sten"}\n')
+    agent.expect("end_listen")
 
 
 def test_facts_need_no_torch(agent: Agent) -> None:
@@ -243,7 +247,7 @@ def test_a_run_is_stopped_with_everything_it_started_and_no_other(agent: Agent, 
     word = f"{tmp_path.name}-{os.getpid()}"
     pids = agent.start(2, env={"STAND_IN_CHILD": word})
     deadline = time.monotonic() + SOON
-    while len(children := with_argument(word)) < 2:
+    while len(children := with_argument(f"grandchild {word}")) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     agent.send(do="stop", run="r")
@@ -260,7 +264,7 @@ def with_argument(word: str) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if f"grandchild {word}".encode() in (entry / "cmdline").read_bytes():
+                if word.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
 
@@ -350,6 +354,62 @@ def test_a_torch_that_does_not_import_is_told(tmp_path: Path, lib: Path) -> None
         end(agent)
 
 
+def driver(tmp_path: Path, lib: Path, script: str) -> Agent:
+    """An agent on a host whose nvidia-smi is a script."""
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    (lib / "pynvml.py").write_text("raise ImportError('none here')")
+    return Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path, PATH=f"{tool.parent}:{os.environ['PATH']}")
+
+
+def test_a_driver_that_hangs_holds_up_nobody_and_is_left_by_the_end(tmp_path: Path, lib: Path) -> None:
+    word = "60.0417"
+    found = driver(tmp_path, lib, f"exec sleep {word}")
+    try:
+        found.send(do="gpus")
+        deadline = time.monotonic() + SOON
+        while not with_argument(word):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        hung = with_argument(word)
+        found.send(do="port")
+        assert found.expect("port")["port"]
+        assert found.process.stdin is not None
+        found.process.stdin.close()
+        assert_gone(hung)
+    finally:
+        end(found)
+
+
+def test_gpus_are_told_with_what_a_fresh_torch_says(tmp_path: Path, lib: Path) -> None:
+    row = "0, GPU-aa, H100, 81559, 4, 81555, 0, Default, 0, 00000000:4F:00.0, 550.127.05"
+    busy = (
+        'case "$1" in --query-gpu=index,uuid,*) echo "{}" ;; --query-gpu=index,util*) echo "0, 40" ;; *) exit 1 ;; esac'
+    )
+    (lib / "torch" / "distributed" / "__init__.py").write_text(
+        "print('a banner')\ndef is_available(): return True\ndef is_nccl_available(): return False\n"
+    )
+    found = driver(tmp_path, lib, busy.format(row))
+    try:
+        found.send(do="gpus")
+        results = found.expect("gpus")["results"]
+        (gpu,) = results["gpus"]
+        assert (gpu["uuid"], gpu["bus"], gpu["busy"]) == ("GPU-aa", "0000:4f:00", [0, 40, 40])
+        assert results["torch"] == {"version": "0.0-stand-in", "cuda": None, "hip": None, "has_nccl": False}
+        found.send(do="gpus", imports=False)
+        assert found.expect("gpus")["results"]["torch"] == {"version": "unknown"}
+    finally:
+        end(found)
+
+
+def test_a_host_without_a_driver_answers_at_once(agent: Agent) -> None:
+    agent.send(do="gpus")
+    results = agent.expect("gpus")["results"]
+    assert results["gpus"] == [] and results["problem"]
+
+
 def test_a_port_that_something_listens_on_is_taken(agent: Agent) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -366,7 +426,7 @@ def test_the_listener_ends_with_its_command_and_with_the_agent(agent: Agent) -> 
     first = agent.expect("listen")["where"][0]
     socket.create_connection((first["address"], first["ports"][0]), 5).close()
     agent.send(do="end_listen")
-    agent.expect("end_listen")
+    assert agent.expect("end_listen")["half_open"] == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((first["address"], first["ports"][0]), 5)
     agent.send(do="listen", ports=1, loopback=True)
@@ -393,3 +453,18 @@ def test_the_probe_runs_beside_the_commands(agent: Agent) -> None:
         agent.expect("port")
         (result,) = agent.expect("probe")["results"]
         assert result["state"] == "no-data"
+
+
+def test_ranks_of_nccl_are_asked_for_what_ras_knows_while_they_hang(agent: Agent) -> None:
+    with listening(Server()) as address:
+        agent.start(1, env={"NCCL_RAS_ADDR": address}, backend="nccl")
+        agent.send(do="ras", run="r")
+        assert agent.expect("ras", run="r")["results"] == STATUS + DIAGNOSTICS
+    agent.send(do="ras", run="unknown")
+    assert agent.expect("ras", run="unknown")["results"] == ""
+
+
+def test_ranks_of_gloo_have_no_ras(agent: Agent) -> None:
+    agent.start(1)
+    agent.send(do="ras", run="r")
+    assert agent.expect("ras", run="r")["results"] == ""

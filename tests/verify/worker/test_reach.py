@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import socket
 import struct
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.launchers import bundle
-from nccl_triage.verify.worker import reach
+from nccl_triage.verify.worker import loss, reach
 
 #: Seconds that count as lost in these tests.
 PATIENCE = 0.3
@@ -62,7 +63,7 @@ def read(connection: socket.socket, most: int = reach.SIZES[-1], delay: float = 
         while left:
             left -= len(connection.recv(min(65536, left)))
         time.sleep(delay)
-        connection.sendall(b"ok")
+        connection.sendall(loss.answer(connection))
 
 
 def reset(connection: socket.socket) -> None:
@@ -155,16 +156,54 @@ def test_answers_that_take_long() -> None:
     assert found["state"] == "delayed" and found["round_trip_s"] > reach.DELAYED
 
 
-def test_segments_that_were_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "_retransmissions", lambda connection: reach.SENT_AGAIN)
+def test_a_good_path_has_its_numbers() -> None:
+    with server(read) as port:
+        found = reach.probe_port("127.0.0.1", port, True, 5.0)
+    assert found["connections"] == loss.LANES and found["messages"] >= 300
+    assert found["sent_again"] == found["answers_sent_again"] == found["bulk_sent_again"] == 0
+    assert found["bytes_s"] > 1 << 20
+
+
+def lossy(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """Let the kernel say that it sent a segment again with each so many looks at its counts."""
+    looks = itertools.count()
+    monkeypatch.setattr(loss, "counts_of", lambda connection: loss.Counts(next(looks) // every))
+
+
+def test_a_path_that_loses_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy(monkeypatch, 20)
     with server(read) as port:
         found = probed(port)
-    assert (found["state"], found["sent_again"]) == ("lossy", reach.SENT_AGAIN)
+    assert found["state"] == "lossy" and found["lost_rounds"] >= 3
+    assert "bytes_s" not in found, "a lossy path is slow anyway"
 
 
-def test_the_kernels_count_is_read() -> None:
-    with server(read) as port, socket.create_connection(("127.0.0.1", port), 5) as connection:
-        assert reach._retransmissions(connection) == 0
+def test_a_large_message_that_was_lost_on_a_path_that_loses_small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy(monkeypatch, 20)
+    with server(lambda connection: read(connection, 64)) as port:
+        found = probed(port)
+    assert (found["state"], found["answered"]) == ("lossy", 64)
+
+
+def test_a_port_that_fails_once_beside_others_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    create = socket.create_connection
+
+    def sometimes(where: tuple[str, int], *args: Any, **kwargs: Any) -> socket.socket:
+        asked.append(where[1])
+        if asked.count(where[1]) == 1 and where[1] in twice:
+            raise TimeoutError
+        return create(where, *args, **kwargs)
+
+    with server(read) as good, server(read) as once:
+        twice = {once}
+        monkeypatch.setattr(socket, "create_connection", sometimes)
+        target = {"host": "b", "interface": "eth0", "address": "127.0.0.1", "ports": [good, once]}
+        assert [entry["state"] for entry in reach.probe([target], PATIENCE)] == ["reachable", "reachable"]
+        asked.clear()
+        twice.add(good)
+        assert [entry["state"] for entry in reach.probe([target], PATIENCE)] == ["silent", "silent"]
+        assert sorted(asked) == sorted([good, once]), "where nothing answers, chance is no explanation"
 
 
 def test_targets_are_probed_at_once_and_told_apart() -> None:
@@ -226,6 +265,7 @@ def test_the_listener_survives_what_is_no_probe(listener: Any, data: bytes) -> N
 def test_the_listener_ends_with_its_input(listener: Any) -> None:
     process, where = listener
     process.stdin.close()
+    assert json.loads(process.stdout.readline()) == [], "every handshake was completed"
     assert process.wait(5) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((where[0]["address"], where[0]["ports"][0]), 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.launchers import bundle
-from nccl_triage.verify.worker import task
+from nccl_triage.verify.worker import host, task
 from nccl_triage.verify.worker.task import RefusedError, attempt, position
 
 RANKS = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
@@ -76,11 +77,37 @@ def test_rank_0_tells_the_others_where_the_store_is(tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == ["store.json"], "it is moved into place at once"
 
 
-def test_a_store_that_the_plan_names_is_not_asked_for(tmp_path: Path) -> None:
-    where = {"host": "head", "port": 29500}
+def test_a_store_on_the_loopback_is_not_asked_for(tmp_path: Path) -> None:
+    where = {"host": "127.0.0.1", "port": 29500}
     assert task.meet(spec(store=where), 1, tmp_path) == where
-    assert task.meet(spec(store={"host": "head", "port": 0}), 0, tmp_path)["host"] == "head"
+    assert task.meet(spec(store={**where, "port": 0}), 0, tmp_path)["host"] == "127.0.0.1"
     assert task.meet(spec(store={"host": "auto", "port": 29500}), 0, tmp_path)["port"] == 29500
+
+
+def own_addresses() -> list[str]:
+    return [entry["address"] for entry in host.interfaces() if not entry["loopback"]]
+
+
+@pytest.mark.parametrize("name", [socket.gethostname(), socket.gethostname().upper(), *own_addresses()[:1]])
+def test_a_store_is_where_the_plan_names_it_if_that_is_this_host(tmp_path: Path, name: str) -> None:
+    told = task.meet(spec(store={"host": name, "port": 29500}), 0, tmp_path)
+    assert (told["host"], told["port"]) == (name, 29500)
+    assert task.meet(spec(store={"host": name, "port": 29500}), 1, tmp_path) == told
+
+
+@pytest.mark.parametrize(
+    "name", ["192.0.2.7", "head", "head.invalid", f"{socket.gethostname()}.evil.example", "-x", ""]
+)
+def test_a_store_elsewhere_is_neither_resolved_nor_told(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda wanted, *rest: asked.append(wanted) or real(wanted, *rest))
+    told = task.meet(spec(store={"host": name, "port": 29500}), 0, tmp_path)
+    assert told["host"] in {*own_addresses(), "127.0.0.1"}
+    assert task.meet(spec(store={"host": name, "port": 29500}), 1, tmp_path) == told, "the others go where rank 0 is"
+    assert set(asked) <= {socket.gethostname()}
 
 
 def test_the_address_is_that_of_the_named_interface() -> None:

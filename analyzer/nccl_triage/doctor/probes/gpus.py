@@ -10,8 +10,9 @@ from itertools import combinations
 from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, names_of_processes, text
-from nccl_triage.verify import gpu_smi, gpus, nvml
-from nccl_triage.verify.gpu import Gpu
+from nccl_triage.verify.worker import gpu_smi, nvml
+from nccl_triage.verify.worker.gpu import Gpu
+from nccl_triage.verify.worker.inventory import likely_present
 
 #: Numbers of nvml.h: kinds of errors and counters, thresholds of temperature, causes of retirement.
 _CORRECTED, _UNCORRECTED, _VOLATILE, _AGGREGATE = 0, 1, 0, 1
@@ -209,7 +210,7 @@ def probe_gpus(where: ProbeTarget) -> ProbeResult:
             "manager": bool(names_of_processes(where, ("nv-fabricmanager",))),
         }
     )
-    if not gpus.likely_present(where.root, where.environment):
+    if not likely_present(where.root, where.environment):
         seen.miss("gpus", "no-driver")
         return seen
     inventory = nvml.read()
@@ -239,6 +240,7 @@ def _devices(where: ProbeTarget, name: str) -> int:
 
 def _gpu(gpu: Gpu, details: dict[str, Any]) -> dict[str, Any]:
     told = asdict(gpu)
+    del told["instances"], told["instance"]
     return {**told, "processes": len(gpu.processes), **details}
 
 

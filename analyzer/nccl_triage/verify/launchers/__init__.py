@@ -32,5 +32,12 @@ class Launcher(Protocol):
     def open(self) -> list[AgentLink]:
         """Start one agent per host and return the links in their order; raises TriageError on failure."""
 
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Take GPUs of hosts (index -> how many) from whoever shares them out.
+
+        Returns CUDA_VISIBLE_DEVICES of the hosts whose GPUs were chosen by somebody else; raises TriageError for GPUs that
+        are not to be had.
+        """
+
     def close(self) -> None:
         """End all agents, and release what the launcher reserved."""

@@ -19,7 +19,13 @@ from nccl_triage import archives
 
 #: Name of the package inside the file.
 PACKAGE = "nccl_triage_worker"
-_MAIN = f"import sys\nfrom {PACKAGE}.__main__ import main\nsys.exit(main())\n"
+#: The path comes first: what it lets in could be any other module.
+_MAIN = f"""from {PACKAGE} import safe_path
+safe_path.apply()
+import sys
+from {PACKAGE}.__main__ import main
+sys.exit(main())
+"""
 
 
 def write(path: Path) -> Path:
@@ -36,7 +42,9 @@ def write(path: Path) -> Path:
 #: old glibc (conda's, uv's) have no memfd_create. The agent's children open the file by the agent's process id, which
 #: is asked of /proc itself because /proc may count otherwise than getpid (unshare --pid).
 BOOT = (
-    "import os,sys;sys.path=[p for p in sys.path if p];"
+    'import os,sys;h=os.readlink("/proc/self/cwd");o=lambda p:os.path.isabs(p) and not os.path.realpath(p)==h;'
+    'sys.path=[p for p in sys.path if o(p)];e=os.environ;e["PYTHONSAFEPATH"]="1";'
+    'e["PYTHONPATH"]=":".join(p for p in e.get("PYTHONPATH","").split(":") if o(p));'
     'i=open(0,"rb",0);n=int(i.readline() or sys.exit("standard input is closed: the command must hand it on (exec -i)"));'
     'm=getattr(os,"memfd_create",None);'
     'f=open(m("worker",0),"wb") if m else __import__("tempfile").TemporaryFile();'

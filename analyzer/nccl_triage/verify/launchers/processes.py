@@ -25,6 +25,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, bundle
 from nccl_triage.verify.launchers.bundle import RankLogs
+from nccl_triage.verify.worker import safe_path
 
 #: Seconds an agent gets to kill its ranks after its input was closed.
 FAREWELL = 2.0
@@ -43,7 +44,12 @@ class ProcessLink:
         self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=safe_path.environment(os.environ),
+                start_new_session=True,
             )
         except BaseException:
             self._errors.close()
@@ -157,6 +163,10 @@ class ProcessLauncher:
                     command=" ".join([*place.command, self._python]),
                 ) from None
         return list(self._links)
+
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Reserve nothing: whoever starts processes on a host may use its GPUs."""
+        return {}
 
     def close(self) -> None:
         """End all agents, all at once."""

@@ -1,7 +1,7 @@
 """Agents as actors on the Ray cluster of the job: the ranks of an experiment run where the ranks of the job ran.
 
-One small actor per node (``ray_relay``), placed by a STRICT_SPREAD placement group, starts the node's agent; no collective
-runs inside an actor. Ray does not pass the driver's NCCL_* and GLOO_* variables to actors on other nodes, so the variables
+One small actor per node (``ray_relay``), which asks for no CPU and no GPU, starts the node's agent; no collective runs
+inside an actor. Once the agents have told which GPUs are idle, another actor of each node reserves them. Ray does not pass the driver's NCCL_* and GLOO_* variables to actors on other nodes, so the variables
 of ranks are part of their spec. A limit of Ray: it ends a process that has joined a cluster about a minute after the
 cluster's head is lost.
 """
@@ -13,6 +13,7 @@ import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from nccl_triage.ray_access import Access, by_value, failures, node_key, reason,
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, bundle, ray_relay
 from nccl_triage.verify.launchers.bundle import RankLogs
+from nccl_triage.verify.placement import CPU_WORLD
+from nccl_triage.verify.question import Question
 
 #: Seconds an agent gets to kill its ranks after its input was closed, and Ray to carry the wish there and back.
 FAREWELL, CARRIED = 2.0, 1.5
@@ -145,128 +148,178 @@ def end(ray: Any, links: Sequence[RayLink]) -> None:
 
 #: Calls that an actor takes at once: one waits for answers, the others never wait long.
 _CALLS = 4
-#: The share of a node's own resource that reserves a place on it.
-_SHARE = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """Which nodes of a cluster to take: those with these ``names``, else the job's own, else as many as the job had.
+
+    ``world`` and ``ranks_per_host`` are the user's; without ``gpus``, the nodes' GPUs do not matter.
+    """
+
+    question: Question = field(default_factory=lambda: Question(()))
+    names: tuple[str, ...] = ()
+    world: int | None = None
+    ranks_per_host: int | None = None
+    gpus: bool = True
+
+    def among(self, nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the chosen nodes of ``ray.nodes()``, in the order of their names; raises UsageError for an unknown name."""
+        alive = sorted((node for node in nodes if node["Alive"]), key=node_key)
+        if not alive:
+            raise UsageError("no node of the Ray cluster is alive", remedy="check the cluster with: ray status")
+        if self.names:
+            return [self._named(name, alive) for name in self.names]
+        own = [node for node in alive if any(_is(node, {name, *self._addresses(name)}) for name in self.question.hosts)]
+        order = [*own, *(node for node in alive if node not in own)]
+        if self.gpus and any(map(_gpus, order)):
+            # The node of the driver is in the log, too, and often has none.
+            order = [node for node in order if _gpus(node)]
+        count = self._count(order, len([node for node in own if node in order]))
+        return sorted(order[:count], key=node_key)
+
+    def _addresses(self, name: str) -> tuple[str, ...]:
+        return self.question.addresses.get(name, ())
+
+    def _named(self, name: str, alive: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        found = next((node for node in alive if _is(node, {name, *self._addresses(name)})), None)
+        if found is None:
+            known = ", ".join(node_key(node)[0] for node in alive[:8])
+            raise UsageError(
+                "no node of the Ray cluster is called {name}",
+                cause="its nodes: {known}",
+                remedy="name the hosts as Ray does, by name or address",
+                name=name,
+                known=known,
+            )
+        return found
+
+    def _count(self, order: Sequence[dict[str, Any]], own: int) -> int:
+        """Return how many nodes: all of the job's, and as many as its ranks need; all where nothing is known."""
+        ranks = self.world or self.question.world
+        each = self.ranks_per_host or max(map(_gpus, order)) if self.gpus else self.ranks_per_host or CPU_WORLD
+        needed = -(-ranks // max(1, each)) if ranks else 0
+        known = max(own or len(self.question.hosts), needed)
+        return min(known, len(order)) if known else len(order)
+
+
+def _gpus(node: Mapping[str, Any]) -> int:
+    return int(node["Resources"].get("GPU", 0))
+
+
+def _is(node: dict[str, Any], names: set[str]) -> bool:
+    host = node_key(node)[0]
+    return bool(names & {host, host.split(".")[0], node["NodeManagerAddress"]})
 
 
 class RayLauncher:
     """One agent a node of a running Ray cluster.
 
-    ``address`` is the cluster's, as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here); ``hosts``
-    is the number of nodes (None: all that are alive and take work); with ``gpus`` each node gives ``ranks_per_host`` of
-    its GPUs. ``folder`` is for the logs: best one that did not exist before, for nodes that do not see it create it and
-    remove it. ``timeout`` (seconds) is for the nodes to be reserved, and again for the actors to start. ``places`` is
-    filled by ``open``, in the order of the nodes' names.
+    ``address`` is the cluster's, as ``ray.init`` takes it (None: RAY_ADDRESS, or the cluster that runs here). ``folder`` is
+    for the logs: best one that did not exist before, for nodes that do not see it create it and remove it. ``timeout``
+    (seconds) is for the actors to start, and again for the GPUs to be reserved. ``places`` is filled by ``open``, in the
+    order of the nodes' names.
     """
 
     def __init__(
         self,
         address: str | None,
-        hosts: int | None,
-        ranks_per_host: int,
+        choice: NodeChoice,
         folder: Path,
-        gpus: bool,
         namespace: str = "nccl-triage",
         timeout: float = 30.0,
     ) -> None:
         self.places: Sequence[HostPlace] = ()
         self._address = address
-        self._hosts = hosts
-        self._ranks = ranks_per_host
+        self._choice = choice
         self._folder = folder
-        self._gpus = gpus
         self._namespace = namespace
         self._timeout = timeout
         self._access: Access | None = None
         self._ray: Any = None
-        self._group: Any = None
+        self._nodes: list[dict[str, Any]] = []
         self._links: list[RayLink] = []
+        self._holders: dict[int, Any] = {}
 
     def open(self) -> list[AgentLink]:
-        """Join the cluster, reserve the nodes, start the agents; when that fails, UsageError and nothing is left."""
+        """Join the cluster and start the agents; when that fails, UsageError and nothing is left."""
         self._folder.mkdir(parents=True, exist_ok=True)
         worker = bundle.write(self._folder / "worker.pyz").read_bytes()
         try:
-            self._join()
-            nodes = self._reserve()
-            self.places = _places(nodes, self._ranks)
-            self._start(nodes, worker)
+            self._access = Access(self._address, self._namespace)
+            self._ray = self._access.ray
+            self._nodes = self._choice.among(self._ray.nodes())
+            self.places = _places(self._nodes, self._choice.ranks_per_host)
+            self._start(worker)
         except BaseException:
             self.close()
             raise
         return list(self._links)
 
     def close(self) -> None:
-        """End all agents and actors, give the nodes back, and leave the cluster if ``open`` joined it."""
-        access, ray, links, group = self._access, self._ray, self._links, self._group
-        self._access, self._ray, self._links, self._group = None, None, [], None
+        """End all agents and actors, give the GPUs back, and leave the cluster if ``open`` joined it."""
+        access, ray, links, holders = self._access, self._ray, self._links, self._holders
+        self._access, self._ray, self._links, self._holders = None, None, [], {}
         if access is None:
             return
         with contextlib.ExitStack() as last:
             last.callback(access.leave)
-            if group is not None:
-                last.callback(_give_back, ray, group)
+            last.callback(_end_actors, ray, list(holders.values()))
             end(ray, links)
 
-    def _join(self) -> None:
-        self._access = Access(self._address, self._namespace)
-        self._ray = self._access.ray
+    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
+        """Take GPUs of nodes, as many as are wanted and free; returns CUDA_VISIBLE_DEVICES as Ray sets it for each node.
 
-    def _reserve(self) -> list[dict[str, Any]]:
-        """Return the reserved nodes as ``ray.nodes()`` tells them, in the order of their names, each with its bundle."""
-        alive = sorted((node for node in self._ray.nodes() if node["Alive"]), key=node_key)
-        what, least = ("GPU", self._ranks) if self._gpus else ("CPU", _SHARE)
-        able = [node for node in alive if node["Resources"].get(what, 0) >= least]
-        count = len(able) if self._hosts is None else self._hosts
-        # A group with more bundles than nodes would wait for ever.
-        if not 0 < count <= len(able):
-            raise UsageError(
-                "{able} nodes of the Ray cluster can take part, wanted: {wanted}",
-                cause="{alive} nodes are alive, each must have {gpus} GPUs"
-                if self._gpus
-                else "{alive} nodes are alive, each must have a CPU",
-                remedy="ask for fewer hosts or fewer ranks a host, or add nodes",
-                able=len(able),
-                wanted=self._hosts or 1,
-                alive=len(alive),
-                gpus=least,
-            )
-        # Without GPUs no CPU is asked for either: the actors of a stuck job may hold them all.
-        own = [{f"node:{node['NodeManagerAddress']}": _SHARE} for node in able[:count]]
-        bundles = [{"GPU": least}] * count if self._gpus else own
-        self._group = self._ray.util.placement_group(bundles, strategy="STRICT_SPREAD")
-        if not _granted(self._group, self._timeout):
-            died, free = self._missing(able, what)
-            raise UsageError(
-                "the Ray cluster did not reserve its nodes within {timeout:g} s, wanted: {count}",
-                cause="died meanwhile: {died}" if died else "{free:g} of {all:g} {what}s are free",
-                died=", ".join(died),
-                free=free,
-                all=sum(node["Resources"][what] for node in able),
-                what=what,
-                remedy="end the job's actors that hold them, or ask for fewer hosts or fewer ranks a host",
-                timeout=self._timeout,
-                count=count,
-            )
-        where = self._ray.util.placement_group_table(self._group)["bundles_to_node_id"]
-        bundle_of = {node_id: index for index, node_id in where.items()}
-        return [{**node, "bundle": bundle_of[node["NodeID"]]} for node in alive if node["NodeID"] in bundle_of]
+        Raises UsageError where a node has none that is free, or does not give them in time.
+        """
+        free = self._free()
+        try:
+            with by_value(self._ray, ray_relay):
+                actor = self._ray.remote(ray_relay.GpuHolder)
+                for place, wanted in gpus.items():
+                    count = min(wanted, free.get(place, 0))
+                    if not count:
+                        raise self._refused(place, free)
+                    options = {"num_cpus": 0, "num_gpus": count, "scheduling_strategy": self._on(place)}
+                    self._holders[place] = actor.options(**options).remote()
+            return {place: self._told(place, free) for place in gpus}
+        except BaseException:
+            _end_actors(self._ray, list(self._holders.values()))
+            self._holders = {}
+            raise
 
-    def _missing(self, wanted: Sequence[dict[str, Any]], what: str) -> tuple[list[str], float]:
-        """Return the nodes that died meanwhile, and how much of a resource is free."""
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        died = [node_key(node)[0] for node in wanted if node["NodeID"] not in alive]
-        return died, self._ray.available_resources().get(what, 0)
+    def _told(self, place: int, free: Mapping[int, int]) -> str:
+        try:
+            visible: str = self._ray.get(self._holders[place].visible.remote(), timeout=self._timeout)
+        except failures(self._ray):
+            raise self._refused(place, free) from None
+        return visible
 
-    def _start(self, nodes: Sequence[dict[str, Any]], worker: bytes) -> None:
-        spread = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
-        # An actor without GPUs, and so its agent and ranks, would be kept from seeing any (CUDA_VISIBLE_DEVICES).
-        wants: dict[str, Any] = {"num_cpus": 0, **({"num_gpus": self._ranks} if self._gpus else {})}
+    def _free(self) -> dict[int, int]:
+        """Return how many GPUs of each node nobody has reserved."""
+        found = importlib.import_module("ray._private.state").available_resources_per_node()
+        return {place: int(found.get(node["NodeID"], {}).get("GPU", 0)) for place, node in enumerate(self._nodes)}
+
+    def _refused(self, place: int, free: Mapping[int, int]) -> UsageError:
+        return UsageError(
+            "the Ray cluster did not reserve the GPUs of {name}",
+            cause="{free} of {all} GPUs are free",
+            remedy="end the job's actors that hold them",
+            name=self.places[place].name,
+            free=free.get(place, 0),
+            all=_gpus(self._nodes[place]),
+        )
+
+    def _on(self, place: int) -> Any:
+        affinity = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        return affinity(self._nodes[place]["NodeID"], soft=False)
+
+    def _start(self, worker: bytes) -> None:
         with by_value(self._ray, ray_relay):
             actor = self._ray.remote(ray_relay.Relay)
-            for node, place in zip(nodes, self.places, strict=True):
-                strategy = spread(self._group, placement_group_bundle_index=node["bundle"])
-                options = actor.options(max_concurrency=_CALLS, scheduling_strategy=strategy, **wants)
+            for index, place in enumerate(self.places):
+                # No CPU is asked for: the actors of a stuck job may hold them all.
+                options = actor.options(max_concurrency=_CALLS, scheduling_strategy=self._on(index), num_cpus=0)
                 relay = options.remote(worker, str(self._folder.absolute()))
                 self._links.append(RayLink(self._ray, relay, place.name))
         deadline = time.monotonic() + self._timeout
@@ -284,24 +337,16 @@ class RayLauncher:
                 ) from None
 
 
-def _places(nodes: Sequence[dict[str, Any]], slots: int) -> list[HostPlace]:
+def _end_actors(ray: Any, actors: Sequence[Any]) -> None:
+    for actor in actors:
+        with contextlib.suppress(*failures(ray)):
+            ray.kill(actor, no_restart=True)
+
+
+def _places(nodes: Sequence[dict[str, Any]], slots: int | None) -> list[HostPlace]:
     """Return one host per node."""
     names = unique_names([node_key(node)[0] for node in nodes])
     return [
         HostPlace(name, slots=slots, address=node["NodeManagerAddress"])
         for name, node in zip(names, nodes, strict=True)
     ]
-
-
-def _granted(group: Any, timeout: float) -> bool:
-    """Wait for a placement group, in short calls, since Ctrl-C is not handled inside of one."""
-    deadline = time.monotonic() + timeout
-    while not group.wait(min(1.0, max(0.0, deadline - time.monotonic()))):
-        if time.monotonic() >= deadline:
-            return False
-    return True
-
-
-def _give_back(ray: Any, group: Any) -> None:
-    with contextlib.suppress(*failures(ray)):
-        ray.util.remove_placement_group(group)

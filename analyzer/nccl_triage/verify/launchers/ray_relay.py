@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 _WORDS = 1 << 16
@@ -37,8 +38,15 @@ class Relay:
         command = [sys.executable, f"/proc/{os.getpid()}/fd/{program}", "agent"]
         if not Path(folder).exists():
             command.append("carry")
+        # The job's working folder is the current one: nothing of it may stand in for a module.
+        path = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if _elsewhere(entry)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**_environment(os.environ), "PYTHONPATH": ":".join(path), "PYTHONSAFEPATH": "1"},
+            start_new_session=True,
         )
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._early: dict[int, bytes] = {}
@@ -109,6 +117,23 @@ class Relay:
         text = os.pread(self._errors, _WORDS, max(0, os.fstat(self._errors).st_size - _WORDS))
         lines = text.decode(errors="replace").strip().splitlines()
         return (lines or [f"the agent exited with code {code}"])[-1][:400]
+
+
+class GpuHolder:
+    """An actor that does nothing but keep the GPUs of its node that Ray has given to it."""
+
+    def visible(self) -> str:
+        """Return CUDA_VISIBLE_DEVICES as Ray has set it."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+
+
+def _environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the agent's environment: Ray hides all GPUs from an actor that asks for none, but it shall see them."""
+    return {name: value for name, value in own.items() if name != "CUDA_VISIBLE_DEVICES" or value}
+
+
+def _elsewhere(entry: str) -> bool:
+    return Path(entry).is_absolute() and Path(entry).resolve() != Path("/proc/self/cwd").resolve()
 
 
 def _unnamed(name: str) -> int:

@@ -5,21 +5,24 @@ The files come from other hosts and may be cut, missing or from an earlier start
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import json
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import plan
-from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RankTrace, RunFinding, RunResult, Slot
+from nccl_triage.verify.collective_run import (
+    CollectiveRun,
+    HostPlace,
+    RankTrace,
+    RunFinding,
+    RunResult,
+    Slot,
+    SlotGpu,
+)
+from nccl_triage.verify.health import health_of
 from nccl_triage.verify.judge import (
     ExperimentOutcome,
     Fact,
@@ -32,128 +35,18 @@ from nccl_triage.verify.judge import (
     treated,
     trial_of,
 )
+from nccl_triage.verify.launchers.result_files import NEEDED, RankFile, read_run, typed
 from nccl_triage.verify.launchers.static import Saved, read_saved
-from nccl_triage.verify.plan import Means, Planned
+from nccl_triage.verify.means import HostMeans, Means, host_means
+from nccl_triage.verify.meeting import other_address
+from nccl_triage.verify.network_findings import interface_findings
+from nccl_triage.verify.placement import Request, untested
+from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.reachability import chosen, for_gloo, interface_findings
+from nccl_triage.verify.reachability import chosen, for_gloo
 from nccl_triage.verify.runner import as_run, first_missing, note, outcome_of
-
-#: Bytes of one rank's file at most: an ordinary one has a few kilobytes.
-_LARGEST = 16 << 20
-_NAME = lazily(r"rank-(0|[1-9]\d{0,5})\.jsonl")
-_INTERFACE: dict[str, type] = {
-    "name": str, "address": str, "netmask": str, "mtu": int, "up": bool, "loopback": bool, "default": bool,
-}  # fmt: skip
-_NUMBER = (int, float)
-#: Types of the fields that are reckoned or compared with; one of another type is dropped.
-_FIELDS: dict[str, Any] = {
-    "wrong": int, "median": _NUMBER, "seconds": (*_NUMBER, list), "torch": str, "nccl": str, "bus": str,
-    "call": str, "message": list, "type": str, "text": str, "entries": list, "own": bool, "numel": int,
-}  # fmt: skip
-#: A mark of these stages says nothing without this field.
-_NEEDED = {"call": "call", "part": "wrong", "size": "wrong", "done": "wrong"}
-
-
-@dataclass(slots=True)
-class RankFile:
-    """The result file of one rank: its host's facts, its plan and start, its marks and its end."""
-
-    plan: str
-    attempt: str
-    started: float
-    facts: dict[str, Any]
-    env: dict[str, str] = field(default_factory=dict)
-    marks: list[dict[str, Any]] = field(default_factory=list)
-    end: dict[str, Any] | None = None
-
-    @property
-    def host(self) -> str:
-        """The name of the host."""
-        return str(self.facts["host"])
-
-
-def read_run(folder: Path, run: CollectiveRun, plan_id: str) -> dict[int, RankFile]:
-    """Return the files of a run's ranks from its latest start; files of another plan or rank are ignored."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for path in sorted(folder.iterdir()):
-            name = _NAME.fullmatch(path.name)
-            if name is not None and int(name[1]) < run.world:
-                entry = read_rank(path)
-                if entry is not None and entry.plan == plan_id:
-                    found[int(name[1])] = entry
-    latest = max(found.values(), key=lambda entry: entry.started, default=None)
-    return {rank: entry for rank, entry in found.items() if latest is not None and entry.attempt == latest.attempt}
-
-
-def read_rank(path: Path) -> RankFile | None:
-    """Return what a rank's file holds, or None when it does not even say where the rank was."""
-    found: RankFile | None = None
-    for record in _records(path):
-        stage = record["stage"]
-        if stage == "task":
-            facts = _facts(record.get("facts"))
-            started = record.get("started")
-            if facts is None or not isinstance(started, _NUMBER):
-                return None
-            found = RankFile(str(record.get("plan")), str(record.get("attempt")), float(started), facts)
-        elif found is None:
-            continue
-        elif stage == "env":
-            found.env = _strings(record.get("env"))
-        elif stage == "exit":
-            found.end = record
-        else:
-            found.marks.append({k: v for k, v in record.items() if k not in _FIELDS or _typed(v, _FIELDS[k])})
-    return found
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines that are records; the last one of a rank that was killed is often cut."""
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        for line in stream.read(_LARGEST).split(b"\n"):
-            with contextlib.suppress(ValueError, RecursionError):
-                record = json.loads(line)
-                if isinstance(record, dict) and isinstance(record.get("stage"), str) and _sound_time(record):
-                    yield record
-
-
-def _sound_time(record: Mapping[str, Any]) -> bool:
-    value = record.get("t", 0.0)
-    return _typed(value, _NUMBER) and math.isfinite(value)
-
-
-def _typed(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool):
-        return wanted is bool
-    return isinstance(value, wanted)
-
-
-def _strings(value: Any) -> dict[str, str]:
-    return {str(name): str(text) for name, text in value.items()} if isinstance(value, dict) else {}
-
-
-def _facts(value: Any) -> dict[str, Any] | None:
-    """Return a host's facts without what is malformed, or None when the host has no name."""
-    if not isinstance(value, dict) or not isinstance(value.get("host"), str) or not value["host"]:
-        return None
-    interfaces = value.get("interfaces")
-    own = value.get("own_addresses")
-    return {
-        **value,
-        "interfaces": [entry for entry in interfaces if _is_interface(entry)] if isinstance(interfaces, list) else [],
-        "own_addresses": [str(entry) for entry in own] if isinstance(own, list) else [],
-    }
-
-
-def _is_interface(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not all(_typed(entry.get(name), kind) for name, kind in _INTERFACE.items()):
-        return False
-    try:
-        ipaddress.IPv4Network((entry["address"], entry["netmask"]), strict=False)
-    except ValueError:
-        return False
-    return True
+from nccl_triage.verify.same_world import compare
+from nccl_triage.verify.worker.gpu import pci_address
 
 
 def result_of(run: CollectiveRun, files: Mapping[int, RankFile], folder: Path) -> RunResult:
@@ -192,13 +85,13 @@ def _shifts(files: Mapping[int, RankFile]) -> dict[int, float]:
 
 def _fold(trace: RankTrace, entry: RankFile, shift: float) -> None:
     for mark in entry.marks:
-        if _NEEDED.get(mark["stage"], "stage") not in mark:
+        if NEEDED.get(mark["stage"], "stage") not in mark:
             continue
         note(trace, {"message": None, **mark} if mark["stage"] == "call" else mark, mark.get("t", 0.0) + shift, 0.0)
     if entry.end is None:
         return
     code, state = entry.end.get("code"), entry.end.get("state")
-    trace.exit_code = code if _typed(code, int) else None
+    trace.exit_code = code if typed(code, int) else None
     trace.exited_at = entry.end.get("t", 0.0) + shift
     trace.killed = entry.end.get("killed") is True
     trace.state = state if isinstance(state, str) else None
@@ -221,7 +114,16 @@ class Hosts:
         if name not in self.names:
             self.names.append(name)
             self.facts.append(dict(facts) if facts else {"host": name, "interfaces": [], "own_addresses": []})
-        return self.names.index(name)
+        index = self.names.index(name)
+        if facts and "gpus" in facts:  # one rank of a host tells of its GPUs
+            self.facts[index].setdefault("gpus", facts["gpus"])
+        return index
+
+    def means(self) -> Means:
+        """Return what the hosts offered; GPUs are not refused any more, and those of a host may be unknown."""
+        places = tuple(HostPlace(name) for name in self.names)
+        hosts = tuple(host_means(facts.get("gpus"), facts, allow_busy=True) for facts in self.facts)
+        return Means(places, hosts)
 
     def findings(self, run: CollectiveRun) -> list[RunFinding]:
         """Return what the hosts' interfaces show for a run."""
@@ -245,44 +147,54 @@ def placed(run: CollectiveRun, files: Mapping[int, RankFile], hosts: Hosts, mean
     A rank without a result was, as far as one can know, where the others of its planned host were.
     """
     known = {run.slots[rank].place: entry.host for rank, entry in sorted(files.items(), reverse=True)}
+    found = hosts.means()
     slots = []
     for rank, slot in enumerate(run.slots):
         if rank in files:
             place = hosts.index(files[rank].host)
         else:
             place = hosts.index(known.get(slot.place, means.places[slot.place].name))
-        slots.append(Slot(slot.number, place))
+        gpu = _gpu_of(files[rank], found.hosts[place]) if rank in files and place < len(found.hosts) else None
+        slots.append(Slot(slot.number, place, gpu))
     per_rank = {
         rank: {name: value for name, value in entry.env.items() if run.env.get(name) != value}
         for rank, entry in files.items()
     }
-    return replace(run, slots=tuple(slots), per_rank_env={rank: env for rank, env in per_rank.items() if env})
+    store = files[0].store if 0 in files else None
+    used = {rank: env for rank, env in per_rank.items() if env}
+    return replace(run, slots=tuple(slots), per_rank_env=used, store_address=store or run.store_address)
+
+
+def _gpu_of(entry: RankFile, host: HostMeans) -> SlotGpu | None:
+    """Return the GPU that a rank has told, with what its host's driver says of it."""
+    told = next((mark for mark in entry.marks if mark["stage"] == "device" and mark.get("bus")), None)
+    if told is None:
+        return None
+    bus, device = pci_address(told["bus"]) or str(told["bus"]), told.get("index")
+    device = device if isinstance(device, int) and not isinstance(device, bool) else 0
+    known = next((gpu for gpu in host.gpus if gpu.bus == bus), None)
+    return SlotGpu(device, known.index if known else device, known.uuid if known else "", bus)
 
 
 def as_it_ran(planned: Planned, control: Trial, hosts: Hosts, question: Question, means: Means) -> Planned:
     """Return an experiment as its ranks were really placed; where they fell short of the plan, a pass says less."""
     wanted, run = planned.control, control.result.run
-    gpus = Counter(place for place, _ in set(gpus_of(control)))
-    if gpus:
-        means = replace(means, gpus=min(gpus.values()))
-    names = tuple(_known_as(question, hosts.facts[place]) for place in run.places)
+    names = hosts.means().names_in_log(run.places, question)
     planned = plan.compared(replace(planned, control=run), question, means, names)
     short: list[Text] = []
+    if wanted is not None and wanted.store_address not in (None, run.store_address):
+        short.append(other_address(str(wanted.store_address)))
     one, two = len(run.places), len(wanted.places) if wanted is not None else 0
     if len(question.hosts) <= one < two:  # where the log names more hosts, that is said already
         short.append({"en": f"hosts: {one} instead of the {two} planned", "zh": f"实际 {one} 台主机，计划 {two} 台"})
-    if planned.experiment.kind == "single":
+    request, seen = Request(question, planned.suspect, planned.experiment), hosts.means()
+    if planned.experiment.kind == "single" and health_of(request, seen).fact == "none":
         short.append({"en": "GPU health was not read", "zh": "未读取 GPU 的健康状态"})
+    short += [text for text in untested(request, seen, run.slots) if run.backend == "nccl"]
     if run.backend == "gloo" and _elsewhere(run, hosts):
         text = "Gloo did not use the interface that NCCL would use"
         short.append({"en": text, "zh": "Gloo 使用的网络接口与 NCCL 会选用的不同"})
     return replace(planned, differs=(*planned.differs, *short), complete=planned.complete and not short)
-
-
-def _known_as(question: Question, facts: Mapping[str, Any]) -> str:
-    """Return what the log calls a host: by one of its addresses, else by its own name."""
-    own = {str(entry["address"]) for entry in facts["interfaces"] if not entry["loopback"]}
-    return next((host for host in question.hosts if own & {host, *question.addresses.get(host, ())}), facts["host"])
 
 
 def gpus_of(control: Trial) -> list[tuple[int, str]]:
@@ -336,7 +248,7 @@ def report_of(question: Question, rules: RuleSet, folder: Path) -> Report:
     report.seconds = sum(trial.result.seconds for trial in report.trials)
     report.outcomes = [_outcome(planned, saved, trials, hosts, question) for planned in made.experiments]
     report.hosts = hosts.facts
-    report.plan = replace(made, means=replace(made.means, places=tuple(HostPlace(name) for name in hosts.names)))
+    report.plan = replace(made, means=hosts.means())
     return report
 
 
@@ -364,13 +276,18 @@ def _outcome(
         made = [trials[label] for label in own if label in trials]
         if made:
             outcome.treatments.append((treatment, [treated(trial, treatment) for trial in made]))
-    settle(outcome, _fact(planned, controls[0], trials, hosts), question.timeout)
+    fact = _fact(planned, controls[0], trials, hosts, question)
+    run, request = controls[0].result.run, Request(question, planned.suspect, planned.experiment)
+    world = compare(request, hosts.means(), run.slots, run.backend, saved.options.job_hosts)
+    settle(outcome, fact, question.timeout, world)
     return outcome
 
 
-def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts) -> Fact:
+def _fact(planned: Planned, control: Trial, trials: Mapping[str, Trial], hosts: Hosts, question: Question) -> Fact:
     if planned.experiment.check == "nccl-versions":
         return fact_of_versions(trials.values(), control.result.run)
+    if planned.experiment.kind == "single":
+        return health_of(Request(question, planned.suspect, planned.experiment), hosts.means()).fact
     if planned.experiment.check == "gpus":
         gpus = gpus_of(control)
         return ("shows" if len(set(gpus)) < len(gpus) else "clean") if gpus else "none"

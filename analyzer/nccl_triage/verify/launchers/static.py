@@ -17,9 +17,11 @@ from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.errors import UsageError
 from nccl_triage.verify import plan
 from nccl_triage.verify import runner as specs
-from nccl_triage.verify.api import Settings
+from nccl_triage.verify.api import Settings, places_of
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.plan import REPEATS, Means, Plan, Planned, PlanOptions
+from nccl_triage.verify.means import Means
+from nccl_triage.verify.placement import DEFAULT_WORLD
+from nccl_triage.verify.plan import REPEATS, Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, words
@@ -90,7 +92,7 @@ def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]
     hosts = len(settings.hosts) or max(0 if each else len(question.hosts), math.ceil(ranks / usual))
     if world is None and each is not None:
         world = hosts * each
-    wanted = world or question.world or max(hosts, plan.DEFAULT_WORLD if hosts == 1 else 1)
+    wanted = world or question.world or max(hosts, DEFAULT_WORLD if hosts == 1 else 1)
     return hosts, world, each or math.ceil(wanted / hosts)
 
 
@@ -98,9 +100,10 @@ def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
     backend = "gloo" if settings.options.backend == "gloo" else "nccl"
-    named = [entry.partition("=")[0] for entry in settings.hosts]
-    places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=each) for index in range(hosts))
-    means = Means(places, gpus=each if backend == "nccl" else 0, torch="unknown")
+    named = [place.name for place in places_of(settings)] if settings.hosts else []
+    slots = settings.ranks_per_host
+    places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=slots) for index in range(hosts))
+    means = Means.alike(places, each if backend == "nccl" else 0)
     made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))
     return replace(made, experiments=tuple(plan.compared(entry, question, means, ()) for entry in made.experiments))
 
@@ -142,7 +145,7 @@ def _treated(treatment: Treatment, planned: Planned, control: CollectiveRun, mad
         facts=[],
         matrix=ReachabilityMatrix(),
         deadlines=planned.deadlines,
-        gpus=made.means.gpus,
+        means=made.means,
         suspect_variables=planned.suspect.variables,
     )
     # Which host is which is not known: inside one host stands for inside any.
@@ -205,6 +208,7 @@ def run_of(spec: Mapping[str, Any]) -> CollectiveRun:
         iterations=int(spec["iterations"]),
         timeout=float(spec["timeout"]),
         port=int(spec["store"]["port"]) or None,
+        store_address=None if spec["store"]["host"] == "auto" else str(spec["store"]["host"]),
         changed=str(spec["changed"]),
         more=tuple(CollectiveMessage(str(part["op"]), int(part["numel"]), str(part["dtype"])) for part in spec["more"]),
         joins="store" if spec["joins"] == "store" else "group",
@@ -242,12 +246,12 @@ def read_saved(folder: Path) -> Saved:
             str(label): run_of(json.loads((folder / f"spec-{label}.json").read_text(encoding="utf-8")))
             for label in told["runs"]
         }
-        places = tuple(HostPlace(str(entry["name"]), slots=int(entry["slots"])) for entry in told["places"])
+        places = tuple(HostPlace(str(entry["name"]), slots=_count(entry["slots"])) for entry in told["places"])
         if not all(0 <= slot.place < len(places) for run in runs.values() for slot in run.slots):
             raise ValueError("a rank on a host that is not in the plan")
         return Saved(
             plan_id=str(told["plan"]),
-            means=Means(places, gpus=int(told["gpus"]), torch="unknown"),
+            means=Means.alike(places, int(told["gpus"])),
             options=options_of(told["wishes"]),
             runs=runs,
             designs={str(entry["cause"]): _design(entry) for entry in told["experiments"]},
@@ -261,6 +265,10 @@ def read_saved(folder: Path) -> Saved:
             name=type(error).__name__,
             error=error,
         ) from None
+
+
+def _count(value: object) -> int | None:
+    return None if value is None else int(str(value))
 
 
 def _design(entry: Mapping[str, Any]) -> tuple[list[str], list[tuple[Treatment, list[str]]]]:

@@ -1,4 +1,4 @@
-"""The worker's command line: ``agent``, ``rank``, ``listen``, ``probe`` and ``task`` (a rank started by srun or torchrun)."""
+"""The worker's command line: the parts of the agent, and ``task``, a rank that srun or torchrun started."""
 
 from __future__ import annotations
 
@@ -37,9 +37,24 @@ def main() -> int:
         request = json.load(sys.stdin)
         print(json.dumps(probe(request["targets"], float(request.get("timeout", 4.0)))))
         return 0
+    if part == "gpus":
+        from .inventory import answer
+
+        print(f"\n{json.dumps(answer(imports=json.load(sys.stdin)['imports']))}", flush=True)
+        return 0
+    if part == "torch":
+        from .torch_build import imported
+
+        print(f"\n{json.dumps(imported())}", flush=True)  # the line is the last one, whatever torch prints
+        os._exit(0)
+    if part == "ras":
+        from .ras import ask
+
+        print(json.dumps(ask(rest[0])))
+        return 0
     if part == "task":
         from .task import run_task
 
         return int(run_task(rest[0], rest[1]))
-    print("usage: agent [carry] | rank | listen | probe | task SPEC OUT", file=sys.stderr)
+    print("usage: agent [carry] | rank | listen | probe | gpus | torch | ras | task SPEC OUT", file=sys.stderr)
     return 2

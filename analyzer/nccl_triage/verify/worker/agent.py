@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, control, host, rank_files
+from . import children, control, host, inventory, rank_files, ras
 from .rank_files import RankFiles
 
+#: Seconds that the listener gets to say what it saw.
+ENDING = 2.0
 #: Seconds between two looks at the children.
 TICK = 0.02
 
@@ -46,7 +48,8 @@ class Agent:
     """The loop and what it watches; one that ``carries`` sends the ranks' logs with their ends instead of keeping them."""
 
     children: dict[int, RankProcess] = field(default_factory=dict)
-    helpers: dict[int, tuple[str, subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    helpers: dict[int, tuple[dict[str, Any], subprocess.Popen[bytes], bytes]] = field(default_factory=dict)
+    ras: dict[str, str] = field(default_factory=dict)
     listener: subprocess.Popen[bytes] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     loaded: bool = False
@@ -65,10 +68,14 @@ class Agent:
         self.say(answer="facts", facts=host.facts())
 
     def do_gpus(self, command: dict[str, Any]) -> None:
-        """Tell which GPUs this host has, and whether they are in use."""
-        from . import host
+        """Tell which GPUs this host has, whether they are in use, and what torch can do with them.
 
-        self.say(answer="gpus", gpus=host.listed_gpus())
+        Where there may be some, a process of its own asks: a driver that hangs must not hold up the agent.
+        """
+        if inventory.likely_present():
+            self._help("gpus", json.dumps({"imports": command.get("imports") is not False}).encode())
+        else:
+            self.say(answer="gpus", results=inventory.answer(look=False))
 
     def do_preload(self, command: dict[str, Any]) -> None:
         """Import torch, so that ranks start quickly."""
@@ -92,10 +99,6 @@ class Agent:
         why = host.port_free(int(command["port"]))
         self.say(answer="check_port", port=command["port"], taken=why == os.strerror(errno.EADDRINUSE), why=why)
 
-    def do_resolve(self, command: dict[str, Any]) -> None:
-        """Tell the addresses of a name."""
-        self.say(answer="resolve", name=command["name"], addresses=host.resolves(command["name"]))
-
     def do_listen(self, command: dict[str, Any]) -> None:
         """Start the listener of the reachability probe."""
         self._end_listener()
@@ -108,17 +111,29 @@ class Agent:
 
     def do_probe(self, command: dict[str, Any]) -> None:
         """Probe targets in a process of its own; the answer comes when it is done."""
-        process = children.helper("probe")
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(command).encode())
-        process.stdin.close()
-        self.helpers[process.stdout.fileno()] = ("probe", process, b"")
+        self._help("probe", json.dumps(command).encode())
+
+    def do_ras(self, command: dict[str, Any]) -> None:
+        """Ask the RAS of the ranks of one experiment what it knows, in a process of its own."""
+        address = self.ras.get(command["run"])
+        if not address:
+            self.say(answer="ras", run=command["run"], results="")
+        else:
+            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+
+    def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        """Give an answer with the results of a helper, when it is done."""
+        assert process.stdout is not None
+        self.helpers[process.stdout.fileno()] = (answer, process, b"")
         self.selector.register(process.stdout, selectors.EVENT_READ, "helper")
 
     def do_run(self, command: dict[str, Any]) -> None:
         """Start the ranks of one experiment on this host."""
+        own = ras.variables(command["spec"])
+        self.ras[command["run"]] = own.get("NCCL_RAS_ADDR", "")
         for rank in command["ranks"]:
             spec = {**command["spec"], **command.get("per_rank", {}).get(str(rank), {})}
+            spec["env"] = {**own, **spec.get("env", {})}
             try:
                 self._start(command, rank, spec)
             except (OSError, TypeError, ValueError) as error:  # a folder, or a variable that cannot be set
@@ -147,11 +162,18 @@ class Agent:
         self.say(answer="stopped", run=command["run"])
 
     def do_end_listen(self, command: dict[str, Any]) -> None:
-        """End the listener."""
-        self._end_listener()
-        self.say(answer="end_listen")
+        """End the listener; tell from which addresses a connection was asked for whose answer never arrived there."""
+        self.say(answer="end_listen", half_open=self._end_listener())
 
     # children
+
+    def _help(self, name: str, question: bytes = b"") -> None:
+        """Start a part of this program whose output is the answer of this name."""
+        process = children.helper(name)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(question)
+        process.stdin.close()
+        self._await({"answer": name}, process)
 
     def _start(self, command: dict[str, Any], rank: int, spec: dict[str, Any]) -> None:
         nccl = spec.get("backend") == "nccl"
@@ -214,27 +236,32 @@ class Agent:
             while child.marks in self.children:
                 self._read(child)
 
-    def _end_listener(self) -> None:
-        if self.listener is not None:
-            self.listener.kill()
-            self.listener.wait()
-            for pipe in (self.listener.stdin, self.listener.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self.listener = None
+    def _end_listener(self) -> list[str]:
+        listener, self.listener = self.listener, None
+        if listener is None:
+            return []
+        try:
+            told, _ = listener.communicate(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            listener.kill()
+            told, _ = listener.communicate()
+        return list(json.loads(told)) if told.strip() else []
 
     def _helper(self, descriptor: int) -> None:
-        name, process, rest = self.helpers[descriptor]
+        answer, process, rest = self.helpers[descriptor]
         data = os.read(descriptor, 1 << 16)
         if data:
-            self.helpers[descriptor] = (name, process, rest + data)
+            self.helpers[descriptor] = (answer, process, rest + data)
             return
         self.selector.unregister(descriptor)
         del self.helpers[descriptor]
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-        self.say(answer=name, results=json.loads(rest) if rest else [])
+        results: Any = []
+        with contextlib.suppress(ValueError):  # it was killed, and the answer is cut
+            results = json.loads(rest.strip().rpartition(b"\n")[2])
+        self.say(**answer, results=results)
 
     # the loop
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,9 +27,15 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def helper(*words: str) -> subprocess.Popen[bytes]:
-    """Start another part of this program, with pipes to its input and output."""
-    return subprocess.Popen([*own(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+def helper(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start another part of this program, with pipes to its input and output; ``environment`` is set besides ours."""
+    return subprocess.Popen(
+        [*own(), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+        preexec_fn=die_with_parent,
+    )
 
 
 def spawned(

@@ -30,6 +30,7 @@ MEANINGS = {
     "wrong-size": "passes half of the elements",
     "wrong-dtype": "passes another dtype",
     "slow": "sleeps before each timed iteration",
+    "starved": "shares one core with programs that never rest",
 }
 
 
@@ -46,6 +47,8 @@ class Fault:
             self._import()
         if self.name == "never-joins" and stage == "store":
             time.sleep(3600)
+        if self.name == "starved" and stage in ("compute", "entered"):
+            _crowd()
         if stage != "entered":
             return
         if self.name == "late":
@@ -92,6 +95,22 @@ class Fault:
         """Act before a timed iteration."""
         if self.name == "slow":
             time.sleep(self.seconds)
+
+
+#: Programs that share the core of a rank that is starved.
+_CROWD = 6
+
+
+def _crowd() -> None:
+    """Stay on one core, together with programs that compute without end; they die with this process."""
+    from .children import die_with_parent
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for _ in range(_CROWD):
+        if os.fork() == 0:
+            die_with_parent()
+            while True:
+                pass
 
 
 def _exhaust() -> None:

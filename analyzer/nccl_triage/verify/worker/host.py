@@ -1,4 +1,4 @@
-"""What a host reports of itself: interfaces, limits, shared memory, versions, processes, and its GPUs by nvidia-smi."""
+"""What a host reports of itself: interfaces, limits, shared memory, versions, and processes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import fcntl
 import os
 import platform
 import resource
-import shutil
 import socket
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+#: The address of a host that no other host reaches.
+LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR, _SIOCGIFNETMASK, _SIOCGIFFLAGS, _SIOCGIFMTU = 0x8915, 0x891B, 0x8913, 0x8921
 _UP, _LOOPBACK, _RUNNING = 0x1, 0x8, 0x40
 #: Variables that belong to the communication and may leave the host; no other variable is ever reported.
@@ -127,6 +127,13 @@ def resolves(name: str) -> list[str]:
         return []
 
 
+def has(name: str) -> bool:
+    """Tell whether this host is called so, with or without its domain, or has this address; the name is not resolved."""
+    own = socket.gethostname()
+    addresses = [*resolves(own), *(entry["address"] for entry in interfaces())]
+    return name.casefold() in {"localhost", own.casefold(), own.split(".")[0].casefold(), *addresses}
+
+
 def facts() -> dict[str, Any]:
     """Return what this host says of itself; nothing is imported for it, no GPU is touched."""
     name = socket.gethostname()
@@ -167,54 +174,11 @@ def free_port(address: str = "") -> int:
 
 
 def port_free(port: int) -> str | None:
-    """Return why a TCP port cannot be listened on, or None when it can."""
+    """Return why a TCP port cannot be listened on, or None when it can; nothing listens while this is found out."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-            probe.listen(1)
         except OSError as error:
             return error.strerror or str(error)
     return None
-
-
-_ABOUT = ("index", "name", "memory.total", "memory.used", "utilization.gpu")
-_MIB = 1 << 20
-
-
-def _ask(query: str) -> list[list[str]]:
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    if done.returncode:
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-
-
-def listed_gpus() -> list[dict[str, Any]]:
-    """Return the GPUs of this host with bytes of memory, percent of use and the number of processes on any of them."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    processes = len(_ask("--query-compute-apps=pid"))
-    found = []
-    for row in _ask(f"--query-gpu={','.join(_ABOUT)}"):
-        if len(row) == len(_ABOUT) and row[0].isdigit():
-            numbers = [int(cell) if cell.isdigit() else 0 for cell in row[2:]]
-            found.append(
-                {
-                    "index": int(row[0]),
-                    "name": row[1],
-                    "total": numbers[0] * _MIB,
-                    "used": numbers[1] * _MIB,
-                    "percent": numbers[2],
-                    "processes": processes,
-                }
-            )
-    return found

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from . import faults, memory, timing, variables
+from . import compute, faults, memory, timing, variables
 from .collectives import Prepared
 from .control import Control
 from .ops import DTYPES, operation
 from .payload import Call
 from .progress import OwnFailureError, ProgressMarks
+from .store import tcp_store
 from .window import Window
 
 
@@ -70,7 +71,7 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
     if spec.get("device", "cpu") == "cpu":
         marks.say("device", device="cpu")
         return torch.device("cpu")
-    index = int(spec["local_rank"]) % max(1, torch.cuda.device_count())
+    index = int(spec.get("gpu", spec["local_rank"])) % max(1, torch.cuda.device_count())
     torch.cuda.set_device(index)
     about = torch.cuda.get_device_properties(index)
     free, whole = torch.cuda.mem_get_info(index)
@@ -85,8 +86,7 @@ def _device(torch: Any, spec: dict[str, Any], marks: ProgressMarks) -> Any:
 
 def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     limit = timedelta(seconds=float(spec["store_timeout"]))
-    where = spec["store"]
-    store = dist.TCPStore(where["host"], int(where["port"]), spec["world"], rank == 0, limit, True)
+    store = tcp_store(dist, spec["store"], spec["world"], rank, limit)
     return dist.PrefixStore("verify", store)
 
 
@@ -156,6 +156,10 @@ class Experiment:
         self.device = _device(self.torch, spec, marks)
         if spec.get("go"):
             control.wait_for_all()
+        if spec.get("alone"):
+            self.fault.at("compute")
+            compute.alone(self.torch, self.device, marks)
+            return
         self.fault.at("store")
         store = _store(self.dist, spec, self.rank)
         marks.say("store")
@@ -183,7 +187,7 @@ class Experiment:
         marks.say("done", **outcome)
         self.dist.destroy_process_group()
 
-    def _call(self, dist: Any, numel: int, dtype: str) -> Call:
+    def _call(self, dist: Any, numel: int, dtype: str, pair: Any = None) -> Call:
         spec = self.spec
         return Call(
             torch=self.torch,
@@ -194,7 +198,7 @@ class Experiment:
             dtype=getattr(self.torch, dtype),
             device=self.device,
             root=int(spec.get("root", 0)),
-            pair=tuple(spec.get("pair", (0, 1))),
+            pair=tuple(pair or spec.get("pair", (0, 1))),
         )
 
     def _prepared(self, op: str, call: Call) -> Prepared:
@@ -227,18 +231,23 @@ class Experiment:
         wrong = prepared.wrong(0)
         marks.say("warm", seconds=took, wrong=wrong)
         call.dist = self.dist  # the calls of the further iterations are all alike: nothing to note
+        work = compute.between(self.torch, self.device)
         watch = timing.Stopwatch(
-            call, prepared, before=self.fault.before, alive=lambda done: marks.say("iteration", done=done)
+            call,
+            prepared,
+            before=self.fault.before,
+            between=lambda: compute.step(work),
+            alive=lambda done: marks.say("iteration", done=done),
         )
         outcome = timing.measured(watch, int(spec["iterations"]))
         outcome["wrong"] += wrong
-        return outcome
+        return {**outcome, "compute": work.told()}
 
     def _part(self, message: Mapping[str, Any], room: int) -> None:
         """Run one further collective in the same group."""
         op, dtype, numel = message["op"], message["dtype"], _fitting(message, self.world, room)
         self.marks.say("call", call=operation(op).calls, message=[dtype, numel], part=True)
-        outcome = self._further(op, dtype, numel, PART_SECONDS)
+        outcome = self._further(op, dtype, numel, PART_SECONDS, message.get("pair"))
         self.marks.say("part", op=op, dtype=dtype, numel=numel, **outcome)
 
     def _size(self, size: int, room: int) -> None:
@@ -250,8 +259,8 @@ class Experiment:
         outcome = self._further(op, dtype, numel, SIZE_SECONDS)
         self.marks.say("size", numel=numel, **outcome)
 
-    def _further(self, op: str, dtype: str, numel: int, seconds: float) -> dict[str, Any]:
-        call = self._call(self.dist, numel, dtype)
+    def _further(self, op: str, dtype: str, numel: int, seconds: float, pair: Any = None) -> dict[str, Any]:
+        call = self._call(self.dist, numel, dtype, pair)
         watch = timing.Stopwatch(call, self._prepared(op, call), seconds=seconds)
         found = timing.measured(watch, 1)
         return {"wrong": found["wrong"], "median": found["median"]}

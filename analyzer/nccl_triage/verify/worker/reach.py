@@ -1,12 +1,14 @@
 """Reachability over TCP between hosts: every address, some ports, three sizes, nothing but the standard library.
 
-A listener accepts on every interface and acknowledges what it gets; a prober connects to each address and sends
-64 bytes, 8 KiB and 1 MiB. What fails, and how, tells no route, a closed or filtered port, a hole for large packets and
-loss from one another; each direction is probed by its own sender, for a narrow link is often narrow one way only.
+A listener accepts on every interface and acknowledges what it gets; a prober connects to each address, sends 64 bytes,
+8 KiB and 1 MiB, and then counts losses and measures the throughput (``loss``). What fails, and how, tells no route, a
+closed or filtered port, a hole for large packets and loss from one another; each direction is probed by its own sender,
+for a narrow link is often narrow one way only. What fails while other ports of the address answer is tried twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import socket
@@ -14,23 +16,21 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from . import host
+from . import host, loss
 
 #: Bytes of the messages, smallest first.
 SIZES = (64, 8192, 1 << 20)
 #: Seconds until a connection or an acknowledgement counts as lost.
 PROBE_TIMEOUT = 4.0
-#: Small messages in a row from which loss and delay are read.
-ECHOES = 24
-#: Segments that the kernel sent again, of the thousand or so of a probe, from which on a path counts as lossy.
-SENT_AGAIN = 5
-#: Offset of tcpi_total_retrans in the kernel's struct tcp_info (linux/tcp.h).
-_TOTAL_RETRANS = 100
 #: Answers slower than this between hosts of one job are a finding (seconds).
 DELAYED = 0.02
+#: Seconds between two looks for connections that were asked for and never came about.
+_LOOK = 0.5
 
 _BY_ERRNO = {
     errno.ENETUNREACH: "no-route",
@@ -61,7 +61,7 @@ def _answer(connection: socket.socket) -> None:
                     if not data:
                         return
                     left -= len(data)
-                connection.sendall(b"ok")
+                connection.sendall(loss.answer(connection))
     except OSError:
         return
 
@@ -89,7 +89,10 @@ def _listen(address: str, port: int) -> int | None:
 
 
 def serve(ports: int, loopback: bool, also: int = 0) -> None:
-    """Listen on ``ports`` free ports of every interface, and on ``also``; say where, and answer until stdin ends."""
+    """Listen on ``ports`` free ports of every interface, and on ``also``; say where, and answer until stdin ends.
+
+    At the end it says from which addresses a connection was asked for whose answer never arrived there.
+    """
     found = []
     for entry in host.interfaces():
         if not entry["up"] or (entry["loopback"] and not loopback):
@@ -99,21 +102,28 @@ def serve(ports: int, loopback: bool, also: int = 0) -> None:
         where = {"interface": entry["name"], "address": entry["address"], "mtu": entry["mtu"]}
         found.append({**where, "ports": chosen, "also": extra})
     print(json.dumps(found), flush=True)
+    asked: dict[str, int] = {}
+    own = frozenset(port for entry in found for port in [*entry["ports"], *entry["also"]])
+    threading.Thread(target=_watch, args=(own, asked), daemon=True).start()
     sys.stdin.read()
+    # Seen once, a handshake may have been under way.
+    print(json.dumps(sorted(address for address, seen in asked.items() if seen > 1)), flush=True)
+
+
+def _watch(ports: frozenset[int], asked: dict[str, int], table: Path = Path("/proc/net/tcp")) -> None:
+    """Count for each address how often a connection that it asked for was seen without the end of its handshake."""
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            for address in set(loss.half_open(ports, table.read_text())):
+                asked[address] = asked.get(address, 0) + 1
+        time.sleep(_LOOK)
 
 
 def _send(connection: socket.socket, size: int) -> float:
     started = time.monotonic()
-    connection.sendall(struct.pack("!I", size) + b"x" * size)
-    if connection.recv(2, socket.MSG_WAITALL) != b"ok":
-        raise ConnectionResetError(errno.ECONNRESET, "closed")
+    loss.send(connection, size)
+    loss.receive(connection)
     return time.monotonic() - started
-
-
-def _retransmissions(connection: socket.socket) -> int:
-    """Return how many segments the kernel has sent again on a connection."""
-    about = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
-    return int(struct.unpack_from("I", about, _TOTAL_RETRANS)[0]) if len(about) >= _TOTAL_RETRANS + 4 else 0
 
 
 def _kind(error: OSError, done: list[int]) -> str:
@@ -125,8 +135,13 @@ def _kind(error: OSError, done: list[int]) -> str:
     return _BY_ERRNO.get(error.errno or 0, "failed")
 
 
-def probe_port(address: str, port: int, thorough: bool, timeout: float = PROBE_TIMEOUT) -> dict[str, Any]:
-    """Return what happens between here and one port: state, local address, seconds to connect and to be answered."""
+def probe_port(
+    address: str, port: int, thorough: bool, timeout: float = PROBE_TIMEOUT, others: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return what happens between here and one port: state, local address, seconds to connect and to be answered.
+
+    ``others`` are further ports of the address, over which a thorough probe looks for losses, too.
+    """
     found: dict[str, Any] = {"address": address, "port": port, "state": "reachable"}
     done: list[int] = []
     started = time.monotonic()
@@ -142,32 +157,73 @@ def probe_port(address: str, port: int, thorough: bool, timeout: float = PROBE_T
             for size in SIZES:
                 found[f"answer_{size}_s"] = round(_send(connection, size), 4)
                 done.append(size)
-            times = [_send(connection, SIZES[0]) for _ in range(ECHOES)]
-            again = _retransmissions(connection)
+            found.update(_quality(connection, address, (port, *others), timeout))
     except OSError as error:
         found["state"] = _kind(error, done)
         found["error"] = errno.errorcode.get(error.errno or 0, type(error).__name__)
         found["answered"] = max(done, default=0)
-        return found
-    found["round_trip_s"] = round(sorted(times)[len(times) // 2], 5)
-    found["sent_again"] = again
-    if again >= SENT_AGAIN:
-        found["state"] = "lossy"
-    elif min(times) > DELAYED:  # a busy host is late now and then, a long way always
-        found["state"] = "delayed"
+        if found["state"] == "large-packets-lost":
+            found.update(_lossy_after_all(address, (port, *others), timeout))
     return found
+
+
+def _quality(connection: socket.socket, address: str, ports: Sequence[int], timeout: float) -> dict[str, Any]:
+    """Return the state of a path that messages of every size pass: lossy, delayed or reachable, and its numbers."""
+    more = loss.lanes_of(address, [*ports[1:], ports[0]], loss.LANES - 1, timeout)
+    try:
+        test = loss.LossTest([connection, *more])
+        lossy = test.run(timeout)
+        found = test.numbers()
+    finally:
+        for lane in more:
+            lane.close()
+    if test.times:
+        found["round_trip_s"] = round(sorted(test.times)[len(test.times) // 2], 5)
+    if lossy:
+        return {**found, "state": "lossy"}
+    found.update(loss.throughput(connection, SIZES[-1]))
+    # A busy host is late now and then, a long way always.
+    return {**found, "state": "delayed"} if test.times and min(test.times) > DELAYED else found
+
+
+def _lossy_after_all(address: str, ports: Sequence[int], timeout: float) -> dict[str, Any]:
+    """Return the state of a path on which a large message was not answered, if it loses small ones as well."""
+    lanes = loss.lanes_of(address, ports, loss.LANES, timeout)
+    try:
+        test = loss.LossTest(lanes, loss.MESSAGES[:1])
+        with contextlib.suppress(OSError):
+            if lanes and test.run(timeout):
+                return {**test.numbers(), "state": "lossy"}
+    finally:
+        for lane in lanes:
+            lane.close()
+    return {}
 
 
 def probe(targets: list[dict[str, Any]], timeout: float = PROBE_TIMEOUT) -> list[dict[str, Any]]:
     """Probe all targets at once: {host, interface, address, ports}; the first port thoroughly, the others by connecting."""
-    jobs = [(target, port, k == 0) for target in targets for k, port in enumerate(target["ports"])]
+    jobs = [(target, k) for target in targets for k in range(len(target["ports"]))]
     own = {entry["address"]: entry["name"] for entry in host.interfaces()}
+
+    def one(job: tuple[dict[str, Any], int]) -> dict[str, Any]:
+        target, k = job
+        ports = target["ports"]
+        return probe_port(target["address"], ports[k], k == 0, timeout, ports[1:] if k == 0 else ())
+
     with ThreadPoolExecutor(max_workers=min(32, len(jobs) or 1)) as pool:
-        found = list(pool.map(lambda job: probe_port(job[0]["address"], job[1], job[2], timeout), jobs))
-    for (target, _, _), result in zip(jobs, found, strict=True):
+        found = list(pool.map(one, jobs))
+        answers = {result["address"] for result in found if result["state"] == "reachable"}
+        doubtful = [k for k, result in enumerate(found) if result["address"] in answers and result["state"] in _AGAIN]
+        for k, again in zip(doubtful, pool.map(one, [jobs[k] for k in doubtful]), strict=True):
+            found[k] = again
+    for (target, _), result in zip(jobs, found, strict=True):
         result["to_host"] = target["host"]
         result["to_interface"] = target["interface"]
         result["by_interface"] = own.get(result.get("local", ""))
         if target.get("kind"):
             result["kind"] = target["kind"]
     return found
+
+
+#: States that are tried a second time where other ports of the address answer: chance is a poor firewall.
+_AGAIN = frozenset({"silent", "refused", "reset", "no-data", "large-packets-lost", "failed"})

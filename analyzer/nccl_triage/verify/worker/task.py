@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import children, control, host, rank_files
+from . import children, control, host, inventory, rank_files
 from .gathering import Gathering
 from .progress import STAGES
 
@@ -98,16 +98,18 @@ def address(interface: str | None) -> tuple[str, str]:
 
 
 def meet(spec: dict[str, Any], rank: int, folder: Path) -> dict[str, Any]:
-    """Return host and port of the store; where the spec leaves one open, rank 0 chooses and tells in store.json.
+    """Return host and port of the store; where ranks may be on several hosts, rank 0 chooses and tells in store.json.
 
+    Only rank 0 knows whether its host has the address that the spec wants: where it has not, nobody contacts it.
     Raises TimeoutError when rank 0 has told nothing within the spec's ``store_wait`` seconds, and LookupError.
     """
     where = spec["store"]
-    if where["host"] != "auto" and where["port"]:
+    if where["host"] == host.LOOPBACK and where["port"]:
         return dict(where)
     path, own = folder / "store.json", attempt(os.environ)
     if rank == 0:
-        name = address(where.get("interface"))[0] if where["host"] == "auto" else where["host"]
+        wanted = where["host"]
+        name = wanted if wanted != "auto" and host.has(wanted) else address(where.get("interface"))[0]
         chosen = {"host": name, "port": where["port"] or host.free_port(), "attempt": own}
         temporary = folder / f".store.{os.getpid()}"
         temporary.write_text(json.dumps(chosen))
@@ -128,7 +130,7 @@ def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
     env = {**spec["env"], **spec.get("per_rank_env", {}).get(str(rank), {})}
     if spec["backend"] == "gloo" and "GLOO_SOCKET_IFNAME" not in env:
         # Without it Gloo takes the address of the host's own name, which is often the loopback.
-        loopback = spec["store"]["host"] == "127.0.0.1"
+        loopback = spec["store"]["host"] == host.LOOPBACK
         env["GLOO_SOCKET_IFNAME"] = "lo" if loopback else address(spec["store"].get("interface"))[1]
     return {**spec, "env": env, "local_rank": local, "local_world": int(spec["ranks_per_host"])}
 
@@ -292,14 +294,17 @@ def _ended(pid: int) -> bool:
 
 def _carry_out(spec: dict[str, Any], rank: int, local: int, folder: Path) -> None:
     with Rank(spec, rank, folder) as this:
-        this.say("task", plan=spec["plan"], attempt=attempt(os.environ), started=time.time(), facts=host.facts())
+        facts = host.facts()
+        if local == 0 and spec["backend"] == "nccl":  # one rank tells it for all of its host
+            facts["gpus"] = inventory.answer(imports=False, sampled=False)
+        this.say("task", plan=spec["plan"], attempt=attempt(os.environ), started=time.time(), facts=facts)
         try:
             this.spec = personal({**spec, "store": {**spec["store"], **meet(spec, rank, folder)}}, rank, local)
         except (LookupError, TimeoutError) as error:
             this.say("error", t=0.0, type="NoStore", text=str(error), own=True)
             this.part()
             return
-        this.say("env", env=this.spec["env"])
+        this.say("env", env=this.spec["env"], store=this.spec["store"]["host"])
         try:
             this.run()
         finally:

@@ -12,16 +12,19 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from nccl_triage.verify.gpu import Gpu, GpuProcess, Inventory
+from .children import die_with_parent
+from .gpu import Gpu, GpuProcess, Inventory, pci_address
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
 TOOL_TIMEOUT = 30.0
 _TOOL = "nvidia-smi"
 _FIELDS = (
     "index,uuid,name,memory.total,memory.used,memory.free,utilization.gpu,compute_mode,"
-    "ecc.errors.uncorrected.volatile.total,driver_version"
+    "ecc.errors.uncorrected.volatile.total,pci.bus_id,driver_version"
 )
 _MIB = 1 << 20
+#: ``GPU 0: NVIDIA A100 (UUID: GPU-..)`` and, below it, ``  MIG 3g.20gb     Device  0: (UUID: MIG-..)`` of ``nvidia-smi -L``.
+_LISTED = re.compile(r"^(?:GPU \d+:|\s+MIG ).*\(UUID: ((?:GPU|MIG)-[^)\s]+)\)\s*$")
 
 
 def read() -> Inventory:
@@ -48,30 +51,36 @@ def utilisation() -> dict[int, int | None]:
 
 def query(question: str) -> tuple[list[list[str]], str]:
     """Return the rows of an answer as cells, or none and why."""
-    command = [_TOOL, question, "--format=csv,noheader,nounits"]
+    output, problem = _said(question, "--format=csv,noheader,nounits")
+    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()], problem
+
+
+def _said(*words: str) -> tuple[str, str]:
+    """Return what the tool prints, or nothing and why."""
     try:
         process = subprocess.Popen(
-            command,
+            [_TOOL, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
-        return [], f"{_TOOL} cannot be run ({error.strerror})"
+        return "", f"{_TOOL} cannot be run ({error.strerror})"
     try:
         output, _ = process.communicate(timeout=TOOL_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)  # within a hung call of the driver it cannot even die
-        return [], f"{_TOOL} gave no answer within {TOOL_TIMEOUT:.0f} s: the driver hangs"
+        return "", f"{_TOOL} gave no answer within {TOOL_TIMEOUT:.0f} s: the driver hangs"
     if process.returncode != 0:
         first = next((line.strip() for line in output.splitlines() if line.strip()), "no message")
-        return [], f"{_TOOL} failed ({process.returncode}): {first}"
-    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()], ""
+        return "", f"{_TOOL} failed ({process.returncode}): {first}"
+    return output, ""
 
 
 class _More:
@@ -82,6 +91,7 @@ class _More:
         self.recovery: dict[str, str] = {}
         self.remapped: dict[str, list[str]] = {}
         self.processes: dict[str, list[GpuProcess]] = {}
+        self.instances: dict[str, list[str]] = {}
 
 
 def _more() -> _More:
@@ -94,7 +104,21 @@ def _more() -> _More:
     for row in query("--query-compute-apps=gpu_uuid,pid,used_gpu_memory")[0]:
         if len(row) == 3 and row[1].isdigit():
             more.processes.setdefault(row[0], []).append(GpuProcess(int(row[1]), _bytes(row[2])))
+    if any(_yes(mode) for mode in more.mig.values()):
+        more.instances = _instances(_said("-L")[0])
     return more
+
+
+def _instances(listed: str) -> dict[str, list[str]]:
+    """Return the UUIDs of the MIG instances of each GPU."""
+    found: dict[str, list[str]] = {}
+    own: list[str] = []
+    for match in filter(None, map(_LISTED.match, listed.splitlines())):
+        if match[1].startswith("GPU-"):
+            own = found.setdefault(match[1], [])
+        else:
+            own.append(match[1])
+    return found
 
 
 def _pairs(question: str) -> dict[str, str]:
@@ -150,4 +174,6 @@ def _gpu(row: Sequence[str], more: _More) -> Gpu:
         remap_pending=_yes(pending),
         remap_failure=_yes(failure),
         fault=_fault([*row, more.recovery.get(uuid, "")]),
+        bus=pci_address(cells["pci.bus_id"]),
+        instances=tuple(more.instances.get(uuid, ())),
     )

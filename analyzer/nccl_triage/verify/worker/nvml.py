@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_triage.verify.gpu import Gpu, GpuProcess, Inventory
+from .gpu import Gpu, GpuProcess, Inventory, pci_address
 
 #: nvmlReturn_t.
 NO_DRIVER, NO_LIBRARY, LOST, RESET_REQUIRED, LIBRARY_MISMATCH, UNKNOWN = 9, 12, 15, 16, 18, 999
@@ -139,6 +139,18 @@ class _GpuQueries(NvmlQueries):
                 found[process.pid] = GpuProcess(process.pid, process.usedGpuMemory)
         return tuple(found.values())
 
+    def bus(self) -> str | None:
+        found = self.ask("nvmlDeviceGetPciInfo")
+        return None if found is None else pci_address(text(found.busId))
+
+    def instances(self) -> tuple[str, ...]:
+        found = []
+        for index in range(self.ask("nvmlDeviceGetMaxMigDeviceCount") or 0):
+            handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
+            if handle is not None:
+                found.append(text(_GpuQueries(self._nvml, handle).ask("nvmlDeviceGetUUID")))
+        return tuple(uuid for uuid in found if uuid)
+
     def recovery(self) -> str | None:
         values = self.ask("nvmlDeviceGetFieldValues", [_RECOVERY_FIELD])
         if not values or values[0].nvmlReturn != 0:
@@ -171,9 +183,11 @@ def _gpu(library: Any, index: int) -> Gpu:
         processes=questions.processes(),
         compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, f"mode-{mode}"),
         mig=None if mig is None else bool(mig[0]),
+        bus=questions.bus(),
+        instances=questions.instances() if mig is not None and mig[0] else (),
         recovery_action=questions.recovery(),
         ecc_uncorrected=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_LOADED),
         remap_pending=pending,
         remap_failure=failure,
-        fault=questions.fault(),
+        fault=questions.fault(),  # after all questions
     )

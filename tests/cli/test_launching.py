@@ -1,0 +1,98 @@
+"""Which hosts a verification reaches, and by which command, is the user's word on the command line and nobody else's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nccl_triage.cli import cli, consent
+from nccl_triage.errors import TriageError
+
+#: What would choose what is run, where, or as whom.
+KEYS = {
+    "host": "[a=touch marker]",
+    "python": "/tmp/evil",
+    "trust-env": "true",
+    "ray-address": "10.0.0.1:6379",
+    "workdir": "/tmp",
+    "launcher": "ray",
+    "allow-busy": "true",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository that is the current folder, whose files the user has allowed, with a log."""
+    folder = tmp_path / "home" / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "trainer.log").write_text(
+        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.\n"
+    )
+    for name in list(os.environ):
+        if name.startswith(("NCCL_TRIAGE_", "XDG_CONFIG")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(consent, "of", lambda path: consent.Consent(str(path), "allowed"))
+    monkeypatch.setattr(consent, "digest", lambda layer: "allowed")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def fails(*words: str) -> TriageError:
+    with pytest.raises(TriageError) as caught:
+        CliRunner().invoke(cli, list(words), catch_exceptions=False, standalone_mode=False)
+    return caught.value
+
+
+def plan(*words: str) -> str:
+    result = CliRunner().invoke(cli, ["verify", "trainer.log", "--dry-run", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("command", ["verify", "preflight"])
+@pytest.mark.parametrize("section", ["", "verify"])
+@pytest.mark.parametrize("key", KEYS)
+def test_a_file_of_the_project_chooses_neither_hosts_nor_programs(
+    project: Path, key: str, section: str, command: str
+) -> None:
+    line = f"{key}: {KEYS[key]}\n"
+    (project / ".nccl-triage.yaml").write_text(f"{section}:\n  {line}" if section else line)
+    error = fails(command, "trainer.log", "--dry-run") if command == "verify" else fails(command)
+    assert f"{key} may not be set by a file of the project" in error.message
+    assert not (project / "marker").exists()
+
+
+@pytest.mark.parametrize("command", ["verify", "preflight"])
+def test_a_command_is_not_taken_from_a_variable(project: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_TRIAGE_HOST", "a,b=touch marker")
+    error = fails(command, *(["trainer.log", "--dry-run"] if command == "verify" else []))
+    assert error.message == "--host b=touch marker: a COMMAND is taken from the command line only"
+    assert not (project / "marker").exists()
+
+
+def test_a_command_is_not_taken_from_the_users_file(project: Path) -> None:
+    own = project.parent / ".config" / "nccl-triage" / "config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("host: [a=touch marker]\n")
+    assert "command line only" in fails("verify", "trainer.log", "--dry-run").message
+    own.write_text("host: [gpu-a, gpu-b]\n")
+    assert "gpu-a" in plan()
+
+
+def test_a_command_is_taken_from_the_command_line_whatever_else_is_set(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_TRIAGE_HOST", "a,b")
+    assert "gpu-c" in plan("--host", "gpu-c=sh -c 'exec \"$@\"' sh")
+
+
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=touch marker", "-w", "a b", "a;b", "a\nb", "$(x)", "@a", "u@", "a@b@c", ""]
+)
+def test_a_host_that_is_no_name_is_refused_in_one_sentence(project: Path, name: str) -> None:
+    error = fails("verify", "trainer.log", "--dry-run", f"--host={name}")
+    assert error.message.endswith(": expected NAME or NAME=COMMAND")
