@@ -91,7 +91,8 @@ def _hosts(question: Question, ground: Ground) -> tuple[list[str], int]:
 def _told(question: Question, ground: Ground, name: str, index: int) -> dict[str, Any]:
     """Return the facts of a host; a job's own has the addresses, interfaces and versions that its log names."""
     named = question.addresses.get(name, ()) if ground.own else ()
-    address = named[0] if named else f"10.0.{index // 250}.{index % 250 + 1}"
+    network = "10.0" if ground.own else "198.18"  # no job has an address of a network for benchmarks
+    address = named[0] if named else f"{network}.{index // 250}.{index % 250 + 1}"
     wanted = question.env.get("NCCL_SOCKET_IFNAME", question.env.get("GLOO_SOCKET_IFNAME", "")) if ground.own else ""
     own = wanted.lstrip("=").split(",")[0] if wanted and not wanted.startswith("^") else ""
     return facts(
