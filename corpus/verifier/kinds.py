@@ -21,7 +21,10 @@ World = Callable[[], "AbstractContextManager[Lab | None]"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A fault, the cause under suspicion, and the verdict and the culprits that are right."""
+    """A fault, the cause under suspicion, and the verdict and the culprits that are right.
+
+    ``says``: words that a finding must have, where a fault has a direction.
+    """
 
     name: str
     does: str
@@ -30,6 +33,7 @@ class Kind:
     found: str | None = None
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
+    says: str = ""
     world: int = 4
     places: int = 1
     make: World | None = None
@@ -98,7 +102,7 @@ def _port_taken(port: int) -> Iterator[None]:
 
 
 #: Ports outside of the ephemeral range, so that nobody else takes them by chance.
-TAKEN_PORT, BLOCKED_PORT = 23461, 23462
+TAKEN_PORT, BLOCKED_PORT, FREE_PORT = 23461, 23462, 23463
 
 
 def _healthy() -> list[Kind]:
@@ -115,11 +119,14 @@ def _healthy() -> list[Kind]:
                     f"healthy-{world}-{cause}", f"{world} ranks of one host, nothing wrong", cause, outcome, world=world
                 )
             )
-    for cause, outcome in (
-        ("network-unreachable-subnet", "refuted"),
-        ("network-firewall-port", "refuted"),
-        ("network-link-fault", "refuted"),
-        ("rendezvous-failed", "refuted"),
+    for cause, outcome, asks in (
+        ("network-unreachable-subnet", "refuted", {}),
+        ("network-firewall-port", "refuted", {}),
+        ("network-wrong-interface", "refuted", {}),
+        ("network-link-fault", "not-reproduced", {}),
+        ("rendezvous-failed", "not-reproduced", {}),
+        ("port-in-use", "not-reproduced", {"port": FREE_PORT}),
+        ("process-crashed", "not-reproduced", {}),
     ):
         kinds.append(
             Kind(
@@ -130,10 +137,23 @@ def _healthy() -> list[Kind]:
                 world=2,
                 places=2,
                 make=lambda: network.flat(2),
+                asks=asks,
                 backends=("gloo",),
             )
         )
     return kinds
+
+
+def _one_way(host: int, rule: str) -> World:
+    """Return a world in which one of two hosts has a rule of iptables from the beginning."""
+    return lambda: network.firewalled(2, {host: (rule,)})
+
+
+def _loss(percent: int) -> Kind:
+    """Return a network in which both hosts lose a share of what they receive."""
+    rule = f"INPUT -i eth0 -m statistic --mode random --probability {percent / 100} -j DROP"
+    does = f"both hosts lose {percent} % of what they receive"
+    return between(f"loss-{percent}", does, "network-link-fault", _both(rule), patience=0.5, says="lossy")
 
 
 KINDS: tuple[Kind, ...] = (
@@ -143,6 +163,7 @@ KINDS: tuple[Kind, ...] = (
     of_rank("sigstop", "rank 2 is stopped before the collective", "straggler", "confirmed", "rank-divergence"),
     of_rank("late", "rank 2 comes 2 s late", "straggler", "confirmed", "straggler", seconds=2.0),
     of_rank("slow", "rank 2 sleeps 0.5 s before each iteration", "straggler", "confirmed", "straggler", seconds=0.5),
+    of_rank("starved", "rank 2 shares its core with six programs that never rest", "straggler", "confirmed", "straggler", patience=0.5),
     of_rank("absent", "rank 2 never comes to the collective", "rank-divergence", "confirmed", "rank-divergence"),
     of_rank("missing", "rank 2 never joins the store", "rendezvous-failed", "confirmed", "rendezvous-failed", "never-joins"),
     of_rank("leaves", "rank 2 exits with code 0 before the collective", "rank-divergence", "confirmed", "rank-divergence"),
@@ -167,7 +188,13 @@ KINDS: tuple[Kind, ...] = (
     between("firewall-drop", "both hosts drop new connections", "network-firewall-port", _both(f"{_SYN} -j DROP")),
     between("firewall-reset", "both hosts reset new connections", "network-firewall-port", _both(f"{_SYN} -j REJECT --reject-with tcp-reset")),
     between("firewall-prohibited", "both hosts answer new connections with host-prohibited", "network-firewall-port", _both(f"{_SYN} -j REJECT --reject-with icmp-host-prohibited")),
-    between("packet-loss", "both hosts lose 8 % of what they receive", "network-link-fault", _both("INPUT -i eth0 -m statistic --mode random --probability 0.08 -j DROP"), patience=0.5),
+    between("firewall-one-way", "the second host drops new connections, the first accepts them", "network-firewall-port", _one_way(1, f"{_SYN} -j DROP"), says=f"from {HOSTS[0]} to"),
+    between("firewall-other-way", "the first host drops new connections, the second accepts them", "network-firewall-port", _one_way(0, f"{_SYN} -j DROP"), says=f"from {HOSTS[1]} to"),
+    between("packets-one-way", "the second host drops everything that the first sends over TCP", "network-firewall-port", _one_way(1, "INPUT -i eth0 -p tcp -j DROP"), says=f"packets from {HOSTS[0]} to {HOSTS[1]} are dropped"),
+    _loss(1),
+    _loss(2),
+    _loss(5),
+    _loss(8),
     between("delay", "frames between the hosts take 60 ms", "network-link-fault", lambda: wire.distant(2, 0.12)),
     between("mtu-hole", "packets of 1,000 bytes and more vanish between the hosts", "network-link-fault", _both("INPUT -i eth0 -p tcp -m length --length 1000:65535 -j DROP")),
     Kind(
@@ -199,3 +226,22 @@ KINDS: tuple[Kind, ...] = (
     ),
     *_healthy(),
 )  # fmt: skip
+
+#: Eight faults that a verifier must tell apart (ports blocked both ways and one way, a hole for large packets, loss of 1, 2
+#: and 5 %, a slow rank, a killed one, another dtype, a missing route), and two healthy hosts under seven suspicions.
+EIGHT: tuple[str, ...] = (
+    "firewall-drop",
+    "firewall-one-way",
+    "firewall-other-way",
+    "packets-one-way",
+    "mtu-hole",
+    "loss-1",
+    "loss-2",
+    "loss-5",
+    "slow",
+    "starved",
+    "sigkill",
+    "wrong-dtype",
+    "no-route",
+    *(kind.name for kind in KINDS if kind.name.startswith("healthy-hosts-")),
+)

@@ -34,6 +34,8 @@ from nccl_triage.verify.trials import Session
 
 #: Labelled logs that are verified when no folder is named.
 FOLDER = Path(__file__).parents[1] / "recorded"
+#: What the user would have chosen.
+OPTIONS = PlanOptions(budget=600.0)
 #: GPUs of a strange host, and of a job's host whose ranks are not known.
 USUAL_GPUS = 8
 
@@ -89,7 +91,8 @@ def _hosts(question: Question, ground: Ground) -> tuple[list[str], int]:
 def _told(question: Question, ground: Ground, name: str, index: int) -> dict[str, Any]:
     """Return the facts of a host; a job's own has the addresses, interfaces and versions that its log names."""
     named = question.addresses.get(name, ()) if ground.own else ()
-    address = named[0] if named else f"10.0.{index // 250}.{index % 250 + 1}"
+    network = "10.0" if ground.own else "198.18"  # no job has an address of a network for benchmarks
+    address = named[0] if named else f"{network}.{index // 250}.{index % 250 + 1}"
     wanted = question.env.get("NCCL_SOCKET_IFNAME", question.env.get("GLOO_SOCKET_IFNAME", "")) if ground.own else ""
     own = wanted.lstrip("=").split(",")[0] if wanted and not wanted.startswith("^") else ""
     return facts(
@@ -101,10 +104,10 @@ def _told(question: Question, ground: Ground, name: str, index: int) -> dict[str
 
 def verified(document: dict[str, Any], rules: RuleSet, ground: Ground, folder: Path) -> dict[str, Any]:
     """Return the document with the outcomes of experiments that all pass."""
-    question = api.question_of(document)
+    question = api.question_of(document, OPTIONS)
     names, gpus = _hosts(question, ground)
     told = [_told(question, ground, name, index) for index, name in enumerate(names)]
-    settings = api.Settings(options=PlanOptions(budget=600.0))
+    settings = api.Settings(options=OPTIONS)
     with Cluster(HealthyLauncher([HostPlace(name) for name in names], told, gpus)) as cluster:
         made = plan.build(question, rules.causes, api.ask_hosts(cluster, settings), settings.options)
         report = carry_out(Session(cluster, made, rules, folder))

@@ -188,6 +188,7 @@ def test_nothing_of_a_hostile_log_becomes_a_word_of_a_command() -> None:
         (["a", "b", "c", "d"], "LOG..."),
         (["/a", "b", "c", "d"], "LOG..."),
         (["<stdin>"], "LOG..."),
+        (["-"], "LOG..."),
         ([], "LOG..."),
     ],
 )

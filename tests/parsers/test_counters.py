@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from nccl_triage.parsers import counters
 from nccl_triage.parsers.counters import LINES, advancing
 
 
@@ -55,3 +58,29 @@ def test_several_ranks_count_alike() -> None:
 
 def test_long_lines_cost_little() -> None:
     assert advancing(["step " + "9" * 100_000] * LINES) == []
+
+
+def test_the_expression_is_tried_only_where_a_name_may_begin_and_finds_the_same() -> None:
+    chance = Random(1)
+    words = (
+        "step",
+        "train_step",
+        "Micro batch",
+        "mini_batch",
+        "training minibatch",
+        "timestep",
+        "xmini_batch",
+        "its",
+        "it",
+        "global_",
+    )
+    behind = (" ", ":", "=", "[", "(", '"', "/", " of ", ".5 s", "s: ", "(train) ", "\n")
+    for _ in range(300):
+        text = "".join(chance.choice((*words, *behind, *behind, str(chance.randrange(10**6)))) for _ in range(60))
+        expected = [(found.span(), found.groupdict()) for found in counters._COUNTER.finditer(text)]
+        assert [(found.span(), found.groupdict()) for found in counters._counters(text)] == expected
+
+
+def test_a_number_far_behind_another_such_word_is_whole() -> None:
+    lines = [f"timing per iteration: {'.' * 73} step:{n}" for n in range(100, 110)]
+    assert [count.value for count in advancing(lines)] == [100, 101, 107, 108, 109]

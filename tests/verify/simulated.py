@@ -25,6 +25,7 @@ class Started:
     spec: Mapping[str, Any]
     places: tuple[int, ...]
     env: tuple[Mapping[str, str], ...]
+    gpus: tuple[int | None, ...] = ()
 
     @property
     def slots(self) -> list[int]:
@@ -87,7 +88,7 @@ class World:
     let_go: list[str] = field(default_factory=list)
     links: list[SimulatedLink] = field(default_factory=list)
     ras: dict[int, str] = field(default_factory=dict)
-    waiting: dict[str, dict[int, tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
+    waiting: dict[str, dict[int, tuple[int, Mapping[str, str], int | None]]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -98,12 +99,13 @@ class World:
         spec, label = command["spec"], command["run"]
         ranks = self.waiting.setdefault(label, {})
         for rank in command["ranks"]:
-            ranks[rank] = place, {**spec["env"], **command["per_rank"].get(str(rank), {}).get("env", {})}
+            own = command["per_rank"].get(str(rank), {})
+            ranks[rank] = place, {**spec["env"], **own.get("env", {})}, own.get("gpu")
         lost = [place for place, link in enumerate(self.links) if link.dead]
         if len(ranks) < spec["world"] and not lost:
             return
         told = [ranks[rank] for rank in sorted(ranks)]
-        begun = Started(label, spec, tuple(place for place, _ in told), tuple(env for _, env in told))
+        begun = Started(label, spec, *(tuple(column) for column in zip(*told, strict=True)))
         self.started.append(begun)
         for rank, script in zip(sorted(ranks), self.behave(begun), strict=True):
             link = self.links[ranks[rank][0]]

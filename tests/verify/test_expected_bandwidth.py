@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify import bandwidth, record
+from nccl_triage.verify import expected_bandwidth, record
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, RankTrace, RunFinding, RunResult, Slot
 from nccl_triage.verify.judge import Trial
+from nccl_triage.verify.transport import Transport
 
 MIB = 1 << 20
 H100, A100_PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe"
@@ -84,7 +85,7 @@ def test_the_link_is_told_or_there_is_no_expectation(result: RunResult, band: st
     facts = [host(interface("eth0", 25000)), host(interface("eth0", 25000), interface("eth1", None, "10.1.0.1"))]
     if "eth1" not in str(result.run.env):
         facts[1]["interfaces"].pop()
-    found, why = bandwidth.band_of(result, facts, result.run.message.op)
+    found, why = expected_bandwidth.band_of(result, facts, result.run.message.op)
     assert (found.id if found else None) == band
     assert (reason is None) == (why is None)
     if reason is not None and why is not None:
@@ -92,31 +93,115 @@ def test_the_link_is_told_or_there_is_no_expectation(result: RunResult, band: st
         assert why["zh"] != why["en"]
 
 
+IB = {rank: {"adapters": {0: "mlx5_0:1", 1: "mlx5_1:1", 2: "mlx5_2:1"}} for rank in range(4)}
+SOCKETS = {rank: {"sockets": {0: "eth0", 1: "eth1"}} for rank in range(4)}
+BETWEEN = frozenset({(0, 2, "NET/IB"), (2, 0, "NET/IB"), (0, 1, "P2P"), (2, 3, "P2P")})
+
+
+def took(*networks: str, via: tuple[str, ...] = (), **told: Any) -> Transport:
+    """Return what NCCL took: its networks, and links between ranks 0 and 1."""
+    return Transport(networks, links=frozenset((0, 1, kind) for kind in via), **told)
+
+
+@pytest.mark.parametrize(
+    ("places", "taken", "env", "band", "reason"),
+    [
+        ((0, 1), took("Socket", devices=SOCKETS, used={0: {0}, 1: {0}}), {}, "tcp-25", None),
+        ((0, 1), took("Socket", devices=SOCKETS, used={0: {1}, 1: {1}}), {}, "tcp-100", None),
+        ((0, 1), took("Socket", devices=SOCKETS, used={0: {1}, 1: {1}}), {"NCCL_IB_DISABLE": "0"}, "tcp-100", None),
+        ((0, 1), took("IB", devices=IB, used={0: {1}, 1: {1}}), {}, "ib-400", None),
+        ((0, 1), took("IBext_v8", devices=IB, used={0: {1}, 1: {1}}), {}, "ib-400", None),
+        ((0, 1), took("IB", devices=IB, used={0: {2}, 1: {2}}), {}, None, "rate of the adapters"),
+        ((0, 1), took("IB"), {}, None, "rate of the adapters"),
+        ((0, 1), took("AWS Libfabric"), {}, None, "AWS Libfabric"),
+        ((0, 1), took("Socket", "IB"), {}, None, "different networks: Socket, IB"),
+        ((0, 1), took("IB", via=("P2P",)), {}, "h100-pair", None),  # NVLink between the hosts
+        ((0,) * 8, took("Socket", via=("P2P",)), {}, "h100-sxm", None),
+        ((0,) * 8, took("Socket", via=("SHM",)), {}, "h100-sxm", None),  # what it could have been
+        ((0,) * 8, took("Socket", via=("SHM",)), {"NCCL_P2P_DISABLE": "1"}, None, "NCCL took SHM"),
+        ((0,) * 8, took("Socket", via=("NET/Socket",)), {}, None, "inside the host"),
+        ((0,) * 8, took("IB", via=("P2P",)), {"NCCL_ALGO": "Ring"}, None, "NCCL_ALGO"),
+    ],
+)
+def test_the_band_is_that_of_the_link_which_was_taken(
+    places: tuple[int, ...], taken: Transport, env: dict[str, str], band: str | None, reason: str | None
+) -> None:
+    result = passed(places, env=env)
+    result.transport = taken
+    each = host(interface("eth0", 25000), interface("eth1", 100000, "10.1.0.1"))
+    each["adapters"] = {"mlx5_0:1": 400.0, "mlx5_1:1": 400.0}
+    found, why = expected_bandwidth.band_of(result, [each, each], "ALLREDUCE")
+    assert (found.id if found else None) == band
+    assert (reason is None) == (why is None)
+    if reason is not None and why is not None:
+        assert reason in why["en"] and why["zh"] != why["en"]
+
+
+def test_the_ports_of_all_ranks_of_a_host_carry_the_group() -> None:
+    one, two = ({rank: {rank % ports} for rank in range(4)} for ports in (1, 2))
+    bands = []
+    for used in (one, two):
+        result = passed((0, 0, 1, 1))
+        result.transport = Transport(("IB",), IB, used, BETWEEN)
+        each = {**host(), "adapters": {"mlx5_0:1": 400.0, "mlx5_1:1": 200.0}}
+        band, _ = expected_bandwidth.band_of(result, [each, each], "ALLREDUCE")
+        assert band is not None
+        bands.append(band)
+    assert [band.id for band in bands] == ["ib-400", "ib-200"], "the slowest of them counts"
+    single, _ = expected_bandwidth.band_of(passed((0, 1)), [], "ALLREDUCE")
+    assert single is None
+    known = expected_bandwidth.expectation("", "ib 200", 4)
+    assert known is not None and bands[1].high == 2 * known.high
+
+
+@pytest.mark.parametrize("adapters", [None, "many", {"mlx5_0:1": "400"}, {"mlx5_0:1": -1}, {}])
+def test_what_a_host_says_of_its_adapters_may_be_anything(adapters: Any) -> None:
+    result = passed((0, 1))
+    result.transport = took("IB", devices=IB, used={0: {0}, 1: {0}})
+    band, why = expected_bandwidth.band_of(result, [{**host(), "adapters": adapters}] * 2, "ALLREDUCE")
+    assert band is None and why is not None and "rate of the adapters" in why["en"]
+
+
+def test_the_record_has_what_was_taken_and_each_size() -> None:
+    result = passed((0, 0))
+    result.transport = took("IB", via=("P2P", "SHM"), devices=IB, used={0: {0}, 1: {2}}, gpudirect=True)
+    for trace in result.ranks.values():
+        trace.sizes = [{"numel": 4, "median": 1e-5 * (1 + trace.rank), "wrong": trace.rank}]
+    made = record.run_record(Trial(result, None), ["node-a"], [host()], "")
+    assert made["transport"] == {
+        "networks": ["IB"],
+        "devices": ["mlx5_0:1", "mlx5_2:1"],
+        "links": {"P2P": 1, "SHM": 1},
+        "gpudirect": True,
+    }
+    assert made["sweep"] == [{"bytes": 8.0, "median_s": 2e-05, "algbw": 0.0004, "busbw": 0.0004, "wrong": 1}]
+
+
 def test_the_slowest_interface_counts_and_ports_add_up() -> None:
     env = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "eth"}
     fast, slow = host(interface("eth0", 25000)), host(interface("eth0", 10000))
-    found, _ = bandwidth.band_of(passed((0, 1), env=env), [fast, slow], "ALLREDUCE")
+    found, _ = expected_bandwidth.band_of(passed((0, 1), env=env), [fast, slow], "ALLREDUCE")
     assert found is not None
     assert found.id == "tcp-10"
     two = host(interface("eth0", 25000), interface("eth1", 25000, "10.1.0.1"))
-    double, _ = bandwidth.band_of(passed((0, 1), env=env), [two, two], "ALLREDUCE")
-    single, _ = bandwidth.band_of(passed((0, 1), env=env), [two, fast], "ALLREDUCE")
+    double, _ = expected_bandwidth.band_of(passed((0, 1), env=env), [two, two], "ALLREDUCE")
+    single, _ = expected_bandwidth.band_of(passed((0, 1), env=env), [two, fast], "ALLREDUCE")
     assert double is not None
     assert single is not None
     assert double.high == 2 * single.high
 
 
 def test_gloo_is_not_accused_of_the_speed_of_its_cpu() -> None:
-    found, _ = bandwidth.band_of(
+    found, _ = expected_bandwidth.band_of(
         passed((0, 1), backend="gloo", env={"GLOO_SOCKET_IFNAME": "eth0"}), [host(interface("eth0", 100000))] * 2, "ALLREDUCE"
     )  # fmt: skip
     assert found is not None
-    assert found.low == bandwidth.GLOO_LOW
-    slow, _ = bandwidth.band_of(
+    assert found.low == expected_bandwidth.GLOO_LOW
+    slow, _ = expected_bandwidth.band_of(
         passed((0, 1), backend="gloo", env={"GLOO_SOCKET_IFNAME": "eth0"}), [host(interface("eth0", 1000))] * 2, "ALLREDUCE"
     )  # fmt: skip
     assert slow is not None
-    assert slow.low < bandwidth.GLOO_LOW
+    assert slow.low < expected_bandwidth.GLOO_LOW
 
 
 def test_a_slow_run_is_a_notice_and_no_failure() -> None:

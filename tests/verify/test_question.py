@@ -217,3 +217,27 @@ def test_any_field_may_be_anything(data: st.DataObject, document: dict[str, Any]
         # A copy: a later draw may write into what an earlier one put in.
         holder[last] = copy.deepcopy(data.draw(st.sampled_from(HOSTILE)))
     planned(broken, rules)
+
+
+@pytest.mark.parametrize(
+    ("collective", "uneven"),
+    [
+        ({"op": "ALLTOALL_BASE", "numel_in": 100, "numel_out": 100}, False),
+        ({"op": "ALLTOALL_BASE", "numel_in": 100, "numel_out": 90}, True),
+        ({"op": "ALLTOALL_BASE", "numel_in": 100}, False),
+        ({"op": "ALLGATHER", "numel_in": 2**64 - 1, "numel_out": 2**64 - 1}, True),
+        ({"op": "ALLGATHER", "numel_in": 100, "numel_out": 800}, False),
+        ({"op": "REDUCE_SCATTER", "numel_in": "18446744073709551615"}, True),
+        ({"op": "ALLREDUCE_COALESCED", "numel_in": 2**64 - 1}, False),  # its size is unknown, no more
+        ({"op": 5, "numel_in": "many", "numel_out": None}, False),
+    ],
+)
+def test_shares_that_are_not_alike(collective: dict[str, Any], uneven: bool) -> None:
+    found = ask({"collective": collective})
+    assert found.uneven is uneven
+    assert found.numel != 2**64 - 1
+
+
+@pytest.mark.parametrize(("told", "root"), [(3, 3), ("3", 3), (0, 0), (None, 0), (-1, 0), (1 << 30, 0), (2.5, 0)])
+def test_the_root(told: Any, root: int) -> None:
+    assert ask({"collective": {"op": "BROADCAST", "root": told}}).root == root

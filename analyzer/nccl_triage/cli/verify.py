@@ -41,7 +41,8 @@ def read_document(paths: tuple[str, ...], rules: RuleSet, model_name: str | None
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only show the plan: what would run, where, for how long at most, and with how much memory.",
+    help="Only show the plan, on any machine: the collective, what is changed, who would be contacted, and a command "
+    "for each launcher.",
 )
 @launching.launcher_options(["local", "ray", "slurm", "print"], 300.0)
 @click.option(

@@ -104,9 +104,9 @@ def host_word(name: str, addresses: Sequence[str] = ()) -> str | None:
 
 def log_words(paths: Sequence[str]) -> str:
     """Return the input as words of a shell: its paths where they are few, their folder, or LOG... for what has no name."""
-    known = [path if not path.startswith("-") else f"./{path}" for path in paths]
-    if not known or any(path.startswith("<") or path == "None" for path in known):
+    if not paths or any(path.startswith("<") or path in ("-", "None") for path in paths):
         return "LOG..."
+    known = [path if not path.startswith("-") else f"./{path}" for path in paths]
     if len(known) <= PATHS:
         return " ".join(map(shlex.quote, known))
     if len({Path(path).is_absolute() for path in known}) > 1:

@@ -51,8 +51,14 @@ _WORDS = (
         "rollout",
     ),
 )
-#: Characters before such a word that may belong to the name, and from its beginning to the end of all that is looked at.
-_BEFORE, _BEHIND = 12, 96
+#: What may stand before such a word and belong to the name, and characters from the word on that are looked at.
+_QUALIFIERS = tuple(
+    f"{word}{behind}"
+    for word in ("global", "train", "training", "local", "micro", "opt", "optimizer")
+    for behind in "_ "
+)
+_MINI = ("mini", "mini_")
+_BEHIND = 96
 _ITS = lazily(r"its?(?![a-z])")
 _DIGITS = lazily(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -91,7 +97,7 @@ def advancing(lines: Sequence[str]) -> list[Count]:
 
 
 def _counters(text: str) -> Iterator[re.Match[str]]:
-    """Yield what the expression finds, looking only around the words: it is slow where it finds nothing."""
+    """Yield what the expression finds, tried only where a name may begin: it is slow where it finds nothing."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter that has two in lower case
         yield from _COUNTER.finditer(text)
@@ -99,12 +105,28 @@ def _counters(text: str) -> Iterator[re.Match[str]]:
     places = {found.start() for found in _ITS.finditer(lowered)}.union(*(_places(lowered, word) for word in _WORDS))
     behind = 0
     for place in sorted(places):
-        if place < behind:
-            continue
-        match = _COUNTER.search(text, max(behind, place - _BEFORE), min(len(text), place + _BEHIND))
-        if match is not None:
-            yield match
-            behind = match.end()
+        for start in _starts(lowered, place):
+            match = _COUNTER.match(text, start, place + _BEHIND) if start >= behind else None
+            if match is not None:
+                yield match
+                behind = match.end()
+                break
+
+
+def _starts(text: str, place: int) -> Iterator[int]:
+    """Yield where the name of a counter may begin whose word stands at a place, the longest name first."""
+    for start in (_before(text, place, _MINI), place):
+        if start is not None:
+            for begin in (_before(text, start, _QUALIFIERS), start):
+                if begin is not None and not "a" <= text[begin - 1 : begin] <= "z":
+                    yield begin
+
+
+def _before(text: str, end: int, words: tuple[str, ...]) -> int | None:
+    """Return where one of some words begins that ends at a place."""
+    if not text.endswith(words, 0, end):
+        return None
+    return next(end - len(word) for word in words if text.endswith(word, 0, end))
 
 
 def _places(text: str, word: str) -> Iterator[int]:

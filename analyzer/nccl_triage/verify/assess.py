@@ -12,10 +12,12 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
+from nccl_triage.verify import transport
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.decide import OTHERWISE, cause_of
 from nccl_triage.verify.network_findings import ONE_WAY
@@ -39,9 +41,14 @@ class OwnDiagnosis:
 
 
 def diagnose_own_logs(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
-    """Diagnose the logs of a run that failed and keep its symptoms in the result; None when the rules name no cause."""
+    """Diagnose the logs of a run that failed, and keep its symptoms and the transport of any run in the result.
+
+    Returns None when the rules name no cause.
+    """
     from nccl_triage.api import diagnose
 
+    if result.folder is not None and result.run.backend == "nccl":
+        result.transport = transport.read(Path(result.folder), rules)
     if result.folder is None or result.passed or result.own_failure is not None:
         return None
     with contextlib.suppress(InputError):

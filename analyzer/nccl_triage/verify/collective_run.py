@@ -6,9 +6,12 @@ Plain data: no torch, no I/O.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nccl_triage.verify.worker.ops import DTYPES, operation
+
+if TYPE_CHECKING:
+    from nccl_triage.verify.transport import Transport
 
 RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-run"]
 
@@ -223,7 +226,8 @@ class RankTrace:
         if self.error is not None:
             if not self.error.get("own"):
                 return None
-            what = f"{self.error.get('type', '')}: {self.error.get('text', '')}"[:_TEXT]
+            kind, text = str(self.error.get("type", "")), str(self.error.get("text", ""))
+            what = (text if kind in ("", "OwnFailureError") else f"{kind}: {text}")[:_TEXT]
             return {"en": f"rank {number} could not start: {what}", "zh": f"rank {number} 无法启动：{what}"}
         if "imported" in self.times:
             return None
@@ -256,7 +260,7 @@ class RunResult:
     cleaned_s: float = 0.0
     symptoms: list[dict[str, Any]] = field(default_factory=list)
     ras: dict[str, str] = field(default_factory=dict)
-    transport: dict[str, Any] | None = None
+    transport: Transport | None = None
 
     @property
     def own_failure(self) -> dict[str, str] | None:

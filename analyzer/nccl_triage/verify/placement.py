@@ -38,12 +38,15 @@ class Request:
 
 
 def place_of(name: str, question: Question, means: Means) -> int | None:
-    """Return which host of the experiment a host of the log is, by name or address; None where none is."""
+    """Return which host of the experiment a host of the log is; None where none is, or several might be.
+
+    Its name decides; an address decides where one host alone has it.
+    """
     own = [means.keys_of(place) for place in range(len(means.places))]
     for wanted in (keys((name,)), keys_in_log(name, question)):
-        found = next((place for place, known in enumerate(own) if wanted & known), None)
-        if found is not None:
-            return found
+        found = [place for place, known in enumerate(own) if wanted & known]
+        if len(found) == 1:
+            return found[0]
     return None
 
 

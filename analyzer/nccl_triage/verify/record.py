@@ -8,8 +8,8 @@ from typing import Any
 from nccl_triage.document.verify_commands import ReadyCommand
 from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify import asked
-from nccl_triage.verify.bandwidth import judgement
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
+from nccl_triage.verify.expected_bandwidth import judgement
 from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
@@ -159,6 +159,8 @@ def run_record(
         "bandwidth": bandwidth(result),
         "expected": None,
         "parts": [],
+        "sweep": _sweep(result),
+        "transport": result.transport.to_dict() if result.transport else None,
         "finding": finding_record(trial.finding) if trial.finding else None,
         "errors": _errors(result),
         "symptoms": result.symptoms,
@@ -184,6 +186,17 @@ def _parts(result: RunResult) -> list[dict[str, Any]]:
         measured = rate(message.op, message.numel, message.dtype, result.run.world, slowest)
         about = {"op": message.op, "numel": message.numel, "dtype": message.dtype}
         found.append({**about, "bandwidth": measured, "expected": None})
+    return found
+
+
+def _sweep(result: RunResult) -> list[dict[str, Any]]:
+    """Return what each size of a sweep measured: bytes as nccl-tests counts them, time, bandwidths, wrong elements."""
+    message, found = result.run.message, []
+    for told in zip(*(trace.sizes for trace in result.ranks.values()), strict=False):
+        slowest = max(size.get("median", 0.0) for size in told)
+        measured = rate(message.op, int(told[0].get("numel", 0)), message.dtype, result.run.world, slowest)
+        if measured is not None:
+            found.append({**measured, "wrong": sum(size["wrong"] for size in told)})
     return found
 
 

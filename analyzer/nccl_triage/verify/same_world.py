@@ -36,7 +36,8 @@ def compare(request: Request, means: Means, slots: Sequence[Slot], backend: str,
 
     ``asserted``: the person at the keyboard said that the hosts are the job's.
     """
-    places = tuple(dict.fromkeys(slot.place for slot in slots))
+    # Without a run it is the hosts themselves that were asked.
+    places = tuple(dict.fromkeys(slot.place for slot in slots)) or tuple(range(len(means.places)))
     return SameWorld(
         match_hosts(request, means, places, asserted),
         match_gpu(request, means, slots) if backend == "nccl" else "any",

@@ -94,7 +94,7 @@ def test_from_a_report_to_its_verdict_with_a_hostile_environment(tmp_path: Path)
     judged = triage("verify", "--collect", folder, "--format", "json")
     assert judged.returncode == 0, judged.stderr
     verification = json.loads(judged.stdout)["diagnoses"][0]["verification"]
-    assert (verification["outcome"], verification["decided_by"]) == ("inconclusive", "passes-on-less")
+    assert (verification["outcome"], verification["decided_by"]) == ("inconclusive", "variables-left-out")
     assert verification["differs"][-1] == "not set as in the log: NCCL_PROTO"
     assert [run["outcome"] for run in verification["runs"]] == ["passed", "passed"]
     assert [run["hosts"] for run in verification["runs"]] == [[HERE], [HERE]]
@@ -150,6 +150,31 @@ def test_a_rank_that_hangs_is_stopped_at_its_deadline(tmp_path: Path, rules: Rul
     _, report = files.judge(asked, rules, work)
     assert [(f.kind, f.ranks) for f in report.outcomes[0].findings] == [("stopped", (1,))]
     assert report.outcomes[0].row.outcome == "inconclusive", "one run proves nothing"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [({"name": "imports-late", "seconds": 3.0}, "passed"), ({"name": "cannot-import"}, "not-run")]
+)
+def test_ranks_meet_when_all_have_imported_torch(
+    tmp_path: Path, rules: RuleSet, fault: dict[str, Any], outcome: str
+) -> None:
+    """A store of one second would not wait for three; and for a rank without torch nobody waits."""
+    asked = document("rank-divergence", hosts=[HERE])
+    work = tmp_path / "work"
+    files.write(asked, rules, settings(work, patience=0.15), "slurm", faults={"1": fault})
+    start(work, PATH=srun(tmp_path / "bin"), NCCL_TRIAGE_BUDGET="1")
+    _, report = files.judge(asked, rules, work)
+    (trial,) = report.trials
+    assert trial.result.outcome == outcome, trial.result
+    assert trial.finding is None
+    own = trial.result.own_failure
+    assert (own is None) == (outcome == "passed")
+    if own is not None:
+        assert own["en"] == "rank 1 could not start: ModuleNotFoundError: No module named 'torch'"
+        assert records(work, "run-01", 0)[-1]["why"] == "rank 1 ended before it was ready"
+    left = {path.name for path in (work / "results" / "run-01").iterdir()}
+    assert "store.json" not in left and not any(name.startswith(".") for name in left)
 
 
 @needs_torch
@@ -333,6 +358,27 @@ def test_hosts_and_ranks_follow_the_log_and_the_options(
     text = script(tmp_path / "work", asked, rules, "slurm", **given).read_text()
     nodes, tasks, each = shape
     assert f"srun --nodes={nodes} --ntasks={tasks} --ntasks-per-node={each} " in text
+
+
+def test_a_timeout_of_hours_is_scaled_down(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("timeout-too-short")
+    asked["collective"]["timeout_ms"] = 12 * 3_600_000
+    script(tmp_path / "work", asked, rules, "slurm")
+    plan = json.loads((tmp_path / "work" / "plan.json").read_text())
+    specs = [json.loads((tmp_path / "work" / f"spec-{label}.json").read_text()) for label in plan["runs"]]
+    assert {round(spec["timeout"], 3) for spec in specs} == {15.0}
+    assert all(spec["deadline"] < 900 and spec["limits"]["warm"] < 30.1 for spec in specs)
+    assert plan["experiments"][0]["treatments"] == [], "what was no limit cannot be one that was too short"
+
+
+def test_what_is_said_of_the_time_is_what_the_deadlines_add_up_to(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rank-divergence", hosts=["a", "b"], world=16)
+    text = files.write(asked, rules, settings(tmp_path / "work", "nccl"), "slurm")
+    plan = json.loads((tmp_path / "work" / "plan.json").read_text())
+    each = [json.loads((tmp_path / "work" / f"spec-{label}.json").read_text())["deadline"] for label in plan["runs"]]
+    most = min(sum(each), 300.0 + max(each))
+    assert f"together they take {most / 60:.0f} min at most" in text
+    assert "budget=${NCCL_TRIAGE_BUDGET:-300}" in (tmp_path / "work" / "run.sh").read_text()
 
 
 def test_two_suspects_share_the_runs_that_are_alike(tmp_path: Path, rules: RuleSet) -> None:

@@ -18,20 +18,22 @@ import pytest
 
 from nccl_triage.errors import UsageError
 from nccl_triage.ray_access import by_value
-from nccl_triage.verify import runner
+from nccl_triage.verify import api, runner
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RankTrace, RunResult, Slot
 from nccl_triage.verify.launchers import ray_relay
-from nccl_triage.verify.launchers.ray_cluster import RayLauncher
+from nccl_triage.verify.launchers.ray_cluster import NodeChoice, RayLauncher
+from nccl_triage.verify.question import Question
 from tests.raylets import MARKS, NODE, alive, wait_for
+from tests.verify.smi_host import Row, SmiHost
 
 pytestmark = [*MARKS, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]
 
 
 @pytest.fixture
 def launcher(cluster: Any, tmp_path: Path) -> Callable[..., RayLauncher]:
-    def make(hosts: int | None = None, ranks: int = 1, gpus: bool = False, timeout: float = 30.0) -> RayLauncher:
-        return RayLauncher(cluster.address, hosts, ranks, tmp_path / "logs", gpus, timeout=timeout)
+    def make(timeout: float = 30.0, **choice: Any) -> RayLauncher:
+        return RayLauncher(cluster.address, NodeChoice(**choice), tmp_path / "logs", timeout=timeout)
 
     return make
 
@@ -40,7 +42,7 @@ def launcher(cluster: Any, tmp_path: Path) -> Callable[..., RayLauncher]:
 def session(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Both nodes with torch loaded, for tests that leave them as they were."""
     folder = tmp_path_factory.mktemp("session")
-    with Cluster(RayLauncher(cluster.address, None, 1, folder, gpus=False)) as agents:
+    with Cluster(RayLauncher(cluster.address, NodeChoice(), folder)) as agents:
         agents.greet(20.0)
         assert agents.preload(60.0) == {}
         yield agents
@@ -71,13 +73,12 @@ def family(relay: int) -> set[int]:
     return found
 
 
-def state(group: Any, actors: list[Any]) -> tuple[str, set[str]]:
-    """What Ray says of a placement group and of actors."""
+def state(actors: list[Any]) -> set[str]:
+    """What Ray says of actors."""
     import ray
 
     told = ray._private.state.actors()
-    states = {told[actor._actor_id.hex()]["State"] for actor in actors}
-    return ray.util.placement_group_table()[group.id.hex()]["state"], states
+    return {told[actor._actor_id.hex()]["State"] for actor in actors}
 
 
 def pid_of(trace: RankTrace) -> int:
@@ -130,8 +131,9 @@ def joined(cluster: Any) -> Iterator[Any]:
 def test_nothing_is_left_after_close(joined: Any, launcher: Callable[..., RayLauncher], tmp_path: Path) -> None:
     ours = launcher()
     with Cluster(ours) as agents:
-        pids, group, actors = relays(ours), ours._group, [link.relay for link in ours._links]
-        assert state(group, actors) == ("CREATED", {"ALIVE"})
+        assert agents.reserve({0: 1, 1: 2}) in ({0: "0", 1: "0,1"}, {0: "1", 1: "0,1"})
+        pids, actors = relays(ours), [link.relay for link in ours._links] + list(ours._holders.values())
+        assert (len(actors), state(actors)) == (4, {"ALIVE"})
         for place in (0, 1):
             spec = {"faults": {}, "backend": "gloo"}
             agents.send(place, do="run", run="r", ranks=[place], spec=spec, folder=str(tmp_path / "r"), method="spawn")
@@ -140,7 +142,8 @@ def test_nothing_is_left_after_close(joined: Any, launcher: Callable[..., RayLau
     # Agents and ranks are gone already; Ray ends the processes of its actors behind our back.
     assert [member for pid in pids for member in family(pid) if member != pid] == []
     wait_for(lambda: not any(map(alive, pids)), "the actors end")
-    wait_for(lambda: state(group, actors) == ("REMOVED", {"DEAD"}), "Ray knows")
+    wait_for(lambda: state(actors) == {"DEAD"}, "Ray knows")
+    wait_for(lambda: joined.available_resources().get("GPU") == 4, "the GPUs are given back")
     assert list(Path(os.environ["TMPDIR"]).iterdir()) == []
     # Whoever had joined before stays so.
     assert joined.is_initialized()
@@ -206,8 +209,8 @@ def test_a_killed_driver_leaves_nothing(cluster: Any, tmp_path: Path) -> None:
     program = f"""
 import sys, time, ray
 from pathlib import Path
-from nccl_triage.verify.launchers.ray_cluster import RayLauncher
-launcher = RayLauncher({cluster.address!r}, None, 1, Path({str(tmp_path)!r}), False)
+from nccl_triage.verify.launchers.ray_cluster import NodeChoice, RayLauncher
+launcher = RayLauncher({cluster.address!r}, NodeChoice(), Path({str(tmp_path)!r}))
 launcher.open()
 print(*ray.get([link.relay.pid.remote() for link in launcher._links]), flush=True)
 time.sleep(600)
@@ -221,48 +224,115 @@ time.sleep(600)
     wait_for(lambda: not any(map(family, pids)), "the actors and agents of the dead driver end")
 
 
-def test_too_few_nodes_are_said_at_once(launcher: Callable[..., RayLauncher]) -> None:
-    started = time.monotonic()
-    with pytest.raises(UsageError) as caught:
-        launcher(hosts=5).open()
-    assert caught.value.message == "2 nodes of the Ray cluster can take part, wanted: 5"
-    assert caught.value.cause == "2 nodes are alive, each must have a CPU"
-    assert caught.value.remedy
-    assert time.monotonic() - started < 10.0
-
-
 def test_gpus_are_reserved_and_seen_by_the_agents(launcher: Callable[..., RayLauncher]) -> None:
     import ray
 
-    ours = launcher(ranks=2, gpus=True)
+    ours = launcher(ranks_per_host=2)
     with Cluster(ours) as agents:
         assert [place.slots for place in agents.places] == [2, 2]
         for relay in relays(ours):
+            # Ray hides all GPUs from an actor that asks for none; its agent is to tell which are idle.
             (agent,) = family(relay) - {relay}
-            assert b"CUDA_VISIBLE_DEVICES=0,1" in Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
-        # The GPUs are taken now, as by the actors of a job that hangs.
-        with pytest.raises(UsageError) as caught:
-            launcher(hosts=1, ranks=1, gpus=True, timeout=0.5).open()
-        assert caught.value.message == "the Ray cluster did not reserve its nodes within 0.5 s, wanted: 1"
-        assert caught.value.cause == "0 of 4 GPUs are free"
+            told = Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
+            assert not [variable for variable in told if variable.startswith(b"CUDA_VISIBLE_DEVICES")]
+        assert agents.reserve({0: 2, 1: 1}) in ({0: "0,1", 1: "0"}, {0: "0,1", 1: "1"})
+        # Others get what is left, and are refused where nothing is.
+        with Cluster(launcher()) as others:
+            assert list(others.reserve({1: 2})) == [1]
+            with pytest.raises(UsageError) as caught:
+                others.reserve({0: 1})
+            assert caught.value.message == f"the Ray cluster did not reserve the GPUs of {others.name(0)}"
+            assert caught.value.cause == "0 of 2 GPUs are free"
         # The other launcher found Ray joined and left it so.
         agents.greet(10.0)
     assert not ray.is_initialized()
 
 
-def test_more_gpus_than_a_node_has_are_refused(launcher: Callable[..., RayLauncher]) -> None:
-    with pytest.raises(UsageError, match="0 nodes of the Ray cluster can take part") as caught:
-        launcher(ranks=3, gpus=True).open()
-    assert caught.value.cause == "2 nodes are alive, each must have 3 GPUs"
+def test_a_busy_gpu_that_ray_believes_free_is_left_alone(
+    cluster: Any, launcher: Callable[..., RayLauncher], tmp_path: Path
+) -> None:
+    """A node of its own: its raylet has a nvidia-smi on PATH, and the torch of a GPU host."""
+    host = SmiHost(tmp_path / "host", "gpu-a", [Row(0, "GPU-a0", apps=[4242]), Row(1, "GPU-a1")])
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PATH", f"{host.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+        environment.setenv("PYTHONPATH", str(host.folder / "modules"))
+        node = cluster.add_node(**NODE, resources={"with-driver": 1})
+    try:
+        with Cluster(launcher()) as agents:
+            means = api.ask_hosts(agents, api.Settings(launcher="ray"))
+            place = next(index for index, found in enumerate(means.hosts) if found.present)
+            assert [gpu.uuid for gpu in means.hosts[place].gpus] == ["GPU-a1"]
+            kept = api.reserved(agents, means, [place])
+            assert [gpu.uuid for gpu in kept.hosts[place].gpus] == ["GPU-a1"]
+    finally:
+        cluster.remove_node(node, allow_graceful=False)
+
+
+def node(name: str, address: str, gpus: float = 8, alive: bool = True) -> dict[str, Any]:
+    resources = {"CPU": 4.0, **({"GPU": gpus} if gpus else {})}
+    about = {"NodeManagerHostname": name, "NodeManagerAddress": address, "NodeID": f"id-{name}-{address}"}
+    return {**about, "Alive": alive, "Resources": resources}
+
+
+HEAD = node("head", "10.0.0.1", gpus=0)
+NODES = [HEAD, *(node(f"gpu-{letter}.cluster", f"10.0.0.{k}") for k, letter in enumerate("abcd", 2))]
+
+
+@pytest.mark.parametrize(
+    ("question", "choice", "expected"),
+    [
+        # The job's own nodes by name or address, and not the head, which has no GPU.
+        (Question((), hosts=("gpu-c", "head")), {}, ["gpu-c"]),
+        (Question((), hosts=("x", "y"), addresses={"x": ("10.0.0.2",), "y": ("10.0.0.5",)}), {}, ["gpu-a", "gpu-d"]),
+        # One host in the log is not one rank, nor one node.
+        (Question((), hosts=("gpu-c",), world=8), {}, ["gpu-c"]),
+        (Question((), hosts=("gpu-c",), world=16), {}, ["gpu-a", "gpu-c"]),
+        (Question((), hosts=("gpu-c",), world=16), {"ranks_per_host": 4}, ["gpu-a", "gpu-b", "gpu-c", "gpu-d"]),
+        (Question((), world=16), {}, ["gpu-a", "gpu-b"]),
+        (Question((), world=16), {"world": 8}, ["gpu-a"]),
+        (Question((), hosts=("elsewhere-1", "elsewhere-2")), {}, ["gpu-a", "gpu-b"]),
+        (Question(()), {}, ["gpu-a", "gpu-b", "gpu-c", "gpu-d"]),
+        (Question((), hosts=tuple(f"n{k}" for k in range(9))), {}, ["gpu-a", "gpu-b", "gpu-c", "gpu-d"]),
+        # Without GPUs the head is a node like any other.
+        (Question((), hosts=("gpu-c", "head")), {"gpus": False}, ["gpu-c", "head"]),
+        (Question((), world=16), {"gpus": False}, ["gpu-a", "gpu-b"]),
+        (Question((), hosts=("gpu-a",)), {"names": ("head", "10.0.0.4")}, ["head", "gpu-c"]),
+    ],
+)
+def test_nodes_are_chosen_by_the_log(question: Question, choice: dict[str, Any], expected: list[str]) -> None:
+    found = NodeChoice(question, **choice).among([*NODES, node("gpu-0", "10.0.0.9", alive=False)])
+    assert [entry["NodeManagerHostname"].split(".")[0] for entry in found] == expected
+
+
+def test_a_node_of_an_unknown_name_is_said() -> None:
+    with pytest.raises(UsageError, match="no node of the Ray cluster is called gpu-x") as caught:
+        NodeChoice(names=("gpu-a", "gpu-x")).among(NODES)
+    assert "gpu-a.cluster" in str(caught.value.cause)
+    with pytest.raises(UsageError, match="no node of the Ray cluster is alive"):
+        NodeChoice().among([{**HEAD, "Alive": False}])
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("10.0.0.1:6379", "10.0.0.1:6379"),
+        ("gpu-a:6379", "gpu-a:6379"),
+        ("10.0.0.7:6379", None),
+        ("evil.example:6379", None),
+        (None, None),
+    ],
+)
+def test_the_address_of_a_log_is_taken_if_it_is_a_host_of_the_log(address: str | None, expected: str | None) -> None:
+    question = Question((), hosts=("gpu-a",), addresses={"gpu-a": ("10.0.0.1",)})
+    assert api.own_address(address, question) == expected
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"])
 def test_an_address_where_no_cluster_is_costs_seconds_only(tmp_path: Path, address: str) -> None:
-    ours = RayLauncher(address, None, 1, tmp_path, gpus=False)
+    ours = RayLauncher(address, NodeChoice(), tmp_path)
     started = time.monotonic()
     with pytest.raises(UsageError) as caught:
-        ours._join()
-    ours.close()
+        ours.open()
     assert caught.value.message == f"cannot join the Ray cluster at {address!r}"
     assert caught.value.cause
     assert time.monotonic() - started < 8.0

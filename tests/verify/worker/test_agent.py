@@ -40,6 +40,7 @@ class cuda:
 """,
     "distributed/__init__.py": """
 import os, sys, time
+def is_nccl_available(): return True
 def TCPStore(*args):
     print("waiting for the store", flush=True)
     if os.environ.get("STAND_IN_CHILD"):
@@ -247,7 +248,7 @@ def test_a_run_is_stopped_with_everything_it_started_and_no_other(agent: Agent, 
     word = f"{tmp_path.name}-{os.getpid()}"
     pids = agent.start(2, env={"STAND_IN_CHILD": word})
     deadline = time.monotonic() + SOON
-    while len(children := with_argument(word)) < 2:
+    while len(children := with_argument(f"grandchild {word}")) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     agent.send(do="stop", run="r")
@@ -264,7 +265,7 @@ def with_argument(word: str) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if f"grandchild {word}".encode() in (entry / "cmdline").read_bytes():
+                if word.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
 
@@ -352,6 +353,62 @@ def test_a_torch_that_does_not_import_is_told(tmp_path: Path, lib: Path) -> None
         assert agent.expect("exit")["code"] == 3
     finally:
         end(agent)
+
+
+def driver(tmp_path: Path, lib: Path, script: str) -> Agent:
+    """An agent on a host whose nvidia-smi is a script."""
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    (lib / "pynvml.py").write_text("raise ImportError('none here')")
+    return Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path, PATH=f"{tool.parent}:{os.environ['PATH']}")
+
+
+def test_a_driver_that_hangs_holds_up_nobody_and_is_left_by_the_end(tmp_path: Path, lib: Path) -> None:
+    word = "60.0417"
+    found = driver(tmp_path, lib, f"exec sleep {word}")
+    try:
+        found.send(do="gpus")
+        deadline = time.monotonic() + SOON
+        while not with_argument(word):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        hung = with_argument(word)
+        found.send(do="port")
+        assert found.expect("port")["port"]
+        assert found.process.stdin is not None
+        found.process.stdin.close()
+        assert_gone(hung)
+    finally:
+        end(found)
+
+
+def test_gpus_are_told_with_what_a_fresh_torch_says(tmp_path: Path, lib: Path) -> None:
+    row = "0, GPU-aa, H100, 81559, 4, 81555, 0, Default, 0, 00000000:4F:00.0, 550.127.05"
+    busy = (
+        'case "$1" in --query-gpu=index,uuid,*) echo "{}" ;; --query-gpu=index,util*) echo "0, 40" ;; *) exit 1 ;; esac'
+    )
+    (lib / "torch" / "distributed" / "__init__.py").write_text(
+        "print('a banner')\ndef is_available(): return True\ndef is_nccl_available(): return False\n"
+    )
+    found = driver(tmp_path, lib, busy.format(row))
+    try:
+        found.send(do="gpus")
+        results = found.expect("gpus")["results"]
+        (gpu,) = results["gpus"]
+        assert (gpu["uuid"], gpu["bus"], gpu["busy"]) == ("GPU-aa", "0000:4f:00", [0, 40, 40])
+        assert results["torch"] == {"version": "0.0-stand-in", "cuda": None, "hip": None, "has_nccl": False}
+        found.send(do="gpus", imports=False)
+        assert found.expect("gpus")["results"]["torch"] == {"version": "unknown"}
+    finally:
+        end(found)
+
+
+def test_a_host_without_a_driver_answers_at_once(agent: Agent) -> None:
+    agent.send(do="gpus")
+    results = agent.expect("gpus")["results"]
+    assert results["gpus"] == [] and results["problem"]
 
 
 def test_a_port_that_something_listens_on_is_taken(agent: Agent) -> None:

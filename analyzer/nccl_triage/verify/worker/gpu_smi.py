@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from .children import die_with_parent
 from .gpu import Gpu, GpuProcess, Inventory, pci_address
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
@@ -65,6 +66,7 @@ def _said(*words: str) -> tuple[str, str]:
             text=True,
             errors="replace",
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         return "", f"{_TOOL} cannot be run ({error.strerror})"

@@ -69,6 +69,18 @@ def speed_mbit(name: str, network: Path = Path("/sys/class/net")) -> int | None:
     return speed_mbit(below[0], network) if len(below) == 1 and below[0] != name else None
 
 
+def adapters(devices: Path = Path("/sys/class/infiniband")) -> dict[str, float]:
+    """Return the rate in Gbit/s of each active port of the InfiniBand and RoCE adapters: ``mlx5_0:1`` -> 400."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for port in sorted(devices.glob("*/ports/*")):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if "ACTIVE" in (port / "state").read_text():
+                    # "400 Gb/sec (4X NDR)"
+                    found[f"{port.parent.parent.name}:{port.name}"] = float((port / "rate").read_text().split()[0])
+    return found
+
+
 def default_interface() -> str | None:
     """Return the interface of the default route (/proc/net/route), or None."""
     with contextlib.suppress(OSError):
@@ -130,6 +142,7 @@ def facts() -> dict[str, Any]:
         "host": name,
         "own_addresses": resolves(name),
         "interfaces": interfaces(),
+        "adapters": adapters(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "torch": _version("torch"),

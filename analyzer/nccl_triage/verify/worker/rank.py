@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,12 @@ def preload() -> str:
 
 #: Characters of an error's text that are kept.
 TEXT = 1500
+#: What torch says of a type or an operation that its backend has not: nothing has been tried then.
+REFUSED = re.compile(
+    r"Invalid scalar type|not supported for NCCL process group|not cur\w+ supported for NCCL|unsupported data ?type"
+    r"|\b(?:backend|ProcessGroup)\w*(?: \S+)? does not (?:support|implement)",
+    re.IGNORECASE,
+)
 #: Seconds that the timed iterations of each further collective may take, and those of each size of a sweep.
 PART_SECONDS, SIZE_SECONDS = 0.5, 1.0
 
@@ -106,12 +113,16 @@ def _leave(store: Any, rank: int, world: int, limit: timedelta) -> None:
         store.wait(["all-left"], limit)
 
 
+def _takes(function: Any, name: str) -> bool:
+    """Tell whether a function has an argument of this name: older releases lack some."""
+    known = inspect.signature(function).parameters.values()
+    return any(argument.name == name or argument.kind is argument.VAR_KEYWORD for argument in known)
+
+
 def _group(dist: Any, spec: dict[str, Any], store: Any, rank: int, device: Any) -> None:
     """Make the process group, and with NCCL its communicator, which torch would otherwise make with the first collective."""
     limit = timedelta(seconds=float(spec["timeout"]))
-    eager: dict[str, Any] = {}
-    if device.type == "cuda" and "device_id" in inspect.signature(dist.init_process_group).parameters:
-        eager["device_id"] = device
+    eager = {"device_id": device} if device.type == "cuda" and _takes(dist.init_process_group, "device_id") else {}
     dist.init_process_group(spec["backend"], store=store, rank=rank, world_size=spec["world"], timeout=limit, **eager)
     _together(store, "joined", spec["world"], limit)
 
@@ -259,6 +270,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT else f"{text[: TEXT // 2]} ... {text[-TEXT // 2 :]}"
 
 
+def _own(error: BaseException, stage: str) -> bool:
+    """Tell whether an error says nothing of the hosts: before torch is there, and where this torch cannot do it."""
+    if isinstance(error, (OwnFailureError, NotImplementedError)) or stage == "start":
+        return True
+    return isinstance(error, (RuntimeError, TypeError, ValueError)) and bool(REFUSED.search(str(error)))
+
+
 def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     """Run one rank to its end and return the exit code: 0 for done, 3 for an error that was reported."""
     variables.set_up(spec)
@@ -270,8 +288,6 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     except BaseException as error:  # whatever happened is the result of the experiment
         # As any training program does: the log is read by the same parsers as the user's.
         traceback.print_exc()
-        # Before torch is there, nothing of the hosts has been tried.
-        own = isinstance(error, OwnFailureError) or marks.stage == "start"
-        marks.say("error", type=type(error.__cause__ or error).__name__, text=_cut(str(error)), own=own)
+        marks.say("error", type=type(error).__name__, text=_cut(str(error)), own=_own(error, marks.stage))
         return 3
     return 0

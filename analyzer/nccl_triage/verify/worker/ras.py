@@ -48,7 +48,7 @@ def ask(address: str) -> str:
 def _report(where: tuple[str, int], command: str, deadline: float) -> str:
     """Return the answer to one command; raises TimeoutError, OSError, and _RefusedError where it is not known."""
     with socket.create_connection(where, timeout=FIRST) as connection:
-        lines = _Lines(connection)
+        lines = _RasLines(connection)
         if not lines.ask(f"CLIENT PROTOCOL {PROTOCOL}").startswith("SERVER PROTOCOL"):
             raise _RefusedError
         if lines.ask(f"TIMEOUT {PEERS:.0f}") != "OK":
@@ -61,7 +61,7 @@ def _report(where: tuple[str, int], command: str, deadline: float) -> str:
         return report
 
 
-class _Lines:
+class _RasLines:
     """The lines of a connection."""
 
     def __init__(self, connection: socket.socket) -> None:

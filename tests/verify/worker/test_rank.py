@@ -1,0 +1,117 @@
+"""What a rank does with older and smaller builds of torch, and whose failure an error is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nccl_triage.verify.worker import rank
+from nccl_triage.verify.worker.progress import OwnFailureError
+
+CUDA = SimpleNamespace(type="cuda", index=1)
+SPEC = {"backend": "nccl", "timeout": 5, "world": 2}
+
+
+class Store:
+    """A store in which all the others have been already."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def add(self, name: str, value: int) -> int:
+        return 1
+
+    def set(self, name: str, value: str) -> None:
+        self.said[name] = value
+
+    def get(self, name: str) -> str:
+        return self.said[name]
+
+    def wait(self, names: list[str], limit: Any) -> None:
+        self.said["waited"] = names[0]
+
+
+def made(dist: Any, device: Any = CUDA) -> dict[str, Any]:
+    """Make a group and return the arguments that torch got."""
+    rank._group(dist, SPEC, Store(), 0, device)
+    return dict(dist.given)
+
+
+class Newer:
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+
+    def init_process_group(self, backend: str, device_id: Any = None, **more: Any) -> None:
+        self.given = {"backend": backend, "device_id": device_id, **more}
+
+
+class Older(Newer):
+    def init_process_group(  # type: ignore[override]
+        self, backend: str, timeout: Any, world_size: int, rank: int, store: Any
+    ) -> None:
+        self.given = {"backend": backend, "rank": rank}
+
+
+def test_the_communicator_is_made_with_the_group() -> None:
+    """Otherwise its failure is that of the first collective."""
+    assert made(Newer())["device_id"] is CUDA
+    assert made(Newer(), SimpleNamespace(type="cpu"))["device_id"] is None
+
+
+def test_an_older_torch_makes_it_later() -> None:
+    assert made(Older()) == {"backend": "nccl", "rank": 0}
+
+
+def test_the_least_room_of_all_ranks_counts() -> None:
+    store = Store()
+    store.said = {"room/1": "5", "room/2": "700"}
+    assert rank._least(store, 40, 0, 3) == 5
+    assert rank._least(store, 1, 2, 3) == 5, "rank 0 has decided"
+
+
+@pytest.mark.parametrize(
+    ("error", "stage", "own"),
+    [
+        (ModuleNotFoundError("No module named 'torch'"), "start", True),
+        (OSError("libcudart.so.12: cannot open shared object file"), "start", True),
+        (OwnFailureError("torch 2.13.0+cpu was built without NCCL"), "start", True),
+        (OwnFailureError("no memory for 5 elements"), "group", True),
+        (RuntimeError("Found no NVIDIA driver on your system"), "imported", False),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), "imported", False),
+        (RuntimeError("Timed out after 8 seconds waiting for clients"), "device", False),
+        (RuntimeError("Invalid scalar type"), "entered", True),
+        (TypeError("Input tensor data type is not supported for NCCL process group: Float8_e4m3fn"), "entered", True),
+        (ValueError("Float8 dtypes are not currenlty supported for NCCL reductions"), "entered", True),
+        (RuntimeError("Backend gloo does not support reduce_scatter_tensor_coalesced"), "entered", True),
+        (NotImplementedError("torch 1.12 has none of all_gather_single"), "entered", True),
+        (RuntimeError("NCCL error: unhandled cuda error: Cuda failure 801 'operation not supported'"), "store", False),
+        (RuntimeError("Connection closed by peer"), "entered", False),
+        (ValueError("reward function returned None"), "group", False),
+    ],
+)
+def test_whose_failure_an_error_is(error: BaseException, stage: str, own: bool) -> None:
+    assert rank._own(error, stage) is own
+
+
+@pytest.mark.parametrize(
+    ("available", "version", "says"),
+    [
+        (False, lambda: (2, 27, 5), "was built without NCCL"),
+        (True, lambda: torch_error("_nccl_version"), "does not tell the version of its NCCL"),
+    ],
+)
+def test_a_torch_without_nccl_is_said(available: bool, version: Any, says: str) -> None:
+    torch = SimpleNamespace(__version__="2.13.0", cuda=SimpleNamespace(nccl=SimpleNamespace(version=version)))
+    with pytest.raises(OwnFailureError, match=says):
+        rank._nccl_version(torch, SimpleNamespace(is_nccl_available=lambda: available))
+
+
+def torch_error(name: str) -> None:
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+
+
+def test_the_version_of_nccl_in_words() -> None:
+    torch = SimpleNamespace(cuda=SimpleNamespace(nccl=SimpleNamespace(version=lambda: (2, 27, 5))))
+    assert rank._nccl_version(torch, SimpleNamespace(is_nccl_available=lambda: True)) == "2.27.5"
