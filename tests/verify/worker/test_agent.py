@@ -40,6 +40,7 @@ class cuda:
 """,
     "distributed/__init__.py": """
 import os, sys, time
+def is_nccl_available(): return True
 def TCPStore(*args):
     print("waiting for the store", flush=True)
     if os.environ.get("STAND_IN_CHILD"):
