@@ -22,7 +22,7 @@ from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.host_names import host_of
 from nccl_triage.verify.judge import Report
 from nccl_triage.verify.launchers import Launcher
-from nccl_triage.verify.means import HostMeans, Means, host_means
+from nccl_triage.verify.means import HostMeans, Means, host_means, without_gpus
 from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
@@ -187,11 +187,20 @@ def ask_hosts(cluster: Cluster, settings: Settings) -> Means:
     return Means(tuple(cluster.places), tuple(found))
 
 
-def reserved(cluster: Cluster, means: Means, used: Iterable[int]) -> Means:
-    """Return the means after their GPUs on the used hosts were reserved, where somebody shares them out."""
+def reserved(cluster: Cluster, means: Means, used: Iterable[int], *, needed: bool = True) -> Means:
+    """Return the means after their GPUs on the used hosts were reserved, where somebody shares them out.
+
+    Where they are not to be had, raises UsageError if they are ``needed``, and else returns the means without GPUs.
+    """
     # Whoever shares them out does not know which of them are busy: of more of them, more are idle.
     wanted = {place: means.hosts[place].present for place in sorted(used)}
-    return means.with_only(cluster.reserve(wanted)) if wanted else means
+    try:
+        return means.with_only(cluster.reserve(wanted)) if wanted else means
+    except UsageError as error:
+        if needed:
+            raise
+        texts = {lang: "; ".join(filter(None, error.in_language(lang)[:2])) for lang in ("en", "zh")}
+        return without_gpus(means, texts)
 
 
 def _plan(cluster: Cluster, question: Question, rules: RuleSet, settings: Settings) -> Plan:
@@ -200,7 +209,7 @@ def _plan(cluster: Cluster, question: Question, rules: RuleSet, settings: Settin
     made = plan.build(question, rules.causes, means, options)
     runs = [entry.control for entry in made.experiments if entry.control is not None]
     used = {place for run in runs if run.backend == "nccl" for place in run.places}
-    kept = reserved(cluster, means, used)
+    kept = reserved(cluster, means, used, needed=options.backend == "nccl")
     return made if kept == means else plan.build(question, rules.causes, kept, options)
 
 

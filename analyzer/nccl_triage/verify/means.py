@@ -198,6 +198,11 @@ class Means:
         return replace(self, hosts=tuple(hosts))
 
 
+def without_gpus(means: Means, why: Text) -> Means:
+    """Return the means of the same hosts whose GPUs cannot be had."""
+    return replace(means, hosts=tuple(replace(host, gpus=(), refusals=(), no_gpu=why) for host in means.hosts))
+
+
 NO_TORCH: Text = {
     "en": "this Python has no PyTorch: use --python with the job's Python",
     "zh": "当前 Python 未安装 PyTorch：请用 --python 指定作业所用的解释器",

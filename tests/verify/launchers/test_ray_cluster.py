@@ -23,7 +23,9 @@ from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RankTrace, RunResult, Slot
 from nccl_triage.verify.launchers import ray_relay
 from nccl_triage.verify.launchers.ray_cluster import NodeChoice, RayLauncher
+from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.question import Question
+from nccl_triage.verify.worker.gpu import Gpu
 from tests.raylets import MARKS, NODE, alive, wait_for
 from tests.verify.smi_host import Row, SmiHost
 
@@ -243,6 +245,10 @@ def test_gpus_are_reserved_and_seen_by_the_agents(launcher: Callable[..., RayLau
                 others.reserve({0: 1})
             assert caught.value.message == f"the Ray cluster did not reserve the GPUs of {others.name(0)}"
             assert caught.value.cause == "0 of 2 GPUs are free"
+            # Where they are not needed, the reason is kept and Gloo can stand in.
+            seen = HostMeans((Gpu(0),), 1)
+            left = api.reserved(others, Means(tuple(others.places), (seen, seen)), [0], needed=False)
+            assert left.gpus == 0 and "0 of 2 GPUs are free" in left.no_gpu["en"]
         # The other launcher found Ray joined and left it so.
         agents.greet(10.0)
     assert not ray.is_initialized()

@@ -23,7 +23,7 @@ def built(path: list[str] | None = None) -> dict[str, Any] | None:
             return _version(folder / "version.py")
         if folder.with_suffix(".py").is_file():
             return {"version": "unknown"}
-    return _by_metadata() if path is None else None
+    return _elsewhere() if path is None else None
 
 
 def _version(path: Path) -> dict[str, Any]:
@@ -42,12 +42,17 @@ def _version(path: Path) -> dict[str, Any]:
     return found
 
 
-def _by_metadata() -> dict[str, Any] | None:
-    from importlib import metadata
+def _elsewhere() -> dict[str, Any] | None:
+    """Return what is known of a torch that lies in no folder of the path: in an archive, or where it is developed."""
+    from importlib import metadata, util
 
     try:
         return {"version": metadata.version("torch")}
     except metadata.PackageNotFoundError:
+        pass
+    try:
+        return {"version": "unknown"} if util.find_spec("torch") is not None else None
+    except (ImportError, ValueError):
         return None
 
 
