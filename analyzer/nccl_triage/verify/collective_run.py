@@ -228,7 +228,7 @@ class RankTrace:
                 return None
             kind, text = str(self.error.get("type", "")), str(self.error.get("text", ""))
             what = (text if kind in ("", "OwnFailureError") else f"{kind}: {text}")[:_TEXT]
-            return {"en": f"rank {number} could not start: {what}", "zh": f"rank {number} 无法启动：{what}"}
+            return {"en": f"rank {number} could not run: {what}", "zh": f"rank {number} 无法运行：{what}"}
         if "imported" in self.times:
             return None
         if self.exit_code is not None and not self.killed:

@@ -45,6 +45,7 @@ def spec_of(run: CollectiveRun, limits: Deadlines, port: int, host: str) -> dict
         ],
         "joins": run.joins,
         "sweep": list(run.sweep),
+        "timed": limits.timed,
         "go": True,
         "alone": run.alone,
     }

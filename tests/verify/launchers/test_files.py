@@ -171,7 +171,7 @@ def test_ranks_meet_when_all_have_imported_torch(
     own = trial.result.own_failure
     assert (own is None) == (outcome == "passed")
     if own is not None:
-        assert own["en"] == "rank 1 could not start: ModuleNotFoundError: No module named 'torch'"
+        assert own["en"] == "rank 1 could not run: ModuleNotFoundError: No module named 'torch'"
         assert records(work, "run-01", 0)[-1]["why"] == "rank 1 ended before it was ready"
     left = {path.name for path in (work / "results" / "run-01").iterdir()}
     assert "store.json" not in left and not any(name.startswith(".") for name in left)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.worker import rank
+from nccl_triage.verify.worker.faults import Fault
 from nccl_triage.verify.worker.memory import Room
 from nccl_triage.verify.worker.progress import OwnFailureError
 
@@ -85,10 +86,6 @@ def test_the_room_is_the_same_on_all_ranks() -> None:
         (RuntimeError("CUDA out of memory. Tried to allocate 4.00 GiB"), "entered", False),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), "imported", False),
         (RuntimeError("Timed out after 8 seconds waiting for clients"), "device", False),
-        (RuntimeError("Invalid scalar type"), "entered", True),
-        (TypeError("Input tensor data type is not supported for NCCL process group: Float8_e4m3fn"), "entered", True),
-        (ValueError("Float8 dtypes are not currenlty supported for NCCL reductions"), "entered", True),
-        (RuntimeError("Backend gloo does not support reduce_scatter_tensor_coalesced"), "entered", True),
         (NotImplementedError("torch 1.12 has none of all_gather_single"), "entered", True),
         (RuntimeError("NCCL error: unhandled cuda error: Cuda failure 801 'operation not supported'"), "store", False),
         (RuntimeError("Connection closed by peer"), "entered", False),
@@ -97,6 +94,40 @@ def test_the_room_is_the_same_on_all_ranks() -> None:
 )
 def test_whose_failure_an_error_is(error: BaseException, stage: str, own: bool) -> None:
     assert rank._own(error, stage) is own
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (RuntimeError("Invalid scalar type"), True),
+        (TypeError("Input tensor data type is not supported for NCCL process group: Float8_e4m3fn"), True),
+        (ValueError("Float8 dtypes are not currenlty supported for NCCL reductions"), True),
+        (RuntimeError("Backend gloo does not support reduce_scatter_tensor_coalesced"), True),
+        (RuntimeError("NCCL error: unhandled cuda error: Cuda failure 801 'operation not supported'"), False),
+        (RuntimeError("Connection closed by peer"), False),
+    ],
+)
+def test_what_torch_refuses_is_no_failure_of_the_collective(error: Exception, refused: bool) -> None:
+    marks = SimpleNamespace(say=lambda *_, **__: None)
+    spec = {"op": "BARRIER", "numel": 5, "dtype": "int8", "world": 2, "backend": "nccl"}
+    made = rank.Experiment(spec, 0, marks, Fault())  # type: ignore[arg-type]
+    made.torch, made.device = SimpleNamespace(__version__="2.1", int8="int8"), SimpleNamespace(type="cpu")
+
+    def barrier() -> None:
+        raise error
+
+    made.dist = SimpleNamespace(barrier=barrier)
+    with pytest.raises(Exception) as caught:
+        made._main(1 << 30)
+    assert isinstance(caught.value, OwnFailureError) is refused
+    if refused:
+        assert "torch 2.1 refuses BARRIER of int8 by nccl" in str(caught.value)
+
+
+@pytest.mark.parametrize(("timed", "seconds"), [(None, 4.0), (45.0, 4.0), (3.0, 0.375)])
+def test_the_timed_iterations_keep_within_the_parents_limit(timed: float | None, seconds: float) -> None:
+    made = rank.Experiment({} if timed is None else {"timed": timed}, 0, None, None)  # type: ignore[arg-type]
+    assert made._seconds(4.0) == seconds
 
 
 @pytest.mark.parametrize(

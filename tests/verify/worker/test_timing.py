@@ -113,7 +113,11 @@ def test_signs_of_life(bench: Bench) -> None:
     bench.issuing = 0.001
     seen: list[int] = []
     timing.measured(bench.watch(alive=seen.append), 60)
-    assert seen == [20, 40, 60, 1]
+    assert seen == [20, 40, 60, 1, timing.TIMED]
+    bench.issuing = 0.6
+    seen.clear()
+    bench.watch(alive=seen.append, seconds=100.0).checked(5)
+    assert seen == [2, 4], "those that take long are told more often"
 
 
 def test_before_each_timed_iteration_a_rank_may_be_slow_and_alone_does_not_wait(bench: Bench) -> None:

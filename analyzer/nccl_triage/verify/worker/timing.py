@@ -19,6 +19,8 @@ from .payload import Call
 TIMED, LEAST = 20, 3
 #: Seconds after which no further iteration is checked, and those that the timed ones may take.
 SECONDS = 4.0
+#: Seconds after which a sign of life is due: the parent's limit is for the time between two.
+ALIVE = 1.0
 
 
 def synchronize(call: Call) -> None:
@@ -54,6 +56,7 @@ class Stopwatch:
     def checked(self, count: int) -> int:
         """Run iterations with data of their own; returns the wrong elements. Ends early, on all ranks alike."""
         wrong, begun = 0, time.monotonic()
+        told = begun
         for done in range(1, count + 1):
             self.iteration += 1
             self.between()
@@ -61,7 +64,8 @@ class Stopwatch:
             self.prepared.issue()
             synchronize(self.call)
             wrong += self.prepared.wrong(self.iteration)
-            if done % 20 == 0:
+            if done % 20 == 0 or time.monotonic() - told > ALIVE:
+                told = time.monotonic()
                 self.alive(done)
             if done < count and largest(self.call, time.monotonic() - begun) > self.seconds:
                 break
@@ -78,7 +82,9 @@ class Stopwatch:
         if more < LEAST - 1 and self.slowest < 2 * self.seconds:
             more = LEAST - 1
         self.alive(1)
-        return first + (self._clocked(more) if more else [])
+        seconds = first + (self._clocked(more) if more else [])
+        self.alive(len(seconds))
+        return seconds
 
     def _clocked(self, count: int) -> list[float]:
         return (self._by_events if self.call.device.type == "cuda" else self._by_clock)(count)
