@@ -55,7 +55,7 @@ def shoot(kind: Kind, backend: str = "gloo") -> Shot:
     with world as lab:
         commands = _commands(lab, kind.places) if lab is not None and kind.places > 1 else ()
         options = PlanOptions(backend=backend, timeout_factor=kind.patience, budget=240.0, allow_busy=True)
-        settings = api.Settings(hosts=commands, options=options, wait=60.0)
+        settings = api.Settings(hosts=commands, options=options, wait=600.0)
         started = time.monotonic()
         changed, _ = api.verify(asked, rules, settings, faults=kind.faults)
         seconds = time.monotonic() - started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from nccl_triage.cli import cli, consent
 from nccl_triage.errors import TriageError
+from tests.verify.whole_report import document
 
 #: What would choose what is run, where, or as whom.
 KEYS = {
@@ -96,3 +98,49 @@ def test_a_command_is_taken_from_the_command_line_whatever_else_is_set(
 def test_a_host_that_is_no_name_is_refused_in_one_sentence(project: Path, name: str) -> None:
     error = fails("verify", "trainer.log", "--dry-run", f"--host={name}")
     assert error.message.endswith(": expected NAME or NAME=COMMAND")
+
+
+EVIL = [
+    "-oProxyCommand=touch marker", "$(touch marker)", "`touch marker`", "a\nb", "\x1b[31mred", "a\x00b", "'; touch marker; '",
+    "../../etc/passwd", "http://192.0.2.1/", "{0.__class__}", "\u202eabc", "--uid=0", "x" * 300_000, "192.0.2.1:1",
+]  # fmt: skip
+
+
+def hostile_report(folder: Path, evil: str) -> Path:
+    """Write a report in which a text stands wherever a log can put one."""
+    found = document("rendezvous-failed", "network-wrong-interface", hosts=[evil, "node-b"], world=1 << 20)
+    found["job"]["hosts"][1]["addresses"] = [evil]
+    names = (
+        "NCCL_ALGO",
+        "NCCL_NET_PLUGIN",
+        "NCCL_TUNER_PLUGIN",
+        "NCCL_CONF_FILE",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_RAS_ADDR",
+    )
+    found["job"]["env"] = {**dict.fromkeys((*names, "LD_PRELOAD", "PYTHONPATH"), evil), f"NCCL_{evil}": "1"}
+    found["collective"] |= {"numel_in": 1 << 62, "timeout_ms": 1 << 60, "dtype": evil, "op": evil}
+    text = f"MASTER_ADDR={evil} MASTER_PORT=22 NCCL_ALGO={evil}"
+    found["excerpts"] = [{"path": "a.log", "first_line": 1, "lines": [text], "marks": [1]}]
+    path = folder / "report.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
+@pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
+@pytest.mark.parametrize("launcher", ["local", "slurm", "print"])
+def test_a_hostile_report_gives_a_harmless_plan(project: Path, launcher: str, evil: str) -> None:
+    report = hostile_report(project, evil)
+    words = ["--dry-run"] if launcher == "local" else ["--launcher", launcher, "--workdir", "work", "--backend", "gloo"]
+    result = CliRunner().invoke(cli, ["verify", str(report), *words], catch_exceptions=False, standalone_mode=False)
+    assert "not set as in the log: " in result.output
+    assert all(character.isprintable() for character in result.output.replace("\n", ""))
+    assert len(result.output) < 20_000
+    if launcher != "local":
+        assert evil not in (project / "work" / "run.sh").read_text()
+        for path in (project / "work").glob("spec-*.json"):
+            spec = json.loads(path.read_text())
+            assert set(spec["env"]) <= {"NCCL_ALGO", "GLOO_SOCKET_IFNAME"}
+            assert not set("".join(spec["env"].values())) & set("$`'/\\\n\x1b\0{<%\u202e")
+            assert len(json.dumps(spec["env"])) < 5000
+    assert not (project / "marker").exists()

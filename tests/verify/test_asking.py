@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,30 @@ def test_ranks_per_host_is_a_count(tmp_path: Path, rules: RuleSet) -> None:
     wish = settings(a.command(), b.command(), ranks_per_host=8)
     means = ask(tmp_path, wish)
     assert len(gpus_of(planned(means, rules, "network-link-fault", wish, world=2))) == 16
+
+
+def test_a_dry_run_reaches_no_host(rules: RuleSet) -> None:
+    asked = document("network-link-fault", world=16, hosts=["gpu-a", "gpu-b"], backend="nccl")
+    made = api.plan_of(asked, rules, settings("gpu-a=/no/such/command", "gpu-b=/no/such/command"))
+    control = made.experiments[0].control
+    assert control is not None and (control.backend, control.world, control.shares_gpus) == ("nccl", 16, False)
+    ray = api.plan_of(asked, rules, api.Settings(launcher="ray"))
+    assert [place.name for place in ray.means.places] == ["gpu-a", "gpu-b"]
+    assert ray.experiments[0].control is not None and ray.experiments[0].control.world == 16
+    many = api.plan_of(asked, rules, replace(settings("a=false", "b=false"), ranks_per_host=12))
+    assert many.experiments[0].control is not None and many.experiments[0].control.world == 24
+
+
+def test_a_report_is_verified_on_idle_gpus_only_if_there_are_some(tmp_path: Path, rules: RuleSet) -> None:
+    host = SmiHost(tmp_path / "a", "gpu-a", [Row(0, "GPU-a0", apps=[4321])])
+    wish = replace(settings(host.command()), wait=120.0)
+    with pytest.raises(api.NoIdleGpuError) as caught:
+        api.verify(document("rank-divergence", world=2), rules, wish, on_gpus=True)
+    assert "4321" in caught.value.why["en"] and "4321" in caught.value.why["zh"]
+
+
+@pytest.mark.parametrize("cause", ["storage-fault", "gpu-out-of-memory"])
+def test_what_no_collective_can_show_reaches_no_host(rules: RuleSet, cause: str) -> None:
+    changed, report = api.verify(document(cause, world=2), rules, settings("gpu-a=/no/such/command"))
+    assert changed["diagnoses"][0]["verification"]["outcome"] == "not-testable"
+    assert report.trials == []

@@ -52,8 +52,9 @@ def test_a_host_is_known_by_its_address(made: Make) -> None:
     assert reason(laptop, "172.17.0.1") is not None
 
 
-def test_a_log_without_hosts_contradicts_no_host(made: Make) -> None:
-    assert reason(made("rendezvous-failed", "laptop", asked=replace(ASKED, hosts=(), addresses={}))) is None
+def test_where_the_log_names_no_hosts_the_user_has_to_say_that_these_are_the_jobs(made: Make) -> None:
+    told = reason(made("rendezvous-failed", "laptop", asked=replace(ASKED, hosts=(), addresses={})))
+    assert told is not None and "--job-hosts" in told
 
 
 @pytest.mark.parametrize("cause", ["straggler", "process-crashed"])

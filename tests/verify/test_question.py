@@ -18,7 +18,7 @@ from nccl_triage.verify.api import question_of
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import PlanOptions
-from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, Question, ask
+from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, AccusedGpu, Question, ask
 from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
@@ -241,3 +241,61 @@ def test_shares_that_are_not_alike(collective: dict[str, Any], uneven: bool) -> 
 @pytest.mark.parametrize(("told", "root"), [(3, 3), ("3", 3), (0, 0), (None, 0), (-1, 0), (1 << 30, 0), (2.5, 0)])
 def test_the_root(told: Any, root: int) -> None:
     assert ask({"collective": {"op": "BROADCAST", "root": told}}).root == root
+
+
+def accused(found: list[dict[str, Any]], ranks: object = None) -> tuple[AccusedGpu, ...]:
+    whole = {"diagnoses": [{"cause": "gpu-hardware-fault", "culprits": found}], "job": {"ranks": ranks}}
+    return ask(whole).suspects[0].gpus
+
+
+RANKS = [{"rank": 9, "host": "gpu-b", "gpu": None, "local_rank": 1}, {"rank": 10, "host": "gpu-b", "gpu": 4}]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "expected"),
+    [
+        ({"host": "gpu-a", "gpu": 6}, AccusedGpu("gpu-a", 6)),
+        ({"host": "gpu-a", "gpu": "00000000:4F:00.0"}, AccusedGpu("gpu-a", None, "0000:4f:00")),
+        (
+            {"host": "gpu-a", "gpu": None, "why": "GPU 0000:4f:00 (GPU 3) on gpu-a is named"},
+            AccusedGpu("gpu-a", None, "0000:4f:00"),
+        ),
+        ({"host": "gpu-a", "gpu": 3, "why": "GPU 0000:4f:00 (GPU 3)"}, AccusedGpu("gpu-a", 3, "0000:4f:00")),
+        ({"host": None, "rank": 9}, AccusedGpu("gpu-b", 1)),
+        ({"host": "gpu-b.x", "rank": 10}, AccusedGpu("gpu-b.x", 4)),
+        ({"host": "gpu-a", "rank": 77}, None),
+        ({"host": "gpu-a", "gpu": -1, "why": "NVSwitch 0000:4f:00"}, None),
+        ({"host": 7, "gpu": True, "rank": "9x"}, None),
+    ],
+)
+def test_the_gpu_that_is_blamed(culprit: dict[str, Any], expected: AccusedGpu | None) -> None:
+    assert accused([culprit], RANKS) == (() if expected is None else (expected,))
+
+
+def test_a_gpu_is_blamed_once() -> None:
+    assert accused([{"host": "a", "gpu": 1}, {"host": "a", "gpu": 1}, {"host": "b", "gpu": 1}]) == (
+        AccusedGpu("a", 1), AccusedGpu("b", 1),
+    )  # fmt: skip
+    assert [str(gpu) for gpu in accused([{"host": "a", "gpu": 1}, {"gpu": "4f:00.0"}])] == [
+        "GPU 1 of a",
+        "GPU 0000:4f:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("INFO worker.py:1841 -- Connecting to existing Ray cluster at address: 10.0.1.9:6379...", "10.0.1.9:6379"),
+        ("Connecting to existing Ray cluster at address: head.cluster:6379...", "head.cluster:6379"),
+        ("Connecting to existing Ray cluster at address: 10.0.1.9", None),
+        ("Connected to Ray cluster.", None),
+    ],
+)
+def test_the_ray_cluster_of_the_job(text: str, address: str | None) -> None:
+    assert ask({"timeline": [{"text": text}]}).ray_address == address
+    assert ask({"job": {"ray_address": address}}).ray_address == address
+
+
+def test_what_is_no_address_of_a_ray_cluster_is_dropped() -> None:
+    for value in ("ray://x:1", "a b:6379", "x:1;y:2", 7, None, ["10.0.0.1:6379"]):
+        assert ask({"job": {"ray_address": value}}).ray_address is None

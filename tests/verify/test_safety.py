@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,11 @@ from nccl_triage.verify.record import plan_record
 from nccl_triage.verify.worker import inventory
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
 from tests.verify.listeners import listening, watched
+
+
+def asked_here(cause: str, **about: Any) -> dict[str, Any]:
+    """Return the document of a log that names this host, where alone an experiment can decide anything."""
+    return document(cause, **{"hosts": [os.uname().nodename], **about})
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ def driver(monkeypatch):
 
 def planned(cause="gpu-p2p-broken", **options):
     settings = api.Settings(python="/job/python", options=PlanOptions(**options))
-    made = api.plan_of(document(cause, world=2, backend="nccl"), load.load(()), settings)
+    made = api.plan_of(asked_here(cause, world=2, backend="nccl"), load.load(()), settings)
     return made, made.experiments[0]
 
 
@@ -88,7 +94,7 @@ def test_faults_that_the_driver_reports_are_kept(driver):
 
 def test_memory_is_a_bounded_share_of_what_is_free(driver):
     driver(Card(0, total=8 * GIB), Card(1, total=8 * GIB))
-    asked = document("gpu-p2p-broken", world=2, backend="nccl", numel=1 << 40)
+    asked = asked_here("gpu-p2p-broken", world=2, backend="nccl", numel=1 << 40)
     made = api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))
     experiment = made.experiments[0]
     assert 0 < experiment.memory < 8 * GIB
@@ -109,7 +115,7 @@ def test_secrets_of_the_job_are_in_no_plan():
         "NCCL_AUTH_TOKEN": "verysecret",
         "NCCL_PROXY": "http://user:hunter2@proxy",
     }
-    asked = document("rank-divergence", world=2, env={**secrets, "NCCL_IB_HCA": "mlx5_0"})
+    asked = asked_here("rank-divergence", world=2, env={**secrets, "NCCL_IB_HCA": "mlx5_0"})
     made = api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))
     shown = json.dumps(plan_record(made))
     assert "mlx5_0" in shown
@@ -122,7 +128,7 @@ def test_secrets_of_the_job_are_in_no_plan():
 )
 def test_a_variable_that_is_not_repeated_is_named_and_keeps_a_pass_from_refuting(driver, name, value, outcome):
     driver(Card(0), Card(1))
-    asked = document("gpu-p2p-broken", world=2, backend="nccl", hosts=[os.uname().nodename], env={name: value})
+    asked = asked_here("gpu-p2p-broken", world=2, backend="nccl", env={name: value})
     (experiment,) = api.plan_of(asked, load.load(()), api.Settings(python="/job/python")).experiments
     assert experiment.complete is outcome
     shown = [text["en"] for text in experiment.differs if name in text["en"]]
@@ -134,7 +140,7 @@ def test_a_variable_that_is_not_repeated_is_named_and_keeps_a_pass_from_refuting
 
 def test_of_what_is_not_repeated_only_names_are_shown():
     env = {f"NCCL_SECRET_{number}": f"value-{number}" for number in range(12)}
-    asked = document("rank-divergence", world=2, env=env)
+    asked = asked_here("rank-divergence", world=2, env=env)
     shown = json.dumps(plan_record(api.plan_of(asked, load.load(()), api.Settings(python="/job/python"))))
     assert "NCCL_SECRET_7 (+4)" in shown
     assert "NCCL_SECRET_8" not in shown
@@ -170,7 +176,7 @@ def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):
         options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2),
         workdir=tmp_path / "work",
     )
-    changed, _ = api.verify(document("rank-divergence", world=2, hosts=[os.uname().nodename]), load.load(()), settings)
+    changed, _ = api.verify(asked_here("rank-divergence", world=2), load.load(()), settings)
     shown = json.dumps(changed)
     assert changed["diagnoses"][0]["verification"]["outcome"] == "supported"
     assert "hf_abcdefghijklmnop" not in shown
@@ -185,7 +191,7 @@ def test_on_one_host_only_the_loopback_is_listened_on(tmp_path):
     settings = api.Settings(
         wait=120.0, options=PlanOptions(backend="gloo", timeout_factor=0.3, world=2), workdir=tmp_path / "work"
     )
-    asked = document("rank-divergence", world=2, port=29500)
+    asked = asked_here("rank-divergence", world=2, port=29500)
     before = listening(os.getpid())
     with watched(os.getpid()) as seen:
         _, report = api.verify(asked, load.load(()), settings, faults={"1": {"name": "late", "seconds": 0.5}})

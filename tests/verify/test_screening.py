@@ -221,6 +221,16 @@ def test_a_rank_that_dies_alone_is_named_and_its_host_left_out(rules: RuleSet, t
     assert found.named == [("compute", ("n1",), 1)] and found.runs(2) == [(0, 2)]
 
 
+def test_a_host_on_which_nothing_can_run_is_named_with_the_reason(rules: RuleSet, tmp_path: Path) -> None:
+    def behave(started: Started) -> Sequence[Script]:
+        unable = [mark("start", pid=1), mark("error", type="OwnFailureError", text="no NCCL", own=True), leave(3)]
+        return [unable if slot == 1 else done() for slot in started.slots]
+
+    found = screen(rules, World(hosts(3), behave), tmp_path)
+    assert found.named == [("compute", ("n1",), None)] and found.runs(2) == [(0, 2)]
+    assert "no NCCL" in found.screening.suspects[0].says["en"]
+
+
 GPU = {"device": "cuda", "name": "H100", "index": 0, "bus": "0000:4f:00"}
 
 

@@ -21,7 +21,7 @@ _NAMED = 4
 def can_decide(planned: Planned, question: Question, means: Means) -> Text | None:
     """Return why the control of an experiment can decide nothing on these hosts, None if it can.
 
-    An experiment without a control says itself why there is none. A log that names no host contradicts no host.
+    An experiment without a control says itself why there is none.
     """
     if planned.control is None:
         return planned.why_not
@@ -46,9 +46,15 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _foreign(question: Question, means: Means, used: Sequence[int]) -> Text | None:
-    """The job ran elsewhere."""
+    """The job ran elsewhere, or nobody knows where."""
+    if not question.hosts:
+        here = _names([means.places[place].name for place in used])
+        return {
+            "en": f"the log names no hosts, so a run on {here} may be on other hardware; if it is the job's, add --job-hosts",
+            "zh": f"日志未给出主机名，在 {here} 上运行可能用的是其他硬件；如确为该作业的主机，请加 --job-hosts",
+        }
     strange = [means.places[place].name for place in used if means.name_in_log(place, question) is None]
-    if not question.hosts or not strange:
+    if not strange:
         return None
     here, job = _names(strange), _names(question.hosts)
     return {

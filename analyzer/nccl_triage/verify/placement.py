@@ -94,7 +94,7 @@ def untested(request: Request, means: Means, slots: Sequence[Slot] = ()) -> Iter
     """Yield why accused GPUs have no rank among these, of the hosts where the experiment runs."""
     for place in dict.fromkeys(slot.place for slot in slots) if slots else places_for(request, means):
         host = means.hosts[place]
-        if host.assumed:
+        if host.assumed or not host.present:
             continue
         used = [slot.gpu.index for slot in slots if slot.place == place and slot.gpu is not None]
         for accused in accused_on(place, request, means):

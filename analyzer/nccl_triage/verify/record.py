@@ -151,6 +151,7 @@ def run_record(
         "world_size": run.world,
         "ranks": [slot.number for slot in run.slots],
         "hosts": [names[place] for place in run.places],
+        "gpus": _gpus(run, names),
         "env": run.env_of(0),
         "outcome": result.outcome,
         "stage": result.stage,
@@ -175,6 +176,21 @@ def run_record(
                 earlier = (previous or {}).get(key_of(made, part), ())
                 part["expected"] = judgement(result, part["op"], part["bandwidth"], facts, earlier)
     return made
+
+
+def _gpus(run: CollectiveRun, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the GPU of each rank that has one: index as nvidia-smi counts, PCI address and UUID where they are known."""
+    return [
+        {
+            "rank": slot.number,
+            "host": names[slot.place],
+            "index": slot.gpu.index,
+            "bus": slot.gpu.bus,
+            "uuid": slot.gpu.uuid or None,
+        }
+        for slot in run.slots
+        if slot.gpu is not None
+    ]
 
 
 def _parts(result: RunResult) -> list[dict[str, Any]]:

@@ -84,6 +84,12 @@ class Screening:
             self.unreached("compute", "the computation of each device", "各设备的独立计算")
             return
         self.measured["compute"] = [self._device(trace) for _, trace in sorted(first.result.ranks.items())]
+        unable = {trace.slot.place: trace for trace in first.result.ranks.values() if trace.own_failure is not None}
+        for place, trace in unable.items():
+            self.suspect("compute", [place], trace.own_failure or {})
+            self.failed.add(place)
+        if unable:
+            return
         second = self.live.trial(alone, 1, self.planned) if first.fails else first
         again = set(second.finding.ranks) if second is not None and second.finding is not None else set()
         if first.finding is None or not set(first.finding.ranks) & again:
@@ -233,6 +239,8 @@ def says_of(trial: Trial) -> Text:
     if trial.finding is not None:
         return dict(trial.finding.says)
     result = trial.result
+    if result.own_failure is not None:
+        return dict(result.own_failure)
     return {"en": f"{result.outcome} at {result.stage!r}", "zh": f"{result.outcome}（{result.stage!r}）"}
 
 

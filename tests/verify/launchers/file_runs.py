@@ -84,10 +84,12 @@ def result(
     started: float = 100.0,
     env: Mapping[str, str] | None = None,
     late: float = 0.0,
+    gpus: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the file of a rank that came as far as ``until``; its clock runs ``skew`` seconds ahead."""
     plan = json.loads((folder / "plan.json").read_text())["plan"]
     about = facts(host, f"10.0.0.{1 + sum(host.encode()) % 250}")
+    about |= {"gpus": gpus} if gpus is not None else {}
     lines: list[dict[str, Any]] = [
         {"stage": "task", "plan": plan, "attempt": attempt, "started": started, "facts": about}
     ]

@@ -332,6 +332,13 @@ def test_torchrun_on_several_hosts_asks_where_they_meet(tmp_path: Path, rules: R
     assert "HEAD" in done.stderr
 
 
+def test_a_log_of_too_many_ranks_gives_a_plan_of_fewer(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("rank-divergence", world=1 << 20)
+    text = files.write(asked, rules, settings(tmp_path / "work", "nccl"), "slurm")
+    assert "--nodes=512 --ntasks=4096 --ntasks-per-node=8" in (tmp_path / "work" / "run.sh").read_text()
+    assert "4096 ranks instead of 1048576" in text
+
+
 def test_a_run_that_would_begin_after_the_budget_is_left_out(tmp_path: Path, rules: RuleSet) -> None:
     run = script(tmp_path / "work", document("rank-divergence"), rules, "slurm")
     assert noted(tmp_path, run, NCCL_TRIAGE_BUDGET="0") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +254,54 @@ def test_a_run_that_makes_no_sense_is_no_plan(tmp_path: Path, rules: RuleSet, na
     spec.write_text(json.dumps({**json.loads(spec.read_text()), name: value}))
     with pytest.raises(UsageError, match="no plan"):
         files.judge(asked, rules, folder)
+
+
+def smi(bad: Sequence[int] = ()) -> dict[str, Any]:
+    """Return what a rank has told of its host's GPUs."""
+    return {
+        "gpus": [
+            {"index": k, "uuid": f"GPU-{k}", "bus": f"0000:{k + 16:02x}:00", "ecc_uncorrected": 3 * (k in bad)}
+            for k in range(4)
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "fact", "words"),
+    [
+        (None, "none", "GPU health was not read"),
+        (smi(), "clean", ""),
+        (smi([2]), "clean", ""),
+        (smi([1]), "shows", ""),
+        ({"gpus": "none"}, "none", "GPU health was not read"),
+    ],
+)
+def test_the_health_of_the_accused_gpu_comes_from_its_own_host(
+    tmp_path: Path, rules: RuleSet, told: dict[str, Any] | None, fact: str, words: str
+) -> None:
+    asked = document("gpu-hardware-fault", hosts=("node-a",))
+    asked["diagnoses"][0]["culprits"] = [{"rank": None, "host": "node-a", "gpu": 1, "why": ""}]
+    folder = written(tmp_path / "work", asked, rules, **NCCL)
+    for label in labels(folder):
+        for rank in range(2):
+            gpus = told if rank == 0 else None
+            result(folder, label, rank, device={"bus": f"0000:{rank + 16:02x}:00", "index": rank}, gpus=gpus)
+    outcome, report = judged(asked, rules, folder)
+    assert outcome.facts.fact == fact
+    assert words in differences(outcome)
+    gpu = outcome.controls[0].result.run.slots[1].gpu
+    known = isinstance((told or {}).get("gpus"), list)
+    assert gpu is not None and (gpu.bus, gpu.uuid) == ("0000:11:00", "GPU-1" if known else "")
+    assert report.plan.means.places[0].name == "node-a"
+
+
+def test_an_accused_gpu_without_a_rank_weakens_a_pass(tmp_path: Path, rules: RuleSet) -> None:
+    asked = document("gpu-hardware-fault", hosts=("node-a",))
+    asked["diagnoses"][0]["culprits"] = [{"rank": None, "host": "node-a", "gpu": 3, "why": ""}]
+    folder = written(tmp_path / "work", asked, rules, **NCCL)
+    for label in labels(folder):
+        for rank in range(2):
+            result(folder, label, rank, device={"bus": f"0000:{rank + 16:02x}:00"}, gpus=smi() if rank == 0 else None)
+    outcome, _ = judged(asked, rules, folder)
+    assert "the accused GPU 3 of node-a has no rank" in differences(outcome)
+    assert outcome.row.id == "passes-on-less"

@@ -13,22 +13,30 @@ from nccl_triage.verify.worker import memory
 GIB = 1 << 30
 
 
-def torch(free: int, count: int) -> Any:
-    return SimpleNamespace(
-        cuda=SimpleNamespace(mem_get_info=lambda device: (free, 80 * GIB), device_count=lambda: count)
-    )
+def gpu(bus: int, free: int = 10 * GIB) -> tuple[Any, Any]:
+    """Return a torch and its device, a GPU with so much free memory."""
+    about = SimpleNamespace(pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
+    cuda = SimpleNamespace(mem_get_info=lambda device: (free, 80 * GIB), get_device_properties=lambda device: about)
+    return SimpleNamespace(cuda=cuda), SimpleNamespace(type="cuda", index=0)
 
 
-@pytest.mark.parametrize(("ranks", "gpus", "sharing"), [(8, 8, 1), (1, 8, 1), (2, 1, 2), (3, 2, 2), (4, 0, 4)])
-def test_ranks_of_a_gpu_share_it(ranks: int, gpus: int, sharing: int) -> None:
-    found = memory.room(torch(10 * GIB, gpus), SimpleNamespace(type="cuda"), ranks)
-    assert found == 8 * GIB // sharing
+def test_ranks_of_a_gpu_share_it() -> None:
+    one, two, other = (memory.room(*gpu(bus)) for bus in (0x4F, 0x4F, 0x52))
+    assert one.free == 8 * GIB and one == two and one.memory != other.memory
+    assert memory.least([one, other]) == 8 * GIB
+    assert memory.least([one, two, other]) == 4 * GIB
+    assert memory.least([one, other, memory.room(*gpu(0x60, GIB))]) == int(GIB * 0.8)
 
 
-def test_ranks_of_a_host_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 16 * GIB)
-    assert memory.room(None, SimpleNamespace(type="cpu"), 4) == 2 * GIB
-    assert memory.room(None, SimpleNamespace(type="cpu"), 0) == 8 * GIB
+def test_ranks_of_a_host_share_it_whatever_their_containers(tmp_path: Path) -> None:
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("5c6f\n")
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 16777216 kB\n")
+    found = memory.room(None, SimpleNamespace(type="cpu"), tmp_path)
+    assert found == memory.Room("5c6f", 8 * GIB)
+    assert memory.least([found] * 4) == 2 * GIB
+    assert memory.least([found, found, memory.Room("other", 3 * GIB)]) == 3 * GIB
+    assert memory.room(None, SimpleNamespace(type="cpu"), tmp_path / "nowhere").memory, "a name is better than nothing"
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:

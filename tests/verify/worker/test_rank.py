@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_triage.verify.worker import rank
+from nccl_triage.verify.worker.memory import Room
 from nccl_triage.verify.worker.progress import OwnFailureError
 
 CUDA = SimpleNamespace(type="cuda", index=1)
@@ -64,11 +65,11 @@ def test_an_older_torch_makes_it_later() -> None:
     assert made(Older()) == {"backend": "nccl", "rank": 0}
 
 
-def test_the_least_room_of_all_ranks_counts() -> None:
+def test_the_room_is_the_same_on_all_ranks() -> None:
     store = Store()
-    store.said = {"room/1": "5", "room/2": "700"}
-    assert rank._least(store, 40, 0, 3) == 5
-    assert rank._least(store, 1, 2, 3) == 5, "rank 0 has decided"
+    store.said = {"room/1": '["host-b", 700]', "room/2": '["host-a", 40]'}
+    assert rank._room(store, Room("host-a", 40), 0, 3) == 20
+    assert rank._room(store, Room("host-b", 700), 1, 3) == 20, "rank 0 has decided"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,9 @@ def test_the_least_room_of_all_ranks_counts() -> None:
         (OwnFailureError("no memory for 5 elements"), "group", True),
         (RuntimeError("Found no NVIDIA driver on your system"), "imported", False),
         (RuntimeError("CUDA error: uncorrectable ECC error encountered"), "imported", False),
+        (RuntimeError("CUDA error: out of memory"), "imported", True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 4.00 GiB"), "entered", False),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), "imported", False),
         (RuntimeError("Timed out after 8 seconds waiting for clients"), "device", False),
         (RuntimeError("Invalid scalar type"), "entered", True),
         (TypeError("Input tensor data type is not supported for NCCL process group: Float8_e4m3fn"), "entered", True),
@@ -115,3 +119,24 @@ def torch_error(name: str) -> None:
 def test_the_version_of_nccl_in_words() -> None:
     torch = SimpleNamespace(cuda=SimpleNamespace(nccl=SimpleNamespace(version=lambda: (2, 27, 5))))
     assert rank._nccl_version(torch, SimpleNamespace(is_nccl_available=lambda: True)) == "2.27.5"
+
+
+def test_no_memory_for_the_buffers_is_no_fault_of_the_gpu() -> None:
+    """The size was reckoned; but what reads where it must not is a fault."""
+    made = rank.Experiment({"world": 2}, 0, None, None)  # type: ignore[arg-type]
+
+    def refusing(text: str) -> Any:
+        def zeros(*_: Any, **__: Any) -> None:
+            raise RuntimeError(text)
+
+        return SimpleNamespace(torch=SimpleNamespace(zeros=zeros), numel=5, dtype="float32", device=CUDA)
+
+    with pytest.raises(OwnFailureError, match="no memory for 5 elements"):
+        made._prepared("ALLREDUCE", refusing("CUDA out of memory. Tried to allocate 4.00 GiB"))
+    with pytest.raises(OwnFailureError):
+        made._prepared(
+            "ALLREDUCE", refusing("DefaultCPUAllocator: can't allocate memory: you tried to allocate 5 bytes")
+        )
+    with pytest.raises(RuntimeError, match="illegal") as caught:
+        made._prepared("ALLREDUCE", refusing("CUDA error: an illegal memory access was encountered"))
+    assert not isinstance(caught.value, OwnFailureError)

@@ -231,3 +231,15 @@ def test_a_result_that_cannot_be_written_is_said(start: Start, tmp_path: Path) -
     _, said = begun.process.communicate(timeout=20)
     assert begun.process.returncode == 1
     assert "the result of rank 0 cannot be written" in said
+
+
+@pytest.mark.parametrize(
+    ("backend", "local", "told"), [("nccl", "0", True), ("nccl", "1", False), ("gloo", "0", False)]
+)
+def test_one_rank_of_a_host_tells_of_its_gpus(start: Start, backend: str, local: str, told: bool) -> None:
+    begun = start(spec(backend=backend, deadline=0.3, limits={}), **{**FIRST, "LOCAL_RANK": local})
+    assert begun.process.wait(20) == 0
+    facts = begun.records()[0]["facts"]
+    assert ("gpus" in facts) == told
+    if told:
+        assert {"gpus", "driver", "problem", "torch"} <= facts["gpus"].keys()

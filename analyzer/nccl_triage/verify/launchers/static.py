@@ -32,6 +32,8 @@ from nccl_triage.verify.worker.progress import STAGES
 STATIC = frozenset({"env", "size", "timeout", "placement", "variables", "port"})
 #: GPUs of a host, as long as nobody says otherwise.
 PER_HOST = 8
+#: Ranks that are written down at most, whatever a log says: as many as --world takes.
+MOST_WRITTEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Layout:
 def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]:
     """Return the hosts, the ranks (None: the plan decides) and the most ranks on one host."""
     each, world = settings.ranks_per_host, settings.options.world
+    if world is None and question.world is not None and question.world > MOST_WRITTEN:
+        world = MOST_WRITTEN
     ranks = world or question.world or each or 1
     # A log often shows a part of the job: its hosts, and the ranks on each, are at least those that it names.
     usual = each or max([PER_HOST, *(len(found) for found in question.ranks_of.values())])

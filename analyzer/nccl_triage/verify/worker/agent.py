@@ -180,8 +180,7 @@ class Agent:
         files = rank_files.opened(Path(command["folder"]), rank, carried=self.carries, nccl=nccl)
         marks_in, marks_out = os.pipe()
         control_in, control_out = os.pipe()
-        own = {"local_rank": command["ranks"].index(rank), "local_world": len(command["ranks"])}
-        spec = {**spec, **own, "nccl_log": files.nccl_name}
+        spec = {**spec, "local_rank": command["ranks"].index(rank), "nccl_log": files.nccl_name}
         given, popen = (files.output, marks_out, control_in, files.inherited), None
         started = False
         try:

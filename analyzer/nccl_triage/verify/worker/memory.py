@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 #: The share of the free memory that ranks take: of a host less, where others live on what is left.
 GPU_SHARE, HOST_SHARE = 0.8, 0.5
@@ -12,13 +15,36 @@ GPU_SHARE, HOST_SHARE = 0.8, 0.5
 UNKNOWN = 1 << 30
 
 
-def room(torch: Any, device: Any, ranks: int) -> int:
-    """Return the bytes that this rank may take, one of ``ranks`` on its host; call it before any rank takes memory."""
+class Room(NamedTuple):
+    """The bytes that ranks of one memory may take together, and which memory it is: ranks of one GPU or host share it."""
+
+    memory: str
+    free: int
+
+
+def room(torch: Any, device: Any, root: Path = Path("/")) -> Room:
+    """Return what this rank sees of its memory; call it before any rank takes some."""
+    where = _machine(root)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        sharing: int = -(-ranks // max(1, torch.cuda.device_count()))
-        return int(free * GPU_SHARE) // sharing
-    return int(available() * HOST_SHARE) // max(1, ranks)
+        about = torch.cuda.get_device_properties(device)
+        names = ("pci_domain_id", "pci_bus_id", "pci_device_id", "uuid")
+        which = "/".join(str(getattr(about, name, "")) for name in names) if hasattr(about, names[1]) else device.index
+        return Room(f"{where} {which}", int(free * GPU_SHARE))
+    return Room(where, int(available(root) * HOST_SHARE))
+
+
+def least(rooms: Sequence[Room]) -> int:
+    """Return the bytes that every rank may take: those of the most crowded memory, for each of its ranks."""
+    sharing = Counter(one.memory for one in rooms)
+    return min(one.free // sharing[one.memory] for one in rooms)
+
+
+def _machine(root: Path) -> str:
+    """Return what containers of one machine have in common."""
+    with contextlib.suppress(OSError):
+        return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    return socket.gethostname()
 
 
 def available(root: Path = Path("/")) -> int:

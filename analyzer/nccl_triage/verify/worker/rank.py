@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import time
@@ -40,6 +41,8 @@ REFUSED = re.compile(
     r"|\b(?:backend|ProcessGroup)\w*(?: \S+)? does not (?:support|implement)",
     re.IGNORECASE,
 )
+#: What torch says when there is not enough memory, on the CPU and on GPUs.
+NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|not enough|failed to) allocate|not enough memory", re.IGNORECASE)
 #: Seconds that the timed iterations of each further collective may take, and those of each size of a sweep.
 PART_SECONDS, SIZE_SECONDS = 0.5, 1.0
 
@@ -90,11 +93,12 @@ def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     return dist.PrefixStore("verify", store)
 
 
-def _least(store: Any, own: int, rank: int, world: int) -> int:
-    """Return the least of the values of all ranks."""
-    store.set(f"room/{rank}", str(own))
+def _room(store: Any, own: memory.Room, rank: int, world: int) -> int:
+    """Return the bytes that every rank may take, the same on all ranks; rank 0 finds out."""
+    store.set(f"room/{rank}", json.dumps(own))
     if rank == 0:
-        store.set("room", str(min(int(store.get(f"room/{other}")) for other in range(world))))
+        rooms = [memory.Room(*json.loads(store.get(f"room/{other}"))) for other in range(world)]
+        store.set("room", str(memory.least(rooms)))
     return int(store.get("room"))
 
 
@@ -164,11 +168,11 @@ class Experiment:
         store = _store(self.dist, spec, self.rank)
         marks.say("store")
         limit = timedelta(seconds=float(spec["timeout"]))
-        room = memory.room(self.torch, self.device, int(spec.get("local_world", 1)))
+        room = 0
         if spec.get("joins") == "store":
             _together(store, "met", self.world, limit)
         else:
-            room = _least(store, room, self.rank, self.world)
+            room = _room(store, memory.room(self.torch, self.device), self.rank, self.world)
             self.fault.at("group")
             _group(self.dist, spec, store, self.rank, self.device)
             marks.say("group")
@@ -208,7 +212,7 @@ class Experiment:
             prepared.fill(0)
             timing.synchronize(call)
         except (MemoryError, RuntimeError) as error:
-            if isinstance(error, MemoryError) or "memory" in str(error):
+            if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
                 raise OwnFailureError(f"no memory for {call.numel} elements: {error}") from error
             raise
         return prepared
@@ -273,6 +277,8 @@ def _cut(text: str) -> str:
 def _own(error: BaseException, stage: str) -> bool:
     """Tell whether an error says nothing of the hosts: before torch is there, and where this torch cannot do it."""
     if isinstance(error, (OwnFailureError, NotImplementedError)) or stage == "start":
+        return True
+    if stage == "imported" and NO_MEMORY.search(str(error)):  # a GPU without room for a context
         return True
     return isinstance(error, (RuntimeError, TypeError, ValueError)) and bool(REFUSED.search(str(error)))
 

@@ -132,7 +132,7 @@ def personal(spec: dict[str, Any], rank: int, local: int) -> dict[str, Any]:
         # Without it Gloo takes the address of the host's own name, which is often the loopback.
         loopback = spec["store"]["host"] == host.LOOPBACK
         env["GLOO_SOCKET_IFNAME"] = "lo" if loopback else address(spec["store"].get("interface"))[1]
-    return {**spec, "env": env, "local_rank": local, "local_world": int(spec["ranks_per_host"])}
+    return {**spec, "env": env, "local_rank": local}
 
 
 class Rank:
