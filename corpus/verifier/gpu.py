@@ -5,32 +5,36 @@
 
 Several ranks share the GPU: a NCCL_HOSTID of its own makes each rank a host, so that they talk over NCCL's sockets; what
 needs the paths between GPUs (P2P, shared memory, NVLS) is not exercised. NCCL 2.30.3 and newer can also share a GPU with
-NCCL_MULTI_RANK_GPU_ENABLE=1, which is tried where it exists. Results: ops.json, environment.json, methods.json,
-recordings/ (logs, flight-recorder dumps and a label each), sessions.json, summary.md, and all of it in results.tar.gz.
+NCCL_MULTI_RANK_GPU_ENABLE=1, which is tried where it exists. Results: inventory.json (what an agent tells of the host),
+eager.json (communicators made with the group: which stage fails with what), transport.json (what NCCL's own log tells),
+gate.json (the runs before a control), events.json (CUDA's events against the clock), ops.json, environment.json,
+methods.json, recordings/ (logs, flight-recorder dumps and a label each), sessions.json, summary.md, and all of it in
+results.tar.gz.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corpus.verifier.documents import document
+from corpus.verifier.gpu_bench import Bench, opened, told
 from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
-from nccl_triage.verify import runner
+from nccl_triage.verify import api, transport
 from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
-from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.record import bandwidth, finding_record, rate
+from nccl_triage.verify.collective_run import CollectiveMessage
+from nccl_triage.verify.plan import PlanOptions
+from nccl_triage.verify.record import finding_record
 from nccl_triage.verify.worker.inventory import visible
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
@@ -53,75 +57,6 @@ ENVIRONMENTS: tuple[dict[str, str], ...] = (
 SHARES_GPU = (2, 30, 3)
 
 
-@dataclass
-class Bench:
-    """An open agent on this host, a folder for results, and the time that is left."""
-
-    cluster: Cluster
-    out: Path
-    backend: str
-    end: float
-    skipped: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def left(self) -> float:
-        """Return the seconds left of the budget."""
-        return self.end - time.monotonic()
-
-    def run(self, label: str, world: int, **how: Any) -> RunResult | None:
-        """Run one collective, or note that the time was over."""
-        if self.left() < 20:
-            self.skipped.append(label)
-            return None
-        self.count += 1
-        method = how.pop("method", "spawn" if self.backend == "nccl" else "fork")
-        shared = how.pop("hostids", self.backend == "nccl")
-        env = {"NCCL_SOCKET_IFNAME": "lo", **how.pop("env", {})} if self.backend == "nccl" else how.pop("env", {})
-        if self.backend == "gloo":
-            env = {"GLOO_SOCKET_IFNAME": env.get("NCCL_SOCKET_IFNAME", "lo"), **env}
-        run = CollectiveRun(
-            label=f"{self.count:03d}-{label}",
-            slots=tuple(Slot(rank, 0) for rank in range(world)),
-            message=how.pop("message", CollectiveMessage(numel=1 << 20)),
-            backend=self.backend,
-            device="cuda" if self.backend == "nccl" else "cpu",
-            env=env,
-            per_rank_env={rank: {"NCCL_HOSTID": f"rank{rank}"} for rank in range(world)} if shared else {},
-            **how,
-        )
-        return runner.execute(
-            self.cluster, run, self.out / "runs" / run.label, Deadlines().scaled(0.7), method=method, budget=self.left()
-        )
-
-    def write(self, name: str, found: Any) -> None:
-        """Write one result file."""
-        (self.out / name).write_text(json.dumps(found, indent=1) + "\n")
-
-
-def _told(result: RunResult | None) -> dict[str, Any]:
-    if result is None:
-        return {"outcome": "not-run"}
-    first = result.ranks[0]
-    about = {**first.details.get("imported", {}), **first.details.get("device", {})}
-    errors = [trace.error["text"][:300] for trace in result.ranks.values() if trace.error]
-    return {
-        "outcome": result.outcome,
-        "stage": result.stage,
-        "seconds": round(result.seconds, 2),
-        "bandwidth": bandwidth(result),
-        "software": {key: about.get(key) for key in ("torch", "cuda", "nccl", "name")},
-        "errors": errors[:2],
-        "parts": [_rate(part, result.run.world) for part in first.parts],
-        "cleaned_s": round(result.cleaned_s, 3),
-    }
-
-
-def _rate(part: dict[str, Any], world: int) -> dict[str, Any]:
-    kept = {key: part[key] for key in ("op", "numel", "dtype", "wrong", "median")}
-    found = rate(part["op"], part["numel"], part["dtype"], world, part["median"])
-    return {**kept, "busbw": found["busbw"]} if found else kept
-
-
 def every_op(bench: Bench) -> None:
     """Every operation at three sizes in float32 and bfloat16, with 1, 2 and 4 ranks."""
     more = tuple(
@@ -134,8 +69,74 @@ def every_op(bench: Bench) -> None:
     found = {}
     for world in (1, 2, 4):
         chosen = tuple(part for part in more if world > 1 or not operation(part.op).pair)
-        found[f"world {world}"] = _told(bench.run(f"ops-w{world}", world, more=chosen))
+        found[f"world {world}"] = told(bench.run(f"ops-w{world}", world, more=chosen))
     bench.write("ops.json", found)
+
+
+def inventory(bench: Bench) -> None:
+    """What the agent of this host tells of its GPUs, of torch and of NCCL."""
+    answers = bench.cluster.gpus([0], imports=True)
+    bench.write("inventory.json", {"answer": answers.get(0), "facts": bench.cluster.facts[0]})
+
+
+#: A failure of the bootstrap, and one of a collective: variables and faults.
+FAILURES: dict[str, dict[str, Any]] = {
+    "healthy": {},
+    "no-interface": {"env": {"NCCL_SOCKET_IFNAME": "nosuch0"}},
+    "same-gpu": {"hostids": False},
+    "killed": {"faults": {"1": {"name": "sigkill"}}},
+}
+
+
+def eager(bench: Bench) -> None:
+    """At which stage each failure shows, and when each stage is reached: the communicator is made with the group."""
+    found = {}
+    for name, how in FAILURES.items():
+        result = bench.run(f"eager-{name}", 2, **how)
+        stages = [trace.times for trace in result.ranks.values()] if result is not None else []
+        reached = [{stage: round(seconds, 3) for stage, seconds in times.items()} for times in stages]
+        found[name] = {**told(result), "stages": reached}
+    bench.write("eager.json", found)
+
+
+def transports(bench: Bench) -> None:
+    """What our parsers read in NCCL's own log, with and without the paths of one host."""
+    rules, found = load.load(()), {}
+    for name, env in {"control": {}, "no-p2p": {"NCCL_P2P_DISABLE": "1"}, "no-shm": {"NCCL_SHM_DISABLE": "1"}}.items():
+        result = bench.run(f"transport-{name}", 2, env=env)
+        if result is None or result.folder is None:
+            continue
+        taken = transport.read(Path(result.folder), rules)
+        logs = sorted(Path(result.folder).glob(transport.LOGS))
+        lines = {log.name: len(log.read_text(errors="replace").splitlines()) for log in logs}
+        found[name] = {**told(result), "transport": taken.to_dict() if taken else None, "lines": lines}
+    bench.write("transport.json", found)
+
+
+def gates(bench: Bench) -> None:
+    """A whole verification of one suspicion: the runs before its control, and all others."""
+    asked = document("collective-mismatch", world=2, backend=bench.backend)
+    if bench.left() < 60:
+        bench.skipped.append("gate")
+        return
+    options = PlanOptions(backend=bench.backend, budget=bench.left(), timeout_factor=0.5, allow_busy=True)
+    changed, _ = api.verify(asked, load.load(()), api.Settings(options=options, wait=60.0))
+    bench.write("gate.json", changed["diagnoses"][0]["verification"])
+
+
+def events(bench: Bench) -> None:
+    """CUDA's events against the clock, in a process of its own."""
+    if bench.backend != "nccl":
+        return
+    words = [sys.executable, "-m", "corpus.verifier.event_times"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    bench.write("events.json", {"exit": done.returncode, "times": _json(done.stdout), "errors": done.stderr[-2000:]})
+
+
+def _json(text: str) -> Any:
+    with contextlib.suppress(ValueError):
+        return json.loads(text)
+    return text[-2000:]
 
 
 def environments(bench: Bench) -> None:
@@ -143,22 +144,22 @@ def environments(bench: Bench) -> None:
     found = []
     for env in ENVIRONMENTS:
         name = "-".join(f"{key}={value}" for key, value in env.items()) or "control"
-        found.append({"env": env, **_told(bench.run(f"env-{name}", 2, env=env))})
+        found.append({"env": env, **told(bench.run(f"env-{name}", 2, env=env))})
     bench.write("environment.json", found)
 
 
 def methods(bench: Bench) -> None:
     """Ranks that import torch for themselves against ranks forked from a process that has; ranks that share a GPU openly."""
     found = {
-        "spawn": _told(bench.run("method-spawn", 2, method="spawn")),
-        "fork": _told(bench.run("method-fork", 2, method="fork")),
+        "spawn": told(bench.run("method-spawn", 2, method="spawn")),
+        "fork": told(bench.run("method-fork", 2, method="fork")),
     }
     nccl = str(found["spawn"].get("software", {}).get("nccl") or "")
     if tuple(int(part) for part in nccl.split(".") if part.isdigit()) >= SHARES_GPU:
         env = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4", "NCCL_NVLS_ENABLE": "0"}
-        found["multi-rank"] = _told(bench.run("multi-rank", 2, env=env, hostids=False))
+        found["multi-rank"] = told(bench.run("multi-rank", 2, env=env, hostids=False))
     if bench.backend == "nccl":
-        found["same-gpu"] = _told(bench.run("same-gpu", 2, hostids=False))
+        found["same-gpu"] = told(bench.run("same-gpu", 2, hostids=False))
     bench.write("methods.json", found)
 
 
@@ -192,7 +193,7 @@ def recordings(bench: Bench, kinds: list[Kind]) -> None:
             "culprit": list(kind.ranks),
             "finding": finding_record(finding) if finding else None,
             "right": finding is None if kind.healthy else bool(finding and finding.cause == kind.found),
-            **_told(result),
+            **told(result),
         }
         (folder / "label.json").write_text(json.dumps(label, indent=1) + "\n")
         labels.append(label)
@@ -213,15 +214,18 @@ def sessions(bench: Bench, kinds: list[Kind], say: Callable[[str], None]) -> str
     return f"{summary(kinds, results)}\n\n{table(kinds, results)}"
 
 
-@contextmanager
-def _open(out: Path, backend: str, budget: float) -> Iterator[Bench]:
-    (out / "worker").mkdir(parents=True, exist_ok=True)
-    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], out / "worker")) as cluster:
-        cluster.greet(30)
-        broken = cluster.preload(120)
-        if broken:
-            raise SystemExit(f"torch cannot be imported: {broken[0]}")
-        yield Bench(cluster, out, backend, time.monotonic() + budget)
+#: What is done, in the order in which it matters.
+GROUPS: dict[str, Callable[[Bench], None]] = {
+    "inventory": inventory,
+    "eager": eager,
+    "transports": transports,
+    "gates": gates,
+    "events": events,
+    "ops": every_op,
+    "environments": environments,
+    "methods": methods,
+    "recordings": lambda bench: recordings(bench, [kind for kind in bench.kinds if not kind.healthy and not kind.make]),
+}
 
 
 def main() -> int:
@@ -230,12 +234,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--backend", choices=["nccl", "gloo"], default="nccl")
     parser.add_argument("--budget", type=float, default=560.0, help="seconds for everything")
-    parser.add_argument("--groups", default="ops,environments,methods,recordings,sessions")
+    parser.add_argument(
+        "--groups", default=",".join([*GROUPS, "sessions"]), help="what is done, separated by commas (default: all)"
+    )
     parser.add_argument("--kinds", default="", help="names of kinds, separated by commas (default: all on one host)")
     given = parser.parse_args()
-    inventory = visible()
-    if given.backend == "nccl" and not inventory.gpus:
-        print(f"no GPU: {inventory.problem}; --backend gloo runs the same code on the CPU", file=sys.stderr)
+    seen = visible()
+    if given.backend == "nccl" and not seen.gpus:
+        print(f"no GPU: {seen.problem}; --backend gloo runs the same code on the CPU", file=sys.stderr)
         return 2
     wanted = set(filter(None, given.kinds.split(",")))
     kinds = [
@@ -249,19 +255,14 @@ def main() -> int:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    with _open(given.out, given.backend, given.budget) as bench:
-        steps: dict[str, Callable[[Bench], None]] = {
-            "ops": every_op,
-            "environments": environments,
-            "methods": methods,
-            "recordings": lambda one: recordings(one, [k for k in kinds if not k.healthy and k.make is None]),
-        }
-        for name, step in steps.items():
+    with opened(given.out, given.backend, given.budget) as bench:
+        bench.kinds = kinds
+        for name, step in GROUPS.items():
             if name in groups:
                 step(bench)
                 say(f"{name}: done, {bench.left():.0f} s left")
         text = sessions(bench, kinds, say) if "sessions" in groups else ""
-        bench.write("machine.json", {"gpus": [str(gpu) for gpu in inventory.gpus], "skipped": bench.skipped})
+        bench.write("machine.json", {"gpus": [str(gpu) for gpu in seen.gpus], "skipped": bench.skipped})
         left_out = f"\nLeft out for lack of time: {', '.join(bench.skipped)}.\n" if bench.skipped else ""
         (given.out / "summary.md").write_text(text + left_out)
     with tarfile.open(given.out / "results.tar.gz", "w:gz") as archive:
