@@ -155,12 +155,12 @@ def test_a_few_lines_are_sniffed_once_for_all_that_begin_so(monkeypatch: pytest.
         return [f"2026-01-01 10:00:{n:02d} {word} {n + 100 * rank} | loss 2.{rank}{n:02d}" for n in range(60)]
 
     for rank in range(8):
-        learned.sniff(head(rank))
+        learned.of(learned.sniff(head(rank)))
     told = len(asked)
     assert told <= 4  # the first source has shorter numbers
-    assert learned.alike(head(8)) is not None
+    assert learned.known(head(8)) is not None
     assert len(asked) == told
-    learned.alike(head(9, "another"))
+    learned.known(head(9, "another"))
     assert len(asked) == told + 1
 
 

@@ -34,6 +34,19 @@ class LineBlock(NamedTuple):
     offset: int
 
 
+#: Buffers of readers that have come to their end: of thousands of files each would cost its pages anew.
+_spare: list[bytearray] = []
+_MOST_SPARE = 4
+
+
+def _buffer(size: int) -> bytearray:
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return bytearray(size)
+    return found if len(found) == size else bytearray(size)
+
+
 class Problems:
     """What went wrong with a stream, counted while reading and told in ``SourceInfo.problems`` at the end."""
 
@@ -125,6 +138,8 @@ class BlockReader:
             yield from self._blocks()
         finally:
             self.tell()
+            if len(_spare) < _MOST_SPARE and self._buffer:
+                _spare.append(self._buffer)
             self._buffer = bytearray()  # of thousands of files, some readers wait for the collector of cycles
 
     def tell(self) -> None:
@@ -183,7 +198,7 @@ class BlockReader:
 
     def _start(self) -> Generator[LineBlock, None, tuple[int, int]]:
         """Read the first bytes, decide about UTF-16; return how many are buffered and their offset."""
-        self._buffer = bytearray(self._size)
+        self._buffer = _buffer(self._size)
         view = memoryview(self._buffer)
         have = 0
         while encodings.needs_longer_sample(bytes(view[:have])) and (size := self._read(view[have:])) != 0:

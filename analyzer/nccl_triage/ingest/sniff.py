@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -133,7 +134,7 @@ _CONTINUATION = lazily(
 )
 
 
-def looks_filtered(sample_lines: list[str]) -> bool:
+def looks_filtered(sample_lines: Sequence[str]) -> bool:
     """Tell whether every line holds the same searched-for word and none continues another.
 
     ``grep NCCL train.log | nccl-triage`` throws away what decides most cases: tracebacks, the first error of
@@ -142,7 +143,10 @@ def looks_filtered(sample_lines: list[str]) -> bool:
     word in every line by nature: do not ask for sources whose layout says so.
     """
     lines = [line for line in sample_lines if line != "--"]
-    if len(lines) < MIN_FILTERED or any(_CONTINUATION.match(line) for line in lines):
-        return False
-    lowered = [line.lower() for line in lines]
-    return any(all(token in line for line in lowered) for token in FILTER_WORDS)
+    words: Sequence[str] = FILTER_WORDS
+    for line in lines:
+        lowered = line.lower()
+        words = [word for word in words if word in lowered]
+        if not words:  # mostly after the first line
+            return False
+    return len(lines) >= MIN_FILTERED and not any(map(_CONTINUATION.match, lines))

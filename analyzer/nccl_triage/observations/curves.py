@@ -103,6 +103,8 @@ class CurveTable:
 
     #: Kind -> what a mark must be below; rows above would be dropped when this is merged with what came before.
     limits: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
+    #: Kind -> the process from which on no first and last row would be kept.
+    beyond: Mapping[int, CurveProcess] = field(default_factory=dict, compare=False, repr=False)
     samples: dict[int, CurveSample] = field(default_factory=dict)
     ends: dict[int, dict[CurveProcess, Ends]] = field(default_factory=dict)
     #: Metric -> the first rows in which it was not finite, and how many there were.
@@ -115,6 +117,11 @@ class CurveTable:
         """Tell whether a line of this kind with this mark may belong to the sample."""
         sample = self.samples.get(kind)
         return mark < (self.limits.get(kind, _MARKS) if sample is None else sample.limit)
+
+    def follows(self, kind: int, process: CurveProcess) -> bool:
+        """Tell whether a process may belong to those whose first and last row are kept in the end."""
+        beyond = self.beyond.get(kind)
+        return beyond is None or process < beyond
 
     def lacks(self, kind: int, process: CurveProcess) -> bool:
         """Tell whether a process may belong to those with a first and a last row, and has none yet."""

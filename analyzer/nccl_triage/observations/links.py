@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 #: Connections kept, and channel numbers told apart (NCCL has at most 64).
 MAX_LINKS, MAX_CHANNEL = 20_000, 127
+#: Connections of all sources behind which no line is looked for because it may name another one.
+ENOUGH = 1_000
 NOT_KNOWN = -1
 
 
@@ -108,6 +110,8 @@ class LinkTable:
     lines: int = 0
     #: Connections were left out because there were more than ``MAX_LINKS``.
     cut: bool = False
+    #: How many connections are looked for; more are taken where their lines are read.
+    wanted: int = field(default=MAX_LINKS, compare=False, repr=False)
 
     def seen(self, link: ChannelLink, source: str, line: int) -> LinkSighting:
         """Return the sighting of a connection, and note the line if it is the first."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nccl_triage.observations.curves import CurveTable, limit_of
+from nccl_triage.observations.curves import MAX_PROCESSES, CurveProcess, CurveTable, limit_of
 from nccl_triage.observations.event import Event
-from nccl_triage.observations.links import LinkTable
+from nccl_triage.observations.links import ENOUGH, LinkTable
 from nccl_triage.observations.recorder_table import RecorderTable
 
 #: Occurrences kept per (signature, process, distinguishing fields): the first and the last of each.
@@ -78,13 +78,17 @@ def _room(keys: int) -> Room:
 
 
 class Foresight:
-    """Knows from earlier sources of which signatures and curves only little of the next source will be kept in the end."""
+    """Knows from earlier sources of which signatures, curves and connections little of the next one will be kept in the end."""
 
     def __init__(self) -> None:
         self._keys: Counter[str] = Counter()
         #: Kind of a curve -> the smallest marks so far, and what another one must be below to be kept.
         self._marks: dict[int, list[int]] = {}
         self._limits: dict[int, int] = {}
+        #: Kind of a curve -> the first processes in order, so many that no other is kept, and the one behind which none is.
+        self._processes: dict[int, list[CurveProcess]] = {}
+        self._beyond: dict[int, CurveProcess] = {}
+        self._links = 0
 
     def note(self, found: Observations) -> None:
         """Take the observations of a whole source; no other source has its keys."""
@@ -92,11 +96,18 @@ class Foresight:
             self._keys[signature] += len(by_key)
         for kind, marks in found.curves.marks().items():
             self._limits[kind] = limit_of(self._marks.setdefault(kind, []), marks)
+        for kind, ends in found.curves.ends.items():
+            first = self._processes[kind] = sorted([*self._processes.get(kind, ()), *ends])[:MAX_PROCESSES]
+            if len(first) == MAX_PROCESSES:
+                self._beyond[kind] = first[-1]
+        self._links += len(found.links.links)
 
     def begin(self) -> Observations:
         """Return the observations of the next source, empty, with no more room than it needs."""
         rooms = {signature: _room(keys) for signature, keys in self._keys.items() if keys > MANY}
-        return Observations(rooms=rooms, curves=CurveTable(limits=dict(self._limits)))
+        links = LinkTable(wanted=max(0, ENOUGH - self._links))
+        curves = CurveTable(limits=dict(self._limits), beyond=dict(self._beyond))
+        return Observations(rooms=rooms, curves=curves, links=links)
 
 
 @dataclass(slots=True)

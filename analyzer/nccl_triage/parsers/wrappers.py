@@ -196,11 +196,12 @@ class WrapperProfile:
 _SPEAKERS = (_SRUN, _MPICH, _STERN, _STAMPED, _COMPOSE, _TASK, _BRACKETED)
 
 
-def may_name_speaker(line: str) -> bool:
-    """Tell whether a line may begin with the name or number of who speaks."""
+def speaker_of(line: str) -> str:
+    """Return the name or number of who speaks with which a line may begin, and what stands around it; "" without one."""
     node = _NODE.match(line)
-    named = node is not None and not _NOT_A_NODE.match(node["node"])
-    return named or any(pattern.match(line) for pattern in _SPEAKERS)
+    if node is not None and not _NOT_A_NODE.match(node["node"]):
+        return node[0]
+    return next((found[0] for pattern in _SPEAKERS if (found := pattern.match(line)) is not None), "")
 
 
 _PLAIN = WrapperProfile()

@@ -145,7 +145,6 @@ def _by_part(literals: tuple[bytes, ...]) -> list[tuple[int, int, dict[bytes, li
     return [(before, size, having) for (before, size), having in found.items()]
 
 
-@lru_cache(maxsize=4)
 def folded_literals(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the literals that hold digits, folded and in lower case."""
     raw = [text.encode() for text in texts]

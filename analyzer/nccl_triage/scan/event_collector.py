@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from operator import attrgetter
@@ -99,8 +99,11 @@ class EventCollector:
         self.open = False
         #: Whether of context and progress one line of each kind will do.
         self.brief = False
-        #: Lines so far that told something new: of a process, or of a kind; and kinds of faults so far.
-        self.news = self.faults = 0
+        #: Lines so far that told something new: of a process, or of a kind.
+        self.news = 0
+        #: Kinds of faults so far, and those of them that are not usual in sources like this one.
+        self.faults = self.surprises = 0
+        self.usual: Container[str] = ()
         #: What the lines of a paste match; of others nobody asks.
         self.seen: set[tuple[str, int]] | None = None
         self._info = info
@@ -159,7 +162,9 @@ class EventCollector:
         told = {**signature.sets, **fields} if signature.sets else fields
         event = self._parser.event(signature, self._shared.fields(told), peeled, number)
         event.context = self._shared.context(event.context)
-        self.faults += event.is_failure and not self.result.has(signature.id)
+        if event.is_failure and not self.result.has(signature.id):
+            self.faults += 1
+            self.surprises += signature.id not in self.usual
         bucket = self.result.add(event, signature.keep_by)
         additions.parts.append(Addition(self._count_of(signature.id), event.count))
         if bucket is not None:
@@ -190,9 +195,10 @@ class EventCollector:
         if peeled.context.rank is not None and peeled.text:
             self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())
 
-    def add_counters(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        """Keep the lines of the counter that advanced last among the last lines of the source."""
-        for count in counters.advancing(texts):
+    def add_counters(self, numbers: Sequence[int], texts: Sequence[str]) -> bool:
+        """Keep the lines of the counter that advanced last among the last lines of the source; returns whether there is one."""
+        found = counters.advancing(texts)
+        for count in found:
             peeled = self._parser.peel(texts[count.index])
             fields = {"name": count.name, "step": str(count.value)}
             if count.total is not None:
@@ -202,3 +208,4 @@ class EventCollector:
                 counters.COUNTER, self._info.path, number, text, peeled.context, "progress", fields, kind="step"
             )
             self.result.add(event, ())
+        return bool(found)

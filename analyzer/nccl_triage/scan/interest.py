@@ -37,6 +37,8 @@ class Interest:
         self._news = News()
         #: Lines that were read in vain, by their literal.
         self._dull: dict[int, int] = {}
+        #: Lines that were read and matched nothing, by their literal, until one does.
+        self._mute: dict[int, int] = {}
         #: Blocks between two that are searched for everything, and how many of them are still to come.
         self._stride = self._leave = 0
 
@@ -56,6 +58,17 @@ class Interest:
         """Return those of the other literals of which one line should be read."""
         dull = self._dull
         return self._news.of(literal for literal in literals if dull.get(literal, 0) >= PATIENCE)
+
+    def speaking(self, literals: Iterable[int]) -> list[int]:
+        """Return those literals whose lines say something, as far as is known."""
+        mute = self._mute
+        return [literal for literal in literals if mute.get(literal, 0) < PATIENCE]
+
+    def hear(self, literal: int, said: bool) -> None:
+        """Take whether a line with a literal matched anything."""
+        number = self._mute.get(literal, 0)
+        if number >= 0:
+            self._mute[literal] = -1 if said else number + 1
 
     def learn(self, lines: Mapping[int, int], gains: Mapping[int, int], all_searched: bool = True) -> None:
         """Take the result of a block: how many lines of each literal were read, and how many of them told something new.

@@ -7,14 +7,15 @@ trying, and the others take it over. Nothing of what the lines said is kept.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import contains
+from operator import attrgetter, contains
 from typing import NamedTuple
 
 from nccl_triage.engine.schema import Signature
-from nccl_triage.parsers.wrappers import FOLDED, WrapperProfile, may_name_speaker
+from nccl_triage.lazy_regex import lazily
+from nccl_triage.observations.store import Bucket, Observations
+from nccl_triage.parsers.wrappers import FOLDED, WrapperProfile, speaker_of
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.learned_fields import FieldPositions
@@ -28,7 +29,12 @@ MAX_SHAPES, MAX_PROFILES = 8000, 6
 FEW, ENOUGH = 24, 2
 #: Characters of a line that tell how it begins, and different beginnings of a source that are remembered.
 BEGINNING, MAX_BEGINNINGS = 64, 40
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+#: What differs in the names of files of one job: numbers, and what a random name is made of.
+_VARIES = lazily(r"[0-9a-f]{8,}|[0-9]+")
+#: Names of sources that are remembered.
+MAX_NAMES = 500
+#: What tells of a line's context which process printed it.
+_VOICE = attrgetter("rank", "local_rank", "host", "address", "place", "pid", "writer")
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 
@@ -81,6 +87,32 @@ class LearnedLengths:
         return not self.broken and all(map(contains, self.lengths, map(len, numbers)))
 
 
+def _fails(buckets: Iterable[Bucket]) -> bool:
+    """Tell whether the events of a signature are failures; they all have its role."""
+    return any(event.is_failure for event in next(iter(buckets)).events())
+
+
+@dataclass(slots=True)
+class AlikeSources:
+    """What sources taught whose prefixes are the same and whose names differ in numbers only."""
+
+    #: How many were begun, and whether one of them held the lines of several processes.
+    number: int = 0
+    several: bool = False
+    #: Whether a counter advanced in the last lines of one of them, and the signatures of faults in them.
+    counts: bool = False
+    faults: set[str] = field(default_factory=set)
+    #: What is worth following in the middle of a source.
+    interest: Interest = field(default_factory=Interest)
+
+    def learn(self, found: Observations, skimmed: bool) -> None:
+        """Take what was found in one of them, read in full or not."""
+        self.faults.update(name for name, by_key in found.buckets.items() if _fails(by_key.values()))
+        if not (self.several or skimmed):
+            said = zip(*(_VOICE(event.context) for event in found.kept()), strict=True)
+            self.several = any(len(set(values) - {None}) > 1 for values in said)
+
+
 @dataclass(slots=True)
 class LearnedShapes:
     """The learned shapes of sources with the same prefixes."""
@@ -91,9 +123,8 @@ class LearnedShapes:
     shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
     #: By what stands between the numbers of lines, of which no literal holds any.
     lengths: dict[Text, LearnedLengths] = field(default_factory=dict)
-    #: What is worth following in the middle of a source, and how many sources were read, by their names without digits.
-    interest: Interest = field(default_factory=Interest)
-    sources: Counter[str] = field(default_factory=Counter)
+    #: By the names of sources without their numbers.
+    sources: dict[str, AlikeSources] = field(default_factory=dict)
 
     def keep(self, folded: bytes, digits: Hashable, literal: Pick | None, learned: LearnedShape) -> None:
         """Remember a shape; when there are too many, all are learned again."""
@@ -104,10 +135,12 @@ class LearnedShapes:
         self.literals[folded] = literal
         self.shapes[folded, digits] = learned
 
-
-def skeleton(path: str) -> str:
-    """Return the name of a file without its digits: the logs of ranks differ in nothing else."""
-    return path.rpartition("/")[2].translate(_NO_DIGITS)
+    def alike(self, path: str) -> AlikeSources:
+        """Return what sources with such a name taught: the logs of ranks differ in their numbers only."""
+        name = _VARIES.sub("", path.rpartition("/")[2])
+        if len(self.sources) >= MAX_NAMES and name not in self.sources:
+            self.sources.clear()
+        return self.sources.setdefault(name, AlikeSources())
 
 
 def _beginnings(lines: Sequence[str]) -> frozenset[str]:
@@ -115,12 +148,31 @@ def _beginnings(lines: Sequence[str]) -> frozenset[str]:
     return frozenset(line[:BEGINNING].translate(FOLDED) for line in lines)
 
 
-def _remember(known: dict[frozenset[str], WrapperProfile], beginnings: frozenset[str], profile: WrapperProfile) -> None:
-    """Remember the prefixes of lines that begin so, where no digit tells who speaks."""
-    if len(beginnings) <= MAX_BEGINNINGS and not any(map(may_name_speaker, beginnings)):
-        if len(known) >= MAX_PROFILES * MAX_BEGINNINGS:
-            known.clear()
-        known[beginnings] = profile
+class _Beginnings:
+    """The prefixes of sources by how their lines begin, and by who speaks in which order where the lines may tell."""
+
+    def __init__(self) -> None:
+        self._known: dict[frozenset[str], WrapperProfile] = {}
+        self._of_speakers: dict[tuple[frozenset[str], tuple[str, ...]], WrapperProfile] = {}
+
+    def get(self, lines: Sequence[str], beginnings: frozenset[str]) -> WrapperProfile | None:
+        """Return the prefixes of lines, of which the beginnings are given, if such lines were sniffed before."""
+        found = self._known.get(beginnings)
+        if found is None and self._of_speakers and len(lines) <= 2 * FEW:
+            found = self._of_speakers.get((beginnings, tuple(map(speaker_of, lines))))
+        return found
+
+    def keep(self, lines: Sequence[str], beginnings: frozenset[str], profile: WrapperProfile) -> None:
+        """Remember the prefixes of lines."""
+        if len(beginnings) > MAX_BEGINNINGS:
+            return
+        for known in (self._known, self._of_speakers):
+            if len(known) >= MAX_PROFILES * MAX_BEGINNINGS:
+                known.clear()
+        if not any(map(speaker_of, beginnings)):
+            self._known[beginnings] = profile
+        elif len(lines) <= 2 * FEW:
+            self._of_speakers[beginnings, tuple(map(speaker_of, lines))] = profile
 
 
 class LearnedShapesByProfile:
@@ -130,30 +182,23 @@ class LearnedShapesByProfile:
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
         #: Sources in a row of which a few lines told the same as all that were looked at.
         self._told_by_few = 0
-        #: How the first lines of a source begin, their digits folded -> its prefixes, where no digit tells who speaks.
-        self._by_beginnings: dict[frozenset[str], WrapperProfile] = {}
-        #: The same of a few of the first lines.
-        self._few_by_beginnings: dict[frozenset[str], WrapperProfile] = {}
+        #: What all of the first lines of sources told, and a few of them.
+        self._by_all, self._by_some = _Beginnings(), _Beginnings()
         self._few: tuple[Sequence[str], WrapperProfile] = ((), WrapperProfile())
 
-    def sniff(self, first: Sequence[str], path: str = "") -> WrapperProfile:
+    def sniff(self, first: Sequence[str]) -> WrapperProfile:
         """Return the prefixes of a source by its first lines, by a few of them where that did for the sources before.
 
         They must then tell of prefixes that an earlier source had: files of one job are written alike.
         """
-        profile = self._sniff(first)
-        self.of(profile).sources[skeleton(path)] += 1
-        return profile
-
-    def _sniff(self, first: Sequence[str]) -> WrapperProfile:
         beginnings = _beginnings(first)
-        known = self._by_beginnings.get(beginnings)
+        known = self._by_all.get(first, beginnings)
         if known is not None:
             if self._told_by_few < ENOUGH and len(first) > FEW:
                 self._told_by_few = self._told_by_few + 1 if self._by_few(first) == known else 0
             return known
         profile = self._sniff_lines(first)
-        _remember(self._by_beginnings, beginnings, profile)
+        self._by_all.keep(first, beginnings, profile)
         return profile
 
     def _sniff_lines(self, first: Sequence[str]) -> WrapperProfile:
@@ -168,22 +213,25 @@ class LearnedShapesByProfile:
 
     def _by_few(self, first: Sequence[str]) -> WrapperProfile:
         """Return the prefixes that some of the first lines tell; remembered, as it is asked twice of a source."""
-        few = first[:: len(first) // FEW]
+        few = first[:: -(-len(first) // FEW) or 1]
         if few != self._few[0]:
             beginnings = _beginnings(few)
-            profile = self._few_by_beginnings.get(beginnings)
+            profile = self._by_some.get(few, beginnings)
             if profile is None:
                 profile = WrapperProfile.sniff(few)
-                _remember(self._few_by_beginnings, beginnings, profile)
+                self._by_some.keep(few, beginnings, profile)
             self._few = few, profile
         return self._few[1]
 
-    def alike(self, first: Sequence[str]) -> LearnedShapes | None:
-        """Return what sources with the same prefixes taught, if a few of the first lines do to tell these; else None."""
-        if self._told_by_few < ENOUGH or len(first) <= FEW:
+    def known(self, first: Sequence[str]) -> WrapperProfile | None:
+        """Return the prefixes of a source if an earlier one had them and a few of the first lines do to tell; else None.
+
+        There may be no more than a few, as of lines that are redrawn.
+        """
+        if self._told_by_few < ENOUGH and len(first) > FEW:
             return None
         few = self._by_few(first)
-        return next((learned for known, learned in self._known if few == known), None)
+        return few if any(few == known for known, _ in self._known) else None
 
     def of(self, profile: WrapperProfile) -> LearnedShapes:
         """Return what was learned from sources with these prefixes."""

@@ -17,11 +17,11 @@ from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
 from nccl_triage.scan.event_collector import Additions, EventCollector
 from nccl_triage.scan.learned_fields import FieldPositions
-from nccl_triage.scan.learned_shapes import LearnedShapes, LearnedShapesByProfile
+from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.line_groups import LineGroup
 from nccl_triage.scan.line_parser import LineParser, Match
 from nccl_triage.scan.literals import RECORD_STARTS, LineKind, may_hide_literals
-from nccl_triage.scan.measurements import CurveSampler
+from nccl_triage.scan.measurements import CurveSampler, states_numbers
 from nccl_triage.scan.prefilter import Prefilter, candidates
 from nccl_triage.scan.shapes import Shapes
 from nccl_triage.scan.terminal_wrap import MAX_PARTS
@@ -76,15 +76,21 @@ class LineScan:
     @profile.setter
     def profile(self, profile: WrapperProfile) -> None:
         self._parser.profile = profile
-        self._shapes.learned = self._learned.of(profile)
+        self._shapes.learned = learned = self._learned.of(profile)
+        #: What sources taught that are like this one.
+        self.alike = learned.alike(self._info.path)
 
     def sniff(self, first: Sequence[str]) -> None:
         """Learn from the first lines of the source which prefixes it has."""
-        self.profile = self._learned.sniff(first, self._info.path)
+        self.profile = self._learned.sniff(first)
+        self.alike.number += 1
 
-    def alike(self, first: Sequence[str]) -> LearnedShapes | None:
-        """Return what was learned from sources with the prefixes of these first lines; None where that is not known."""
-        return self._learned.alike(first)
+    def recall(self, first: Sequence[str]) -> bool:
+        """Tell whether a few of the first lines show that an earlier source had the same prefixes; these are taken over."""
+        profile = self._learned.known(first)
+        if profile is not None:
+            self.profile = profile
+        return profile is not None
 
     def begin(self, paste: bool = False) -> None:
         """Begin a batch; in a ``paste`` what each line matches is remembered, for ``join``."""
@@ -119,19 +125,24 @@ class LineScan:
         group.add(number, raw)
         return group
 
-    def read_uncounted(self, number: int, raw: bytes, text: str) -> None:
-        """Scan a line (``text`` of ``raw``) that ``count`` did not count, and whose kind is not known."""
+    def read_uncounted(self, number: int, raw: bytes, text: str) -> bool:
+        """Scan a line (``text`` of ``raw``) that ``count`` did not count, and whose kind is not known.
+
+        Returns whether it says something: a signature matches, or it may state numbers.
+        """
         if self.events.open or may_hide_literals(raw):
             self._read(number, text, self._prefilter.kinds([text]).get(0))
-            return
+            return True
         if self.events.heard_enough and not self._shapes.knows(raw):
             kind = self._prefilter.kinds([text]).get(0)
             if kind is not None and kind.sounds:
-                return
+                return False
         else:
             kind = self._shapes.kind(raw, text)
-        if kind is not None:
-            self._read_candidate(number, raw, text, kind)
+        if kind is None:
+            return False
+        matched = self._read_candidate(number, raw, text, kind)
+        return bool(matched) or (kind.formats is not None and states_numbers(kind.formats))
 
     def _read_candidate(self, number: int, raw: bytes, text: str, kind: LineKind) -> Sequence[str]:
         """Read a line that holds literals and begin its group; returns the signatures that it matches."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from nccl_triage import byte_search
 from nccl_triage.engine.schema import Signature
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.scan import digit_folding
 
 #: Sets of literals whose kinds are remembered.
 _MAX_SETS = 10_000
@@ -145,6 +146,11 @@ class Literals:
         self._kinds: dict[frozenset[int], LineKind] = {}
 
     @cached_property
+    def with_digits(self) -> tuple[bytes, ...]:
+        """The literals that hold digits, folded (``digit_folding.folded_literals``)."""
+        return digit_folding.folded_literals(self.texts)
+
+    @cached_property
     def _swept(self) -> list[int]:
         """The literals that a sweep looks for: wherever one of the others stands, so does one of these."""
         texts = self._texts
@@ -182,9 +188,30 @@ class Literals:
             found.append(_ends(data if lowered is None or not caseless else lowered, text.encode()))
         return found
 
+    def lasts(self, data: bytes, literals: Iterable[int]) -> list[int]:
+        """See ``Prefilter``."""
+        lowered: bytes | None = None
+        found: list[int] = []
+        for number in literals:
+            text, caseless = self._texts[number]
+            if caseless and lowered is None:
+                lowered = data.lower()
+            needle = text.encode()
+            found.append((data if lowered is None or not caseless else lowered).rfind(needle) + len(needle))
+        return found
+
     def of_numbers(self, literals: Iterable[int]) -> list[int]:
         """See ``Prefilter``."""
         return [number for number in literals if self._owners[number].formats]
+
+    def of_progress(self, literals: Iterable[int]) -> list[int]:
+        """See ``Prefilter``."""
+        owners = self._owners
+        return [
+            number
+            for number in literals
+            if owners[number].formats or any(one.role == "progress" for one in owners[number].signatures)
+        ]
 
     def _kinds_of(self, found: Mapping[int, set[int]]) -> dict[int, LineKind]:
         """Return the kinds of lines by the numbers of their literals."""

@@ -45,6 +45,11 @@ def _kind(formats: tuple[str, ...]) -> _Kind:
     return _Kind(kind_of(among), among, NOT_FINITE in formats)
 
 
+def states_numbers(formats: tuple[str, ...]) -> bool:
+    """Tell whether a line with literals of these formats may state numbers of a curve."""
+    return bool(_kind(formats).formats)
+
+
 class CurveSampler:
     """Takes the numbers of one source: all of them of a short log, a sample of the lines of a long one."""
 
@@ -82,15 +87,13 @@ class CurveSampler:
         kind = _kind(formats)
         if not kind.formats:
             return
-        sample = self._table.samples.get(kind.number)
-        if (
-            sample is None
-            or mark_of(self._seed, line) < sample.limit
-            or (kind.suspicious and may_be_strange(peeled.text))
-        ):
+        wanted = self._table.wants(kind.number, mark_of(self._seed, line))
+        if wanted or (kind.suspicious and may_be_strange(peeled.text)):
             self._read(peeled, line, kind, self._process(peeled), advances)
         elif advances:
             process = self._process(peeled)
+            if not self._table.follows(kind.number, process):
+                return
             key = (kind.number, process)
             # Whoever waits has a first row, or will never have one.
             if key not in self._waiting and self._table.lacks(kind.number, process):
@@ -181,7 +184,7 @@ class LinkCollector:
         )  # fmt: skip
 
     def take(self, fields: Mapping[str, str], context: Context, line: int) -> bool:
-        """Note the connection that an event of ``LINK`` names; returns whether it is a new one."""
+        """Note the connection that an event of ``LINK`` names; returns whether it is a new one that was looked for."""
         key = self.key(fields, context)
         seen = self._known.get(key)
         new = seen is None
@@ -194,4 +197,6 @@ class LinkCollector:
             seen = self._known[key] = self._table.seen(found, self._source, line)
         self._table.lines += 1
         seen.channels |= links.channel_bit(fields["channel"])
-        return new
+        enough = len(self._table.links) > self._table.wanted
+        self._table.cut = self._table.cut or enough
+        return new and not enough

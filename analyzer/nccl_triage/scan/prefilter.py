@@ -47,6 +47,11 @@ class Prefilter(Protocol):
         """The literals, by their numbers."""
         ...
 
+    @property
+    def with_digits(self) -> tuple[bytes, ...]:
+        """The literals that hold digits, folded (``digit_folding.folded_literals``)."""
+        ...
+
     def sweeper(self, quick: bool = False) -> Sweeper:
         """Return what looks for all literals in a block; a ``quick`` one is twice as fast and tells of fewer in ``firsts``.
 
@@ -58,8 +63,16 @@ class Prefilter(Protocol):
         """Return where each of some literals ends in a block, once a line."""
         ...
 
+    def lasts(self, data: bytes, literals: Iterable[int]) -> list[int]:
+        """Return where each of some literals that a block holds ends last."""
+        ...
+
     def of_numbers(self, literals: Iterable[int]) -> list[int]:
         """Return those of some literals that belong to curve formats."""
+        ...
+
+    def of_progress(self, literals: Iterable[int]) -> list[int]:
+        """Return those of some literals that belong to curve formats or to signatures of progress."""
         ...
 
 

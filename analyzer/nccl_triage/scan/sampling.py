@@ -11,22 +11,22 @@ and more seldom.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Mapping
 from enum import Enum
 
 from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.scan.interest import Interest
+from nccl_triage.scan.interest import PATIENCE, Interest
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan
-from nccl_triage.scan.literals import escape_ends, may_hide_literals
+from nccl_triage.scan.literals import Sweep, escape_ends, may_hide_literals
 from nccl_triage.scan.prefilter import Prefilter
 
 #: Blocks at either end of a source that are read whole.
 HEAD, TAIL = 2, 2
 #: Sources like one another, after which only the ends of the next one are read whole.
-ALIKE = 16
+ALIKE = 4
 #: Blocks behind a new kind of fault in which everything is followed.
 AFTERMATH = 2
 #: Stands for the literals of which no line may be missed.
@@ -42,6 +42,9 @@ class Coverage(Enum):
     NUMBERS = "numbers"
     #: All that hold a literal.
     WHOLE = "whole"
+    #: Of a source like many others, whose lines they taught: the first line of each literal, or the last one.
+    FIRST = "first"
+    LAST = "last"
 
 
 def coverage_of(ordinal: int) -> Coverage:
@@ -62,33 +65,55 @@ class BlockSampler:
         self._newlines = Newlines()
         #: Blocks in which everything is still followed, since a fault before them was news.
         self._aftermath = 0
+        #: The literals that the source was seen to hold, if it is like many others.
+        self._met: set[int] | None = None
+        #: Lines in it that were read in vain, by their literal, since one was not.
+        self._vain: Counter[int] | None = None
+        #: What was found in the next block, if that is known (``calm``).
+        self._swept: Sweep | None = None
+
+    def calm(self, block: LineBlock, reader: LineReader) -> bool:
+        """Tell whether nothing in or before a block, the next one, speaks of trouble."""
+        if self._events.open or self._events.faults or reader.own_verdicts.open:
+            return False
+        swept = self._prefilter.sweeper()(block.data)
+        if swept.ends or swept.verdicts:
+            return False
+        self._swept = swept
+        return True
 
     def take(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Scan the lines of a block that no one may miss, and those that may be news."""
         events = self._events
         self._lines.begin()
-        known = events.faults
+        known = events.surprises
         events.brief = coverage is not Coverage.WHOLE
         self._search(block, reader, coverage)
         events.brief = False
-        self._aftermath = AFTERMATH if events.faults > known else max(0, self._aftermath - 1)
+        self._aftermath = AFTERMATH if events.surprises > known else max(0, self._aftermath - 1)
 
     def _search(self, block: LineBlock, reader: LineReader, coverage: Coverage) -> None:
         """Search a block for literals, and scan the lines of those that count."""
+        if coverage is Coverage.FIRST:
+            self._met, self._vain = set(), Counter()
         whole = coverage is Coverage.WHOLE or self._aftermath > 0
-        awake = whole or coverage is Coverage.NUMBERS or self.interest.awake()
+        awake = whole or coverage is not Coverage.NEWS or self.interest.awake()
         look = self._prefilter.sweeper(quick=not awake)
-        swept = look(block.data)
+        swept, self._swept = self._swept or look(block.data), None
         if swept.verdicts or reader.own_verdicts.open:
             block = reader.own_verdicts.blank(block)
             swept = look(block.data)
-        if coverage is not Coverage.NEWS:
+        if coverage in (Coverage.NUMBERS, Coverage.WHOLE):
             self._note_speakers(block, reader)
         owners = dict.fromkeys(swept.ends, _URGENT)
         if swept.records:
             owners.update(dict.fromkeys(escape_ends(block.data), _URGENT))
         read = self._choose(block.data, swept.firsts, coverage, whole, awake, owners)
-        self.interest.learn(read, self._read_at(block, reader, owners), awake)
+        if coverage is Coverage.FIRST or coverage is Coverage.LAST:
+            self._note_speaker(block, reader, coverage is Coverage.LAST, owners)
+            awake = False  # these few lines do not tell whether blocks may be left out
+        expected = self._expected(swept.firsts)
+        self.interest.learn(read, self._read_at(block, reader, owners, expected), awake)
 
     def _choose(
         self,
@@ -108,12 +133,40 @@ class BlockSampler:
             read[literal] = len(found)
             for end in found:
                 owners.setdefault(end, literal)
-        if awake and not whole:
+        if coverage is Coverage.FIRST:
+            for literal in self.interest.speaking(firsts):
+                owners.setdefault(firsts[literal], literal)
+        elif coverage is Coverage.LAST:
+            told = self.interest.speaking(self._prefilter.of_progress(firsts))
+            for literal, end in zip(told, self._prefilter.lasts(data, told), strict=True):
+                read.setdefault(literal, 1)
+                owners.setdefault(end, literal)
+        elif awake and not whole:
             glances = self.interest.glances(firsts)
             read.update(dict.fromkeys(glances, 1))
             for literal in glances:
                 owners.setdefault(firsts[literal], literal)
         return read
+
+    def _expected(self, firsts: Mapping[int, int]) -> set[int]:
+        """Return where those literals end that a source like many others has not held before: of it they are news."""
+        if self._met is None:
+            return set()
+        found = {end for literal, end in firsts.items() if literal not in self._met}
+        self._met.update(firsts)
+        return found
+
+    def _note_speaker(self, block: LineBlock, reader: LineReader, last: bool, owners: Mapping[int, int]) -> None:
+        """Keep who prints the first, or the last, line of a block if it holds no literal."""
+        data = block.data
+        start = data.rfind(b"\n", 0, len(data) - 1) + 1 if last else 0
+        stop = data.find(b"\n", start)
+        if self._events.open or any(start < end <= stop for end in owners):
+            return
+        raw = data[start:stop].rstrip(b"\r").rpartition(b"\r")[2]
+        if not may_hide_literals(raw):
+            number = block.first_line + self._newlines.count(data, 0, start)
+            self._lines.take(number, reader.decode(raw), None, speaks=True)
 
     def _note_speakers(self, block: LineBlock, reader: LineReader) -> None:
         """Keep who prints the first lines of a block."""
@@ -126,10 +179,12 @@ class BlockSampler:
             if index not in kinds and not may_hide_literals(raws[index]):
                 self._lines.take(block.first_line + index, text, None, speaks=True)
 
-    def _read_at(self, block: LineBlock, reader: LineReader, owners: Mapping[int, int]) -> dict[int, int]:
-        """Scan the lines in which literals end; returns how many lines told something new, by their literals."""
+    def _read_at(
+        self, block: LineBlock, reader: LineReader, owners: Mapping[int, int], expected: Container[int]
+    ) -> dict[int, int]:
+        """Scan the lines in which literals end; returns how many told something new by their literals, but for ``expected``."""
         data, lines, events = block.data, self._lines, self._events
-        redrawn = b"\r" in data
+        redrawn, vain = b"\r" in data, self._vain
         gains: dict[int, int] = defaultdict(int)
         number, counted = block.first_line, 0
         behind = self._read_open_block(block, 0, reader)
@@ -141,17 +196,24 @@ class BlockSampler:
             raw = data[start:stop]
             number += self._newlines.count(data, counted, start)
             counted, behind = start, stop + 1
+            literal = owners[end]
+            if vain is not None and vain[literal] > PATIENCE:
+                continue
             if redrawn:
                 raw = raw.rstrip(b"\r")
+            if vain is not None and literal != _URGENT:
+                vain[literal] += 1
             if lines.count(number, raw) is not None:
                 continue
             before = events.news
             if redrawn and b"\r" in raw:
                 self._read_pieces(number, block.offset + start, raw, reader)
             else:
-                lines.read_uncounted(number, raw, reader.decode(raw))
-            if events.news > before:
-                gains[owners[end]] += 1
+                self.interest.hear(literal, lines.read_uncounted(number, raw, reader.decode(raw)))
+            if events.news > before and end not in expected:
+                gains[literal] += 1
+                if vain is not None:
+                    vain[literal] = 0
             if events.open:
                 behind = self._read_open_block(block, behind, reader)
         return gains

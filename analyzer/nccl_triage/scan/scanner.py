@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from nccl_triage.byte_search import Newlines
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
@@ -17,7 +18,7 @@ from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import TextLine
 from nccl_triage.scan.prefilter import make_prefilter
 from nccl_triage.scan.sampling import Coverage
-from nccl_triage.scan.source import SNIFF_LINES, SourceScan
+from nccl_triage.scan.source import SourceScan
 
 #: Bytes at the beginning of a source like earlier ones that are read line by line, and at either end of one like many.
 HEAD_BYTES, END_BYTES = 16 << 10, 8 << 10
@@ -84,7 +85,8 @@ class BlockScan:
         self._reader = reader
         self._waiting: deque[LineBlock] = deque()
         self._done = 0
-        self._sampled = False
+        #: Whether blocks were sampled, and whether the source is like many others and only skimmed.
+        self._sampled = self._skims = False
 
     def take(self, block: LineBlock) -> None:
         """Take the next block (``LineReader.raw_blocks``)."""
@@ -102,8 +104,12 @@ class BlockScan:
     def finish(self, at_end: bool = True) -> Observations:
         """Read what is left and return what was seen; ``at_end``: nothing of the source comes behind."""
         # Whoever pasted a log pasted a short one: its lines are read together.
-        while self._sampled and len(self._waiting) > 1:
+        while self._sampled and not self._skims and len(self._waiting) > 1:
             self._next(Coverage.WHOLE)
+        if self._done == 0 and self._waiting:
+            self._next(Coverage.WHOLE)
+        if self._skims:
+            self._skim_end()
         self.catch_up()
         self.run.read(self._reader.rest())
         self._reader.finish()
@@ -117,11 +123,14 @@ class BlockScan:
             return
         if self._done == 0:
             head, rest = _cut(block, HEAD_BYTES)
-            alike = self.run.sources_alike(head) if rest.data else 0
-            if not alike:
+            alike = self.run.like_others(head)
+            many = alike is not None and alike.number >= sampling.ALIKE
+            if alike is not None and many and not alike.several:
+                self._skim(block)
+                return
+            if alike is None or not rest.data:
                 self._read()
                 return
-            many = alike >= sampling.ALIKE
             self._waiting[0], block = _cut(block, END_BYTES) if many else (head, rest)
             self._read()
             if many:
@@ -131,10 +140,37 @@ class BlockScan:
                     self._waiting.append(tail)
         else:
             self._waiting.popleft()
+            if self._skims:
+                coverage = Coverage.NEWS
         self.run.read(self._reader.rest())
         self.run.sample(block, self._reader, coverage)
         self._sampled = True
         self._done += 1
+
+    def _skim(self, block: LineBlock) -> None:
+        """Begin a source like many others."""
+        head, rest = _cut(block, END_BYTES)
+        self.run.skim(head, self._reader)
+        self._waiting.popleft()
+        if rest.data:
+            self._waiting.appendleft(rest)
+        self._skims = self._sampled = True
+        self._done += 1
+
+    def _skim_end(self) -> None:
+        """Scan the last blocks of such a source; a last line without an end, a block of its own, is left."""
+        waiting = self._waiting
+        while waiting and self._reader.is_plain(waiting[0]):
+            block = waiting.popleft()
+            if waiting and self._reader.is_plain(waiting[0]):
+                self.run.sample(block, self._reader, Coverage.NEWS)
+                continue
+            block, tail = _cut_tail(block)
+            if block.data:
+                self.run.sample(block, self._reader, Coverage.NEWS)
+            if not self.run.skim_end(tail, self._reader):
+                waiting.appendleft(tail)
+                return
 
     def _read(self) -> None:
         """Read the next block line by line."""
@@ -143,11 +179,13 @@ class BlockScan:
         self._done += 1
 
 
+_newlines = Newlines()
+
+
 def _cut(block: LineBlock, most: int) -> tuple[LineBlock, LineBlock]:
     """Return the first lines of a block, and the others."""
-    at, lines = 0, 0
-    while lines < SNIFF_LINES and at < most and (end := block.data.find(b"\n", at) + 1):
-        at, lines = end, lines + 1
+    at = block.data.rfind(b"\n", 0, most) + 1 or block.data.find(b"\n") + 1
+    lines = _newlines.count(block.data, 0, at)
     head = LineBlock(block.data[:at], block.first_line, block.offset)
     return head, LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
 
@@ -155,7 +193,7 @@ def _cut(block: LineBlock, most: int) -> tuple[LineBlock, LineBlock]:
 def _cut_tail(block: LineBlock) -> tuple[LineBlock, LineBlock]:
     """Return a block without its last lines, and these; of a short one nothing, and all."""
     at = block.data.rfind(b"\n", 0, max(0, len(block.data) - END_BYTES)) + 1
-    lines = block.data.count(b"\n", 0, at)
+    lines = _newlines.count(block.data, 0, at)
     tail = LineBlock(block.data[at:], block.first_line + lines, block.offset + at)
     return LineBlock(block.data[:at], block.first_line, block.offset), tail
 

@@ -82,7 +82,7 @@ class Shapes:
     def __init__(self, parser: LineParser, prefilter: Prefilter) -> None:
         self._parser = parser
         self._prefilter = prefilter
-        self._with_digits = digit_folding.folded_literals(prefilter.texts)
+        self._with_digits = prefilter.with_digits
         self._shapes: dict[bytes, Shape] = {}
         self._folder = Folder()
         #: What was learned from earlier sources.

@@ -12,13 +12,13 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.progress import ProgressFilter
 from nccl_triage.ingest.sniff import looks_filtered
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import WrapperProfile
-from nccl_triage.scan import sampling
-from nccl_triage.scan.learned_shapes import LearnedShapesByProfile, skeleton
+from nccl_triage.scan.learned_shapes import AlikeSources, LearnedShapesByProfile
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
 from nccl_triage.scan.prefilter import Prefilter
@@ -28,6 +28,10 @@ from nccl_triage.scan.terminal_wrap import read_joined
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
 SNIFF_LINES = 400
+#: Of a line that is redrawn, the first and last states that are looked at for it.
+STATES = 4
+#: Last lines of a source like many others of which mostly some are of its counter.
+FEW_LAST = 8
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
@@ -58,7 +62,9 @@ class SourceScan:
         self._sampler = BlockSampler(self._lines, prefilter)
         self._batch: list[TextLine] = []
         self._size = 0
-        self._begun = False
+        #: Whether its first lines were seen, and whether it is like many others (``skim``).
+        self._begun = self._skims = False
+        self._first: list[str] = []
         self._last: deque[TextLine] = deque(maxlen=counters.LINES)
 
     def read(self, lines: Iterable[TextLine]) -> None:
@@ -85,16 +91,29 @@ class SourceScan:
             self._batch.clear()
             self._size = 0
 
-    def sources_alike(self, head: LineBlock) -> int:
-        """Return how many sources before began as this one does; what is worth following in them is then taken over."""
-        texts = [raw.decode("utf-8", "replace") for raw in head.data.split(b"\n", SNIFF_LINES)[:SNIFF_LINES]]
-        alike = self._lines.alike(texts)
-        if alike is None:
-            return 0
-        number = alike.sources[skeleton(self._info.path)]
-        if number >= sampling.ALIKE:
-            self._sampler.interest = alike.interest
-        return number
+    def like_others(self, head: LineBlock) -> AlikeSources | None:
+        """Return what earlier sources taught that began as this one does; None without any."""
+        self._first = _texts(head)[:SNIFF_LINES]
+        if self._begun or not self._lines.recall(self._first) or not self._lines.alike.number:
+            return None
+        self._sampler.interest = self._lines.alike.interest
+        return self._lines.alike
+
+    def skim(self, head: LineBlock, reader: LineReader) -> None:
+        """Begin a source like many others by its first lines: only what these did not tell of it is read."""
+        self._begun = self._skims = True
+        self._lines.alike.number += 1
+        self._lines.events.usual = self._lines.alike.faults
+        _note_filtered(self._first, self._info, self._lines)
+        self.sample(head, reader, Coverage.FIRST)
+
+    def skim_end(self, tail: LineBlock, reader: LineReader) -> bool:
+        """Scan the last lines of such a source; False if they tell of trouble and must be read."""
+        if not self._sampler.calm(tail, reader):
+            return False
+        self.sample(tail, reader, Coverage.LAST)
+        self._keep_last(tail, reader)
+        return True
 
     def start_preview(self, note: Note) -> Preview:
         """Have ``note`` called with events before their batch is complete."""
@@ -194,10 +213,21 @@ class SourceScan:
         self._flush(end=True)
         self._lines.finish()
         if at_end:
-            self._lines.events.add_counters([line.number for line in self._last], [line.text for line in self._last])
+            self._add_counters()
+        self._lines.alike.learn(self._lines.result, self._skims)
         self._tell_given_up()
         self._lines.result.add_source(self._info)
         return self._lines.result
+
+    def _add_counters(self) -> None:
+        """Keep the counter that advanced last; in a source like many others a few lines tell which."""
+        alike, lines = self._lines.alike, list(self._last)
+        if self._skims and len(lines) > FEW_LAST and (self._counts_in(lines[-FEW_LAST:]) or not alike.counts):
+            return
+        alike.counts = self._counts_in(lines) or alike.counts
+
+    def _counts_in(self, lines: Sequence[TextLine]) -> bool:
+        return self._lines.events.add_counters([line.number for line in lines], [line.text for line in lines])
 
     def _tell_given_up(self) -> None:
         for rule, pattern in self._users:
@@ -206,10 +236,27 @@ class SourceScan:
                 self._info.problems.append(problem)
 
 
+def _texts(block: LineBlock) -> list[str]:
+    """Return the lines of a block that one looks at to learn what the source is."""
+    if b"\r" not in block.data:
+        return block.data.decode("utf-8", "replace").split("\n")[:-1]
+    redrawn = ProgressFilter(lambda raw: raw.decode("utf-8", "replace"))
+    texts = []
+    for number, raw in enumerate(block.data.split(b"\n")[:-1], 1):
+        states = raw.split(b"\r")
+        some = raw if len(states) <= 2 * STATES else b"\r".join((*states[:STATES], *states[-STATES:]))
+        texts += [text for _, _, text in (*redrawn.pieces(number, 0, some), *redrawn.flush())]
+    return texts
+
+
 def _sniff(lines: Sequence[str], info: SourceInfo, scan: LineScan) -> None:
     """Learn from the first lines what a source is."""
     first = list(lines[:SNIFF_LINES])
     scan.sniff(first)
+    _note_filtered(first, info, scan)
+
+
+def _note_filtered(first: list[str], info: SourceInfo, scan: LineScan) -> None:
     # NCCL_DEBUG_FILE holds NCCL lines only, by nature.
     if info.layout != "nccl-debug-file" and looks_filtered(first):
         scan.result.notes.append(f"{info.path} looks filtered by grep")
