@@ -81,6 +81,11 @@ class Session:
         return found
 
     @property
+    def controls(self) -> list[dict[str, Any]]:
+        """The control's runs for the cause that stood first: the collective of the log, with nothing changed."""
+        return [run for run in self.of()["runs"] if not run["changed"]]
+
+    @property
     def outcome(self) -> str:
         """The outcome for the cause that stood first."""
         return str(self.of()["outcome"])

@@ -44,9 +44,9 @@ def states(document: dict[str, Any]) -> dict[str, str]:
 def test_a_login_node_without_gpus_runs_nccl_on_all_gpus_of_the_hosts(gpu_hosts: Machine, job: Job) -> None:
     hosts = job(gpus(3))
     found = verified(asked("network-link-fault", world=6), hosts, here=gpu_hosts.host("login"))
-    assert {run["backend"] for run in found.of()["runs"]} == {"nccl"}
+    assert {run["backend"] for run in found.controls} == {"nccl"}
     assert [host.used for host in hosts] == [{0, 1, 2}] * 2
-    assert {run["world_size"] for run in found.of()["runs"]} == {6}
+    assert {run["world_size"] for run in found.controls} == {6}
 
 
 def test_a_busy_gpu_of_the_asking_host_masks_no_other_hosts(gpu_hosts: Machine, job: Job) -> None:
@@ -157,7 +157,7 @@ def test_a_gpu_accused_by_its_address_on_the_bus_is_found(job: Job) -> None:
 def test_exclusive_process_mode_takes_one_rank_on_each_gpu(job: Job) -> None:
     hosts = job(gpus(2, compute_mode="Exclusive_Process"))
     found = verified(asked("network-link-fault", world=4), hosts)
-    assert {run["outcome"] for run in found.of()["runs"]} == {"passed"}
+    assert {run["outcome"] for run in found.controls} == {"passed"}
     assert [host.used for host in hosts] == [{0, 1}] * 2
 
 
@@ -189,7 +189,7 @@ def test_a_mig_instance_that_is_chosen_takes_one_rank(gpu_hosts: Machine) -> Non
         for host, uuid in zip(hosts, instances, strict=True)
     ]
     found = verified(asked("network-link-fault"), chosen, backend="nccl")
-    assert {run["outcome"] for run in found.of()["runs"]} == {"passed"}
+    assert {run["outcome"] for run in found.controls} == {"passed"}
     assert [entry["uuid"] for host in chosen for entry in host.communicators[:1]] == instances
 
 

@@ -136,7 +136,9 @@ def _by_health(session: Session, planned: Planned) -> ExperimentOutcome:
     if planned.experiment.kind == "single":
         health = session.health(planned)
         if health.accused:
-            settle(outcome, health.fact, None, world_of(session, planned, (), "nccl"))
+            # No rank ran on the accused GPU, but its own driver has answered for it.
+            world = replace(world_of(session, planned, (), "nccl"), gpu="accused")
+            settle(outcome, health.fact, None, world)
             outcome.why_not = None
         outcome.findings = [*health.accused, *health.others]
     return outcome

@@ -19,6 +19,8 @@ from nccl_triage.verify.trials import Session
 
 #: Elements of the trivial all-reduce, and the GPUs of a host on which NCCL may fail alone before it counts as broken.
 _FEW, _TRIES = 1024, 2
+#: Characters of an error's beginning, and of its end, that are shown.
+_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,13 @@ def _why_not(trial: Trial, name: str) -> Text:
         return {"en": f"{name}: {own['en']}", "zh": f"{name}：{own['zh']}"}
     result = trial.result
     errors = [trace.error for trace in result.ranks.values() if trace.error is not None]
-    told = " ".join(str(errors[0].get("text", "")).split())[:200] if errors else f"{result.outcome}, {result.stage}"
+    told = _cut(" ".join(str(errors[0].get("text", "")).split())) if errors else f"{result.outcome}, {result.stage}"
     return {
         "en": f"NCCL does not work on a single GPU of {name}, whatever the job did: {told}",
         "zh": f"在 {name} 的单块 GPU 上 NCCL 就无法工作，与作业无关：{told}",
     }
+
+
+def _cut(text: str) -> str:
+    """Return a text with its middle left out: NCCL says last what was wrong."""
+    return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]} ... {text[-_SHOWN:]}"

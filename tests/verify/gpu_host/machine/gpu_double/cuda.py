@@ -19,6 +19,22 @@ _BUSY = (
 )
 
 
+#: Seconds that the work of this process's GPU was made to take.
+_paused = 0.0
+
+
+def pause(seconds: float) -> None:
+    """Let the GPU take longer."""
+    global _paused
+    time.sleep(seconds)
+    _paused += seconds
+
+
+def work_clock() -> float:
+    """Return the seconds that this thread has worked: the GPU's own work, which other programs do not make longer."""
+    return time.thread_time() + _paused
+
+
 class Identity:
     """A GPU's UUID as torch gives it: its text lacks the prefix."""
 

@@ -107,6 +107,12 @@ class Groups:
         """Return the backend's name."""
         return "nccl" if self.of(group) is not None else str(self._real["get_backend"](group))
 
+    def _movable(self, value: Any) -> Any:
+        """Return tensors of a type that Gloo does not know as the bytes that they are."""
+        if isinstance(value, (list, tuple)) and value and hasattr(value[0], "dtype"):
+            return [self._movable(part) for part in value]
+        return value.view(self._torch.uint8) if "float8" in str(getattr(value, "dtype", "")) else value
+
     def collective(self, name: str) -> Callable[..., Any]:
         """Return a function of torch.distributed as NCCL's groups carry it out."""
         real = getattr(self._c10d, name)
@@ -124,7 +130,7 @@ class Groups:
             try:
                 communicator.connect(group, eager=False)
                 communicator.before()
-                work = real(*arguments, **options)
+                work = real(*(self._movable(value) for value in arguments), **options)
             except self._torch.distributed.DistBackendError:
                 raise
             except RuntimeError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from typing import Any
+
+from . import cuda
 
 _FACTORIES = [
     "tensor",
@@ -86,7 +87,7 @@ def install(torch: Any, devices: Any) -> None:
             found = function(*arguments, **options)
             for fault in devices.seen[devices.number()]["faults"] if devices.seen else ():
                 if fault["at"] == "compute" and fault["does"] == "slow":
-                    time.sleep(fault["seconds"])
+                    cuda.pause(fault["seconds"])
                 elif fault["at"] == "compute" and fault["does"] == "wrong":
                     found.view(-1)[0] += 1
             return found
