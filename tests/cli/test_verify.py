@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from nccl_triage.cli import cli
 from nccl_triage.render.words import columns
-from nccl_triage.verify import api, gpus
-from nccl_triage.verify.worker import host
+from nccl_triage.verify import api
+from nccl_triage.verify.worker import host, inventory
 
 #: Two hosts of one Ray job in networks without a route, in which a broadcast failed.
 LOG = """\
@@ -38,7 +38,7 @@ torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384, re
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """This host has no GPU and is none of the job's."""
-    monkeypatch.setattr(gpus, "likely_present", lambda: False)
+    monkeypatch.setattr(inventory, "likely_present", lambda: False)
     monkeypatch.setattr(os, "uname", lambda: type("Name", (), {"nodename": "laptop"})())
     monkeypatch.setattr(host, "interfaces", list)
 
@@ -172,7 +172,7 @@ def test_the_plan_of_files_shows_what_would_be_written_and_writes_nothing(log: s
     assert told["would_write"]["folder"] == "nccl-triage-check"
     lines = told["would_write"]["commands"]
     assert lines[0].startswith("# run-01: BROADCAST on 2 ranks on 2 hosts, nccl")
-    assert ("srun --nodes=2 --ntasks=2" if launcher == "slurm" else "torch.distributed.run --nnodes=2") in lines[1]
+    assert ("srun --nodes=2 --ntasks=2" if launcher == "slurm" else '"$torchrun" --nnodes=2') in lines[1]
     assert (told["launcher"], told["commands"][0]["launcher"]) == (launcher, by)
     shown = verify(log, "--launcher", launcher, "--dry-run", "--workdir", "other").stdout
     assert "  would write: other\n" in shown

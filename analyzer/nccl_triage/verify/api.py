@@ -85,13 +85,14 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
         if given and not words:
             raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
         found.append(HostPlace(label, tuple(words), slots))
-    return _distinct(found)
+    _refuse_twice([place.name for place in found])
+    return tuple(found)
 
 
-def _distinct(places: Sequence[HostPlace]) -> tuple[HostPlace, ...]:
-    if len({place.name for place in places}) < len(places):
+def _refuse_twice(names: Sequence[str]) -> None:
+    """Raise UsageError where two places are one host."""
+    if len(set(names)) < len(names):
         raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
-    return tuple(places)
 
 
 def in_words_of_log(settings: Settings, question: Question) -> Settings:
@@ -147,7 +148,9 @@ def question_of(document: dict[str, Any], options: PlanOptions) -> Question:
 def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for a document as far as it can be known without reaching another host."""
     question = question_of(document, settings.options)
-    return _deciding(plan.build(question, rules.causes, means_of(settings, question), settings.options), settings)
+    means = means_of(settings, question)
+    _refuse_twice(means.names_in_log(range(len(means.places)), question))
+    return _deciding(plan.build(question, rules.causes, means, settings.options), settings)
 
 
 def _deciding(made: Plan, settings: Settings) -> Plan:
@@ -206,6 +209,8 @@ def reserved(cluster: Cluster, means: Means, used: Iterable[int], *, needed: boo
 def _plan(cluster: Cluster, question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for an open cluster; the GPUs that it uses are reserved."""
     means, options = ask_hosts(cluster, settings), settings.options
+    if settings.hosts and settings.launcher == "local":  # by its addresses one may be another of them
+        _refuse_twice(means.names_in_log(range(len(means.places)), question))
     made = plan.build(question, rules.causes, means, options)
     runs = [entry.control for entry in made.experiments if entry.control is not None]
     used = {place for run in runs if run.backend == "nccl" for place in run.places}
@@ -238,10 +243,8 @@ def verify(
     """
     started, question = time.monotonic(), question_of(document, settings.options)
     earlier = previous.read(settings.previous)
-    # On a cluster there may be more hosts than this one.
-    imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)
-    if not any(entry.control for entry in plan.build(question, rules.causes, imaginable, settings.options).experiments):
-        made = plan.build(question, rules.causes, Means.alike(places_of(settings)), settings.options)
+    made = _nothing_runs(document, rules, settings, on_gpus)
+    if made is not None:
         report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
         return with_commands(feedback.apply(document, report), settings), report
     with (
@@ -257,6 +260,25 @@ def verify(
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults, started=started))
     report.previous = earlier
     return with_commands(feedback.apply(document, report), settings), report
+
+
+def _nothing_runs(document: dict[str, Any], rules: RuleSet, settings: Settings, on_gpus: bool) -> Plan | None:
+    """Return the plan in which nothing runs, where that is certain before any agent is asked; else None."""
+    question = question_of(document, settings.options)
+    # On a cluster there may be more hosts than this one.
+    imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)
+    if not _runs(plan.build(question, rules.causes, imaginable, settings.options)):
+        return plan.build(question, rules.causes, Means.alike(places_of(settings)), settings.options)
+    if settings.chosen:
+        return None
+    made = plan_of(document, rules, settings)
+    if on_gpus and not made.means.gpus:
+        raise NoIdleGpuError(made.means.no_gpu)
+    return None if _runs(made) else made
+
+
+def _runs(made: Plan) -> bool:
+    return any(entry.control is not None for entry in made.experiments)
 
 
 def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def asked(planned: Planned, plan: Plan) -> dict[str, Any] | None:
     run = planned.control
     if run is None:
         return None
-    question, names = plan.question, [plan.means.places[place].name for place in run.places]
+    question, names = plan.question, list(plan.means.names_in_log(run.places, plan.question))
     return {
         "collective": collective(run.message),
         "further": [collective(part) for part in run.more],
@@ -83,19 +83,20 @@ def contacts(plan: Plan, ways: Sequence[str]) -> dict[str, Any]:
     """
     runs = [entry.control for entry in plan.experiments if entry.control is not None]
     used = sorted({place for run in runs for place in run.places})
-    question, places = plan.question, plan.means.places
+    question = plan.question
+    names = plan.means.names_in_log(range(len(plan.means.places)), question)
     ports = sorted({run.port for run in runs if run.port is not None})
     probes = plan.probes and len(used) > 1
     return {
         "hosts": [
             {
-                "name": places[place].name,
-                "addresses": list(question.addresses.get(host_of(question, places[place].name) or "", ())),
+                "name": names[place],
+                "addresses": list(question.addresses.get(names[place], ())),
                 "by": ways[place] if place < len(ways) else None,
             }
             for place in used
         ],
-        "store": {"host": places[runs[0].slots[0].place].name, "ports": [*ports, None] if _free(runs) else ports}
+        "store": {"host": names[runs[0].slots[0].place], "ports": [*ports, None] if _free(runs) else ports}
         if runs
         else None,
         "probe": {"ports_per_address": ports_of(len(used)), "port_of_log": question.port} if probes else None,

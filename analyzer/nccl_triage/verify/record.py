@@ -32,7 +32,7 @@ def plan_record(
     named = [ready[0].launcher] * len(job.means.places) if job is not None and ready else []
     of_job = job.experiments if job is not None else (None,) * len(plan.experiments)
     return {
-        "hosts": [place.name for place in plan.means.places],
+        "hosts": list(plan.means.names_in_log(range(len(plan.means.places)), plan.question)),
         "gpus_per_host": plan.means.gpus,
         "gpu": plan.means.gpu_name,
         "torch": plan.means.torch,
