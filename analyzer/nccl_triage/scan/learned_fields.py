@@ -8,9 +8,11 @@ from several or because the line is read in another way when its digits change; 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from functools import partial
+from operator import contains
 from typing import Any, NamedTuple
 
 from nccl_triage.engine import match
@@ -38,7 +40,7 @@ _MONTH_DAY = lazily(r"(?<![0-9])([0-9]{3,4}|[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2
 Reader = Callable[[str, Iterable[Signature]], ParsedLine]
 #: Where something stands in a line.
 Span = tuple[int, int]
-_When = Callable[[str], float | None]
+_When = partial[float | None]
 
 
 class _Fields(NamedTuple):
@@ -89,6 +91,75 @@ class FieldPositions:
                 if fields is not None:
                     found.append((signature, fields))
         return ParsedLine(Peeled(text, Context(*values), self._wrappers), found)
+
+    def moved(self, before: Sequence[int], after: Sequence[int]) -> FieldPositions | None:
+        """Return the positions in a line whose numbers are longer or shorter; None where one lies within such a number.
+
+        ``before`` and ``after`` are where the numbers begin and end, in turn, in a line of the shape and in the other one.
+        """
+
+        def place(at: int) -> int:
+            index = bisect_right(before, at)
+            if not index:
+                return at
+            edge = before[index - 1]
+            if index & 1 and at > edge and before[index] - edge != after[index] - after[index - 1]:
+                raise ValueError("within a number")
+            return after[index - 1] + at - edge
+
+        def places(rows: Iterable[tuple[Any, int, int]]) -> tuple[tuple[Any, int, int], ...]:
+            return tuple((name, place(start), place(end)) for name, start, end in rows)
+
+        try:
+            return FieldPositions(
+                (place(self._text[0]), place(self._text[1])),
+                self._wrappers,
+                self._constants,
+                places(self._numbers),
+                places(self._words),
+                [(index, _moved_clock(when, place)) for index, when in self._times],
+                [_Fields(one, None if spans is None else places(spans)) for one, spans in self._fields],
+            )
+        except ValueError:
+            return None
+
+
+def _moved_clock(when: partial[float | None], place: Callable[[int], int]) -> partial[float | None]:
+    return partial(when.func, *(slice(place(part.start), place(part.stop)) for part in when.args))
+
+
+class PositionsByNumber:
+    """Where the fields stand in lines that differ in their numbers and in the lengths of these.
+
+    What stands behind a number moves with its end. A line with a number of a length that was not tried is read in full,
+    too; once the two differ, no position is believed.
+    """
+
+    def __init__(self, positions: FieldPositions, edges: Sequence[int]) -> None:
+        """``edges`` are where the numbers of the line begin and end, in turn, in which the positions were learned."""
+        self._positions: FieldPositions | None = positions
+        self._edges = edges
+        self._tried = [{length} for length in _lengths(edges)]
+
+    def in_line(
+        self, line: str, edges: Sequence[int], signatures: Iterable[Signature], reader: Reader
+    ) -> FieldPositions | None:
+        """Return the positions in another line, None for one that must be read in full."""
+        if self._positions is None:
+            return None
+        moved = self._positions.moved(self._edges, edges)
+        lengths = _lengths(edges)
+        if moved is not None and not all(map(contains, self._tried, lengths)):
+            if not _same(moved.read(line), reader(line, signatures)):
+                self._positions = None
+                return None
+            for tried, length in zip(self._tried, lengths, strict=True):
+                tried.add(length)
+        return moved
+
+
+def _lengths(edges: Sequence[int]) -> list[int]:
+    return [end - start for start, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def learn(line: str, kind: LineKind, sensitive: Sequence[Signature], reader: Reader) -> FieldPositions | None:

@@ -18,7 +18,7 @@ from nccl_triage.observations.store import Bucket, Observations
 from nccl_triage.parsers.wrappers import FOLDED, WrapperProfile, speaker_of
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.interest import Interest
-from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.learned_fields import FieldPositions, PositionsByNumber
 from nccl_triage.scan.literals import LineKind
 
 #: Shapes remembered for sources with the same prefixes, and profiles of prefixes.
@@ -76,6 +76,9 @@ class LearnedLengths:
     literals: tuple[bytes, ...]
     #: Whether lines were found that other lengths make different.
     broken: bool = False
+    #: Where their fields stand, once that was learned, and how many lines were read before.
+    positions: PositionsByNumber | None = None
+    reads: int = 0
 
     def note(self, numbers: Sequence[bytes]) -> None:
         """Take the lengths of the numbers of a line that was tried."""
@@ -123,6 +126,8 @@ class LearnedShapes:
     shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
     #: By what stands between the numbers of lines, of which no literal holds any.
     lengths: dict[Text, LearnedLengths] = field(default_factory=dict)
+    #: By what stands between the numbers of lines, and their kind: how many were read in full before any was tried.
+    seen: dict[tuple[Text, LineKind], int] = field(default_factory=dict)
     #: By the names of sources without their numbers.
     sources: dict[str, AlikeSources] = field(default_factory=dict)
 
@@ -134,6 +139,13 @@ class LearnedShapes:
             self.lengths.clear()
         self.literals[folded] = literal
         self.shapes[folded, digits] = learned
+
+    def see(self, alike: tuple[Text, LineKind]) -> int:
+        """Count a line that was read in full, and return how many like it there were."""
+        if len(self.seen) >= MAX_SHAPES:
+            self.seen.clear()
+        number = self.seen[alike] = self.seen.get(alike, 0) + 1
+        return number
 
     def alike(self, path: str) -> AlikeSources:
         """Return what sources with such a name taught: the logs of ranks differ in their numbers only."""

@@ -23,7 +23,7 @@ from nccl_triage.observations.store import KEEP_LAST
 from nccl_triage.scan import digit_folding, learned_fields
 from nccl_triage.scan.digit_folding import Folder, Pick
 from nccl_triage.scan.event_collector import Addition
-from nccl_triage.scan.learned_fields import FieldPositions
+from nccl_triage.scan.learned_fields import FieldPositions, PositionsByNumber
 from nccl_triage.scan.learned_shapes import LearnedLengths, LearnedNumbers, LearnedShape, LearnedShapes, Text
 from nccl_triage.scan.line_groups import Family, LineGroup, Waiting, buckets_of, first_shown, key
 from nccl_triage.scan.line_parser import LineEffect, LineParser
@@ -60,6 +60,8 @@ class Shape:
     #: Where its fields stand, once that was learned, and how many lines were read before.
     positions: FieldPositions | None = None
     reads: int = 0
+    #: The lines with numbers of other lengths by which it was known when its first line came.
+    lengths: LearnedLengths | None = None
     #: Its key among the learned shapes.
     name: tuple[bytes, Hashable] = (b"", None)
 
@@ -88,9 +90,8 @@ class Shapes:
         #: What was learned from earlier sources.
         self.learned = LearnedShapes()
         self._families: dict[LearnedNumbers, Family] = {}
-        #: By lines without the length of their numbers: the first family, and how many were read in full before.
+        #: By lines without the length of their numbers: the first family.
         self._first: dict[tuple[Text, LineKind], Family] = {}
-        self._seen: dict[tuple[Text, LineKind], int] = {}
         self._made = self._groups = 0
 
     @property
@@ -129,7 +130,7 @@ class Shapes:
             return None
         if lengths.literals and digit_folding.literal_digits(folded, lengths.literals) is not None:
             return None
-        shape = self._shapes[folded] = Shape(name=(folded, None), family=self._family(lengths.numbers))
+        shape = self._shapes[folded] = Shape(name=(folded, None), family=self._family(lengths.numbers), lengths=lengths)
         shape.know(lengths.kind)
         if lengths.numbers.matter:
             spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
@@ -177,11 +178,30 @@ class Shapes:
         if shape.family is None:
             return None
         shape.reads += 1
-        if shape.reads == WORTH_POSITIONS and shape.positions is None:
-            text = raw.decode("utf-8", "replace")
-            shape.positions = learned_fields.learn(text, kind, shape.family.numbers.sensitive, self._parser.parse)
-            self._remember(shape)
+        if shape.positions is None:
+            if shape.reads == WORTH_POSITIONS:
+                shape.positions = self._learn_positions(shape.family, kind, raw)
+                self._remember(shape)
+            elif shape.reads == 1:
+                shape.positions = self._positions_by_number(shape, shape.family, raw)
         return GroupPlace(shape.family, key(shape.family, shape.values, raw), shape.positions)
+
+    def _learn_positions(self, family: Family, kind: LineKind, raw: bytes) -> FieldPositions | None:
+        return learned_fields.learn(raw.decode("utf-8", "replace"), kind, family.numbers.sensitive, self._parser.parse)
+
+    def _positions_by_number(self, shape: Shape, family: Family, raw: bytes) -> FieldPositions | None:
+        """Return where fields stand in a line whose numbers have other lengths than those of lines before."""
+        lengths = shape.lengths
+        if lengths is None or not raw.isascii():
+            return None
+        edges = [edge for found in digit_folding.NUMBER.finditer(raw) for edge in found.span()]
+        if lengths.positions is None:
+            lengths.reads += 1
+            learned = self._learn_positions(family, lengths.kind, raw) if lengths.reads == WORTH_POSITIONS else None
+            if learned is not None:
+                lengths.positions = PositionsByNumber(learned, edges)
+            return learned
+        return lengths.positions.in_line(raw.decode(), edges, lengths.kind.signatures or (), self._parser.parse)
 
     def _find_family(self, shape: Shape, kind: LineKind, raw: bytes) -> None:
         """Find the family of a shape: a known one, or one of its own once enough lines like this were read."""
@@ -198,7 +218,7 @@ class Shapes:
             self._note_lengths(shape, text, numbers)
         if shape.family is None:
             shape.seen += 1
-            seen = self._seen[alike] = self._seen.get(alike, 0) + 1
+            seen = self.learned.see(alike)
             if (shape.seen if shape.apart else seen) > PATIENCE:
                 self._learn(shape, alike, raw)
                 if shape.family is not None and self._first.get(alike) is shape.family:
@@ -207,7 +227,9 @@ class Shapes:
     def positions(self, raw: bytes) -> FieldPositions | None:
         """Return where the fields of a line stand, if its shape has learned that."""
         shape = self._known(raw)
-        return None if shape is None else shape.positions
+        if shape is None or shape.positions is not None:
+            return None if shape is None else shape.positions
+        return None if shape.family is None else self._positions_by_number(shape, shape.family, raw)
 
     def _shape(self, raw: bytes) -> Shape:
         """Return the shape of a line, a new one where there is none."""
@@ -290,7 +312,6 @@ class Shapes:
         self._shapes.clear()
         self._families.clear()
         self._first.clear()
-        self._seen.clear()
         self._made = self._groups = 0
         return read_by
 

@@ -112,7 +112,7 @@ class SourceScan:
         if not self._sampler.calm(tail, reader):
             return False
         self.sample(tail, reader, Coverage.LAST)
-        self._keep_last(tail, reader)
+        self._keep_last(tail, reader, counters.LINES if self._lines.alike.counts else FEW_LAST)
         return True
 
     def start_preview(self, note: Note) -> Preview:
@@ -144,13 +144,13 @@ class SourceScan:
         self._flush()
         self._forget_preview()
         if coverage is Coverage.WHOLE:
-            self._keep_last(block, reader)
+            self._keep_last(block, reader, counters.LINES)
         self._sampler.take(block, reader, coverage)
 
-    def _keep_last(self, block: LineBlock, reader: LineReader) -> None:
+    def _keep_last(self, block: LineBlock, reader: LineReader, most: int) -> None:
         """Keep the last lines of a block at the end of a source, as those that are read line by line are kept."""
         rows = block.data.split(b"\n")[:-1]
-        first = max(0, len(rows) - counters.LINES)
+        first = max(0, len(rows) - most)
         for number, raw in enumerate(rows[first:], block.first_line + first):
             self._last.extend(reader.pieces(number, block.offset, raw))
 
