@@ -32,7 +32,7 @@ def document(path: Path, **how: Any) -> dict[str, Any]:
 
 def test_a_log_has_threads_with_what_they_were_and_what_is_shared() -> None:
     text = shown(str(LOG))
-    addresses = [line for line in text.splitlines() if line.startswith("similar: https://")]
+    addresses = [line for line in text.splitlines() if line.startswith("similar thread: https://")]
     assert 1 <= len(addresses) <= 3
     assert "same message" in text
     assert text.count("(confirmed by ") + text.count("judged by its log alone") + text.count("agreed on") >= 1
@@ -95,8 +95,8 @@ def test_an_unknown_cause_shows_one_on_a_line_where_there_is_room() -> None:
     made = document(LOG)
     unknown = {**made, "verdict": "unknown", "diagnoses": []}
     lines = render(unknown, "text").decode().splitlines()
-    found = [line for line in lines if line.startswith("  similar: ")]
-    assert found == [f"  similar: {made['similar'][0]['url']} ({made['similar'][0]['title']})"]
+    found = [line for line in lines if line.startswith("  similar thread: ")]
+    assert found == [f"  similar thread: {made['similar'][0]['url']} ({made['similar'][0]['title']})"]
     assert len(lines) <= 20
 
 

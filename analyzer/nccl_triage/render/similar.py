@@ -21,7 +21,7 @@ def shows(kind: str, verbose: int, report: bool) -> bool:
 def say(page: TextPage, document: Document) -> None:
     """Add every thread: its address, what it was, and what both logs share."""
     for one in document.get("similar") or []:
-        page.say(2, word("similar", page.lang), str(one.get("url")))
+        page.say(2, word("similar_thread", page.lang), str(one.get("url")))
         for key in ("says", "why"):
             page.lines += page.folded(f"    {harmless_line(pick(one, key, page.lang))}", 6)
 
@@ -30,7 +30,7 @@ def say_first(page: TextPage, document: Document) -> None:
     """Add the best thread on one line."""
     for one in (document.get("similar") or [])[:1]:
         told = word("in_brackets", page.lang).format(what=one.get("url"), more=pick(one, "title", page.lang))
-        page.say(2, word("similar", page.lang), told)
+        page.say(2, word("similar_thread", page.lang), told)
 
 
 def markdown(document: Document, lang: Lang) -> list[str]:

@@ -15,6 +15,8 @@ from nccl_triage.similar.search import UNKNOWN, AlikeThread
 
 #: Names of one kind that are listed.
 _MOST = 3
+#: Signatures that say no more than the exception's name does.
+_BLAND = "python.traceback"
 #: Words that are shown have at least so many letters.
 _WORD = 4
 _OPEN: Text = {"en": "The log alone does not show the cause", "zh": "仅凭日志看不出原因"}
@@ -82,6 +84,8 @@ def shared(features: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for feature in features:
         kind, name = _KINDS.get(feature[:1]), feature[2:]
+        if kind == "signatures" and name.startswith(_BLAND):
+            continue
         if kind is None or (kind == "words" and not (len(name) >= _WORD and name.isascii() and name.isalpha())):
             continue
         names = found.setdefault(kind, [])

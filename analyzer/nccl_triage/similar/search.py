@@ -28,10 +28,11 @@ VOTERS, MAJORITY = 10, 0.7
 UNCONSIDERED = 0.05
 #: The label of a log that does not show its cause.
 UNKNOWN = "unknown"
-#: Cosines closer than this are equal: then the better confirmed thread comes first.
-_EQUAL = 0.02
+#: What a confirmed cause adds to the cosine, for the order of threads of one cause.
+_BONUS = 0.1
 #: Who confirmed a cause, the best first.
 CONFIRMED = ("maintainer", "vendor", "PR", "reporter fix", "consensus", "reporter", "author", "article", "commenter")
+_NOBODY = len(CONFIRMED)
 _HARDWARE = lazily(
     r"\b(?:[ABHPV]100|[AH]800|H20|H200|G?B200|G?B300|A10G?|A40|A6000|L4|L40S?|T4|RTX[ -]?\d{4}|MI\d{3}X?|910[ABC]\d?)\b"
 )
@@ -106,12 +107,13 @@ def find(findings: Findings, index: ThreadIndex | None = None, without: str | No
         beliefs = {candidate.id: candidate.confidence for candidate in findings.candidates}
         cause = favoured(near, index, {**beliefs, UNKNOWN: findings.unknown_confidence})
     same = [pair for pair in near if index.threads[pair[1]].cause == cause]
-    same.sort(key=lambda pair: (-round(pair[0] / _EQUAL), _rank(index.threads[pair[1]]), -pair[0], pair[1]))
+    ranks = {number: _rank(index.threads[number]) for _, number in same}
+    same.sort(key=lambda pair: (-round(pair[0] + _BONUS * (ranks[pair[1]] < _NOBODY), 2), ranks[pair[1]], pair[1]))
     return [AlikeThread(index.threads[n], round(score, 3), _shared(names, index, n)) for score, n in same[:MOST]]
 
 
 def _rank(thread: PublicThread) -> int:
-    return CONFIRMED.index(thread.confirmed_by) if thread.confirmed_by in CONFIRMED else len(CONFIRMED)
+    return CONFIRMED.index(thread.confirmed_by) if thread.confirmed_by in CONFIRMED else _NOBODY
 
 
 def _shared(names: Iterable[str], index: ThreadIndex, number: int) -> tuple[str, ...]:
