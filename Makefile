@@ -7,7 +7,7 @@ CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate earned relations
+.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate earned relations
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ model: setup  ## Train the shipped classifier again: the same corpus gives the s
 	$(BIN)/python -m corpus.generate set build/generated --count 300 --seed 1
 	$(BIN)/nccl-triage model train corpus/recorded corpus/written build/generated --alone --force \
 		--output analyzer/nccl_triage/classifier/model.json --examples analyzer/nccl_triage/classifier/examples.json.gz
+
+similar: setup  ## Make the index of public threads again from corpus/written, WHAT=--measure scores what is shown of it
+	PYTHONPATH=analyzer:. $(BIN)/python -m corpus.similar $(WHAT)
 
 accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/accuracy.md
 	$(BIN)/python docs/build.py --ablation

@@ -49,6 +49,11 @@ def examples_file() -> Traversable:
     return _package() / "classifier" / "examples.json.gz"
 
 
+def threads_file() -> Traversable:
+    """Return the index of public threads that similar incidents are looked up in."""
+    return _package() / "similar" / "threads.json.gz"
+
+
 def completion_script(shell: str) -> Traversable:
     """Return the script that lets a shell complete our command line."""
     return _package() / "cli" / f"completion.{shell}"

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Examine this host, or every node of a Ray cluster."),
     "render": ("render", "Show a saved report.json in any format."),
     "explain": ("explain", "Explain a problem, cause, message, variable, number or advice."),
+    "similar": ("similar", "Find public threads about failures that look alike."),
     "history": ("history", "Show earlier diagnoses, what recurs, which hosts to leave out."),
     "timeouts": ("timeouts", "Compute a timeout, and say what sets it and where."),
     "rules": ("rules", "List, show and test rules."),

@@ -271,7 +271,7 @@ def command(
             model=options.chosen_model(model_name),
             further=[memory.recall],
         )
-    document = diagnosis.to_dict()
+    document = diagnosis.to_dict(similar=diagnosis.verdict == "unknown" or wish.shows_similar)
     if stop.asked is not None:
         ctx.exit(_partial(stop.asked, document, wish))
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None

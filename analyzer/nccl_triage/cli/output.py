@@ -97,6 +97,13 @@ class OutputOptions(NamedTuple):
         return self.report is not None or self.kind == "html"
 
     @property
+    def shows_similar(self) -> bool:
+        """Tell whether threads that look alike are shown for every failure, not only for one of unknown cause."""
+        from nccl_triage.render import similar
+
+        return similar.shows(self.kind, self.verbose, self.reports)
+
+    @property
     def say(self) -> Say:
         """The function that prints a note on stderr."""
         return teller(self.quiet)

@@ -253,7 +253,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
         since=started,
         further=[memory.recall],
     )
-    document = diagnosis.to_dict()
+    document = diagnosis.to_dict(similar=diagnosis.verdict == "unknown" or report is not None)
     lang = language.current()
     shown = output.redacted(document) if given["redact"] else document
     _write_termination_message(given["termination_log"], render(shown, "text", lang=lang))

@@ -22,8 +22,10 @@ from nccl_triage.redaction.secrets import mask_secrets
 SCHEMA_VERSION = 1
 
 
-def build(diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | None) -> dict[str, Any]:
-    """Return the document of a diagnosis; ``seconds`` tells how long it took."""
+def build(
+    diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | None, similar: bool = True
+) -> dict[str, Any]:
+    """Return the document of a diagnosis; ``seconds`` tells how long it took, ``similar`` whether threads are looked up."""
     case = diagnosis.case
     recurrence = other_runs.recurrence(diagnosis)
     compared = other_runs.comparison(diagnosis)
@@ -31,6 +33,7 @@ def build(diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | 
     others = causes.foreign_rules(diagnosis)
     last_good = incident.last_good_step(diagnosis)
     remarks = notes.notes(case, diagnosis.verdict)
+    alike = _similar(diagnosis) if similar else []
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
@@ -54,6 +57,7 @@ def build(diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | 
         "symptoms": evidence.symptoms(case),
         "not_seen": evidence.missing(diagnosis),
         **({"recurrence": recurrence} if recurrence else {}),
+        **({"similar": alike} if alike else {}),
         "timeline": evidence.timeline(case),
         "excerpts": excerpts,
         "inputs": [
@@ -72,6 +76,12 @@ def build(diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | 
     }
 
 
+def _similar(diagnosis: Findings) -> list[dict[str, Any]]:
+    from nccl_triage.similar import describe  # with its index of threads, which few documents need
+
+    return describe.similar(diagnosis)
+
+
 @dataclass(slots=True)
 class Diagnosis(Findings):
     """The findings with their report document."""
@@ -86,9 +96,12 @@ class Diagnosis(Findings):
         """What a reader must know of the input beside the verdict, in both languages."""
         return notes.notes(self.case, self.verdict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report document: the JSON contract (schema in reports/schema), with every secret masked."""
-        return mask_secrets(build(self, self.excerpts, self.seconds))
+    def to_dict(self, similar: bool = True) -> dict[str, Any]:
+        """Return the report document: the JSON contract (schema in reports/schema), with every secret masked.
+
+        ``similar`` says whether public threads that look alike are looked up, which takes some milliseconds.
+        """
+        return mask_secrets(build(self, self.excerpts, self.seconds, similar))
 
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:

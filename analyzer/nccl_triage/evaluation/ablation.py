@@ -68,7 +68,8 @@ def without_decisive(rules: RuleSet, cause: str) -> RuleSet:
     return replace(rules, signatures=kept)
 
 
-def _scan(case: LabelledCase, scanner: Scanner) -> Observations:
+def scan_case(case: LabelledCase, scanner: Scanner) -> Observations:
+    """Return what one scanner observes in the log of a case."""
     sources, notes = find_sources([str(case.log)], None)
     found = Observations()
     for source in sources:
@@ -85,12 +86,12 @@ def scan(
     fewer: dict[str, tuple[RuleSet, Scanner]] = {}
     found = []
     for number, case in enumerate(cases, 1):
-        full = _scan(case, scanner)
+        full = scan_case(case, scanner)
         if case.cause not in fewer:
             reduced = without_decisive(rules, case.cause)
             fewer[case.cause] = (reduced, scanner if reduced is rules else Scanner(reduced))
         reduced, other = fewer[case.cause]
-        withheld = full if other is scanner else _scan(case, other)
+        withheld = full if other is scanner else scan_case(case, other)
         found.append(ScannedCase(case, full, withheld, rules, reduced))
         if progress is not None:
             progress(number)

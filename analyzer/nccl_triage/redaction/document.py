@@ -23,13 +23,14 @@ def redact(document: dict[str, Any]) -> dict[str, Any]:
     The same original has the same pseudonym everywhere, numbered in order of first appearance. A document that is
     redacted already is returned unchanged. No table of originals is kept.
     """
-    made = mask_secrets(document)
+    threads = document.get("similar")  # public, and nothing of the log is in it
+    made = mask_secrets({key: value for key, value in document.items() if key != "similar"})
     for _ in range(_ROUNDS):
         again = mask_secrets(_once(made))
         if "pseudonyms" in (made.get("redaction") or {}) and _content(again) == _content(made):
             break
         made = again
-    return made
+    return {**made, "similar": threads} if threads else made
 
 
 def _content(document: dict[str, Any]) -> dict[str, Any]:

@@ -132,6 +132,9 @@ ranks_seen = at least {n} ranks = 至少 {n} 个 rank
 ranks_seen_one = at least 1 rank = 至少 1 个 rank
 restart_word = Restart = 能否重启
 rival_evidence = Evidence for the other causes = 其他原因的证据
+similar_thread = similar thread = 相似案例
+similar_none = No public thread that is known looks alike. = 已知的公开讨论中没有相似的。
+similar_threads = Similar incidents = 相似案例
 state_suspect = suspect = 嫌疑
 to_confirm = To confirm it = 如需验证
 transports = Transports = 传输方式

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.render import phrases, short_text, unknown_text, verification
+from nccl_triage.render import phrases, short_text, similar, unknown_text, verification
 from nccl_triage.render.short_text import LINES, VOTE_ID, strongest, votes
 from nccl_triage.render.text_page import LEAST, WHOLE, TextPage, commands_of, fold, telling, window
 from nccl_triage.render.verification import outcome_lines
@@ -279,6 +279,8 @@ def _detailed(page: TextPage, document: Document) -> None:
     _runs(page, document)
     _compared(page, document)
     page.blank()
+    similar.say(page, document)
+    page.blank()
     for diagnosis in diagnoses:
         _score(page, diagnosis)
     for note in phrases.notes(document, lang):
@@ -325,10 +327,19 @@ def _short(page: TextPage, document: Document) -> None:
             lambda trial, plan: unknown_text.unknown(trial, document, plan), lang, most - room, unknown_text.PLANS
         )
         unknown_text.unknown(page, document, rough)
+        _similar(page, document, most - room)
     page.lines += beside.lines
     left_out = _notes(page, document, most - 1)
     causes = [str(d.get("cause")) for d in diagnoses[:1]]
     short_text.more(page, document, causes, left_out)
+
+
+def _similar(page: TextPage, document: Document, most: int) -> None:
+    """Add the thread that looks most alike, if there is room."""
+    trial = TextPage(False, page.width or short_text.COLUMNS, page.lang)
+    similar.say_first(trial, document)
+    if short_text.rows([*page.lines, *trial.lines], page.width or short_text.COLUMNS) <= most:
+        similar.say_first(page, document)
 
 
 def _always(document: Document, lang: Lang) -> list[str]:
