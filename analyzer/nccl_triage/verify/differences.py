@@ -33,10 +33,15 @@ def _say(en: str, zh: str, matters: bool) -> Difference:
     return {"en": en, "zh": zh}, matters
 
 
+def _inside_a_host(about: ExperimentComparison) -> bool:
+    """Tell whether the cause lies inside a host: a GPU's fault is looked for on the accused host alone."""
+    return about.experiment.scope == "host" or about.experiment.kind == "single"
+
+
 def _ranks_wanted(about: ExperimentComparison) -> int | None:
     """Return the ranks of the failure that the experiment should have: those of one host for a cause inside a host."""
     question = about.question
-    if about.experiment.scope != "host" or question.world is None:
+    if not _inside_a_host(about) or question.world is None:
         return question.world
     counts = [len(ranks) for ranks in question.ranks_of.values() if ranks]
     return max(counts) if counts else -(-question.world // max(1, len(question.hosts)))
@@ -57,7 +62,7 @@ def differing_ranks(about: ExperimentComparison) -> Iterator[Difference]:
 def differing_hosts(about: ExperimentComparison) -> Iterator[Difference]:
     """Fewer hosts than the failure had, or others than the accused ones."""
     wanted, have = len(about.question.hosts), len(about.run.places)
-    if about.experiment.scope != "host" and have < wanted:
+    if not _inside_a_host(about) and have < wanted:
         yield _say(f"{have} hosts instead of {wanted}", f"{have} 台主机，原作业为 {wanted} 台", True)
     accused = [host for host in about.suspect.hosts if host in about.question.hosts]
     left_out = [host for host in accused if about.names and host not in about.names]
