@@ -61,7 +61,9 @@ def test_the_file_is_small_and_the_same_bytes_again(index: threads.ThreadIndex) 
     assert threads.to_bytes(index) == data
 
 
-def test_a_sixth_of_the_frozen_cases_finds_what_the_measurement_says(rules: RuleSet, index: threads.ThreadIndex) -> None:
+def test_a_sixth_of_the_frozen_cases_finds_what_the_measurement_says(
+    rules: RuleSet, index: threads.ThreadIndex
+) -> None:
     frozen = corpus.frozen()["written"]
     chosen = [case for case in cases.read(corpus.WRITTEN) if case.id in frozen][::6]
     judged = corpus.judge(chosen, rules, index)
