@@ -55,6 +55,7 @@ def test_wheel_holds_every_data_file(wheel: Path) -> None:
         *(f"nccl_triage/messages/{path.name}" for path in (ROOT / "analyzer/nccl_triage/messages").glob("*.json")),
         "nccl_triage/classifier/model.json",
         "nccl_triage/classifier/examples.json.gz",
+        "nccl_triage/similar/threads.json.gz",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "corpus/")) or "reports/examples" in name]
 

@@ -176,7 +176,7 @@ def test_without_gpus_the_report_prints_the_command(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(inventory, "visible", _asked)
     result = invoke(log, "--report", page)
     assert result.exit_code == 0
-    assert f"(not verified; to confirm: nccl-triage verify {log})" in result.stderr
+    assert f"(not verified; to confirm: nccl-triage verify {log} --job-hosts)" in result.stderr
     assert f"<bdi>nccl-triage</bdi> verify {log}" in page.read_text(encoding="utf-8")
 
 

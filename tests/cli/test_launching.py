@@ -50,7 +50,9 @@ def fails(*words: str) -> TriageError:
 
 
 def plan(*words: str) -> str:
-    result = CliRunner().invoke(cli, ["verify", "trainer.log", "--dry-run", *words], catch_exceptions=False)
+    """Return what is shown of a plan for a job on two hosts; nothing is contacted for it."""
+    Path("report.json").write_text(json.dumps(document("network-link-fault", hosts=["gpu-a", "gpu-c"])))
+    result = CliRunner().invoke(cli, ["verify", "report.json", "--dry-run", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -89,7 +91,9 @@ def test_a_command_is_taken_from_the_command_line_whatever_else_is_set(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_TRIAGE_HOST", "a,b")
-    assert "gpu-c" in plan("--host", "gpu-c=sh -c 'exec \"$@\"' sh")
+    shown = plan("--host", "gpu-c=sh -c 'touch marker' sh", "--host", "gpu-d")
+    assert "gpu-c" in shown and "gpu-d" in shown
+    assert not (project / "marker").exists(), "a plan reaches nobody"
 
 
 @pytest.mark.parametrize(

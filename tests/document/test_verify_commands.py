@@ -114,6 +114,12 @@ def test_hosts_that_the_log_does_not_name_stay_words_in_capitals() -> None:
     }
 
 
+def test_whoever_fills_in_a_host_says_that_it_is_the_job_s() -> None:
+    for hosts, vouched in ((), True), (("gpu-a",), True), (("gpu-a", "gpu-b"), False):
+        found = ready_commands(place_of(document(hosts=hosts)))
+        assert {"--job-hosts" in command.lines[0] for command in found} == {vouched}
+
+
 def test_a_log_without_hosts_may_be_of_this_host() -> None:
     assert [found.launcher for found in ready_commands(place_of(document(hosts=(), scope="all")))][:2] == [
         "local",
@@ -206,7 +212,7 @@ def test_what_is_advised_after_a_try_fits_the_job() -> None:
     assert [found["launcher"] for found in to_confirm(document(), tried="local")] == ["ssh", "torchrun"]
     assert [found["launcher"] for found in to_confirm(document(launcher="ray"), tried="ray")] == ["ssh", "torchrun"]
     first = to_confirm(document(hosts=(), scope="all"), tried="local")[0]
-    assert (first["launcher"], first["commands"]) == ("ssh", ["nccl-triage verify job.log --host HOST"])
+    assert (first["launcher"], first["commands"]) == ("ssh", ["nccl-triage verify job.log --host HOST --job-hosts"])
     assert first["names_zh"]
 
 

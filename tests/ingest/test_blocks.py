@@ -207,3 +207,14 @@ def test_a_limit_that_leaves_no_room_is_refused() -> None:
 
 def test_an_empty_stream_has_no_blocks() -> None:
     assert blocks_of(b"") == ([], SourceInfo(path="x"))
+
+
+def test_readers_that_are_at_work_together_share_no_buffer() -> None:
+    logs = [b"".join(b"%d: line %d\n" % (log, number) for number in range(90)) for log in range(6)]
+    for _ in range(3):  # the buffers of the first ones serve the next
+        readers = [iter(BlockReader(io.BytesIO(log), SourceInfo(path="x"), 64, 256)) for log in logs]
+        found = [b"" for _ in logs]
+        while any(block := [next(reader, None) for reader in readers]):
+            for number, one in enumerate(block):
+                found[number] += one.data if one is not None else b""
+        assert found == logs

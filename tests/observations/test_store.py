@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from itertools import permutations
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_triage.observations import store
+from nccl_triage.observations import curves, links, store
 from nccl_triage.observations.curves import CurveProcess, CurveRow, CurveTable, mark_of, seed_of
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import KEEP_FIRST, KEEP_LAST, Foresight, Observations, SourceInfo
@@ -169,3 +170,40 @@ def test_a_sample_of_curves_does_not_depend_on_what_is_known_before() -> None:
         informed.absorb(begun.curves)
     assert informed.sampled() == whole.sampled()
     assert read < 24 * 400 / 3
+
+
+def test_the_first_and_last_rows_of_curves_do_not_depend_on_what_is_known_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (curves, store):
+        monkeypatch.setattr(module, "MAX_PROCESSES", 4)
+    chance, foresight = Random(5), Foresight()
+    whole, informed, left_out = CurveTable(), CurveTable(), 0
+    for rank in chance.sample(range(40), 40):
+        process, name = CurveProcess(rank), f"rank{rank}.log"
+        rows = [CurveRow(name, line, line, -1.0, -1.0, process, (("loss", 1.0),)) for line in (1, 5, 9)]
+        begun = foresight.begin()
+        for row in rows:
+            whole.add(1, 0, row, True)
+            if begun.curves.follows(1, process):
+                begun.curves.add(1, 0, row, True)
+        left_out += not begun.curves.ends
+        foresight.note(begun)
+        informed.absorb(begun.curves)
+    assert informed.ends == whole.ends
+    assert left_out > 20
+
+
+def test_enough_connections_of_all_sources_are_looked_for() -> None:
+    foresight = Foresight()
+    assert foresight.begin().links.wanted == links.ENOUGH
+    found = Observations()
+    for peer in range(links.ENOUGH - 10):
+        fields = {"src": "0", "dst": str(peer), "transport": "P2P", "channel": "0"}
+        link = links.read(fields, "gpu1", 7)
+        assert link is not None
+        found.links.add(link, "0", "log", peer)
+    foresight.note(found)
+    assert foresight.begin().links.wanted == 10
+    foresight.note(found)
+    assert foresight.begin().links.wanted == 0

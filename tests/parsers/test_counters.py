@@ -84,3 +84,11 @@ def test_the_expression_is_tried_only_where_a_name_may_begin_and_finds_the_same(
 def test_a_number_far_behind_another_such_word_is_whole() -> None:
     lines = [f"timing per iteration: {'.' * 73} step:{n}" for n in range(100, 110)]
     assert [count.value for count in advancing(lines)] == [100, 101, 107, 108, 109]
+
+
+def test_of_few_lines_it_is_only_said_what_more_of_them_would_not_change() -> None:
+    lines = [f"step {n}" if n % 5 else f"saved round {n}" for n in range(41)]
+    assert advancing(lines)[-1].name == "round"
+    assert advancing(lines[-8:])[-1].name == "step"
+    assert advancing(lines[-8:], certain=True) == []
+    assert advancing(lines[-9:-1], certain=True) == advancing(lines[-9:-1]) != []

@@ -98,11 +98,11 @@ def test_commands_of_a_damaged_document_are_made_anew(found):
 @pytest.mark.parametrize(
     ("paths", "command"),
     [
-        (["a.log"], "nccl-triage verify a.log"),
-        (["a b.log", "c.log"], "nccl-triage verify 'a b.log' c.log"),
-        (["<stdin>"], "nccl-triage verify LOG..."),
-        (["a", "b", "c", "d"], "nccl-triage verify LOG..."),
-        ([], "nccl-triage verify LOG..."),
+        (["a.log"], "nccl-triage verify a.log --job-hosts"),
+        (["a b.log", "c.log"], "nccl-triage verify 'a b.log' c.log --job-hosts"),
+        (["<stdin>"], "nccl-triage verify LOG... --job-hosts"),
+        (["a", "b", "c", "d"], "nccl-triage verify LOG... --job-hosts"),
+        ([], "nccl-triage verify LOG... --job-hosts"),
     ],
 )
 def test_the_command_names_the_logs_while_they_are_few(paths, command):

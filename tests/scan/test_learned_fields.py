@@ -14,6 +14,7 @@ from nccl_triage.engine import match, regex_analysis
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.scan import learned_fields
+from nccl_triage.scan.digit_folding import NUMBER
 from nccl_triage.scan.line_parser import ParsedLine
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.prefilter import Prefilter, make_prefilter
@@ -96,6 +97,65 @@ def test_lines_of_real_failures(spoilt: bool, rules: RuleSet) -> None:
                 tried += 1
     assert learnt > 200
     assert tried > 2 * learnt
+
+
+def _edges(line: str) -> list[int]:
+    return [edge for found in NUMBER.finditer(line.encode()) for edge in found.span()]
+
+
+def _with_other_lengths(line: str, chance: Random) -> str:
+    """Return a line some of whose numbers, but for those of times, are longer or shorter."""
+
+    def other(found: re.Match[str]) -> str:
+        size = max(1, len(found[0]) + chance.randint(-2, 3))
+        return str(chance.randrange(10**size)) if chance.random() < 0.5 else found[0]
+
+    return re.sub(r"(?<![0-9x:.-])(?!0x)[0-9]+(?![0-9:-])", other, line)
+
+
+def test_positions_move_with_the_lengths_of_numbers(rules: RuleSet) -> None:
+    prefilter = make_prefilter(rules.signatures.values())
+    read, chance = _reader(), Random(13)
+    tried = moved = 0
+    for line in islice(_corpus(), 1000):
+        kind = prefilter.kinds([line]).get(0)
+        learned = None if kind is None or not line.isascii() else learned_fields.learn(line, kind, _minding(kind), read)
+        if kind is None or learned is None:
+            continue
+        positions = learned_fields.PositionsByNumber(learned, _edges(line))
+        for _ in range(4):
+            other = _with_other_lengths(line, chance)
+            if len(_edges(other)) != len(_edges(line)) or prefilter.kinds([other]).get(0) is not kind:
+                continue
+            tried += 1
+            mine = positions.in_line(other, _edges(other), kind.signatures or (), read)
+            said = None if mine is None else mine.read(other)
+            if said is None:
+                continue
+            moved += 1
+            full = read(other, kind.signatures or ())
+            assert said.peeled == full.peeled, other
+            assert [(one.id, fields) for one, fields in said.found] == [(s.id, f) for s, f in full.found], other
+    assert moved > 500 and moved > tried // 2
+
+
+def test_where_longer_numbers_are_read_in_another_way_no_position_is_believed(prefilter: Prefilter) -> None:
+    line = "worker 12 says RuntimeError: NCCL error 5 in: run.cpp:12"
+    kind = prefilter.kinds([line])[0]
+    learned = _positions(line, prefilter)
+    assert learned is not None
+    positions = learned_fields.PositionsByNumber(learned, _edges(line))
+    other = line.replace("12 says", "123 says")
+    odd = _reader()
+
+    def in_another_way(text: str, signatures: Iterable[Signature]) -> ParsedLine:
+        parsed = odd(text, signatures)
+        parsed.peeled.context.rank = 7
+        return parsed
+
+    assert positions.in_line(line, _edges(line), kind.signatures or (), odd) is not None
+    assert positions.in_line(other, _edges(other), kind.signatures or (), in_another_way) is None
+    assert positions.in_line(line, _edges(line), kind.signatures or (), odd) is None
 
 
 @pytest.fixture

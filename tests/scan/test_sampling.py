@@ -217,3 +217,15 @@ def test_bad_bytes_are_counted_in_blocks_that_wait(rules: RuleSet) -> None:
         Scanner(rules).scan_blocks(LineReader(io.BytesIO(data), info, max_line=2048, block=4096), info)
         (problem,) = info.problems
         assert "not valid UTF-8" in problem
+
+
+def test_a_literal_whose_lines_match_nothing_is_not_looked_at_until_one_does() -> None:
+    interest = interest_module.Interest()
+    for _ in range(interest_module.PATIENCE):
+        assert interest.speaking([1, 2, 3]) == [1, 2, 3]
+        interest.hear(1, said=False)
+        interest.hear(2, said=True)
+    assert interest.speaking([1, 2, 3]) == [2, 3]
+    for _ in range(2 * interest_module.PATIENCE):
+        interest.hear(2, said=False)
+    assert interest.speaking([1, 2]) == [2]

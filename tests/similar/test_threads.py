@@ -32,7 +32,9 @@ def test_lengths_are_those_of_the_vectors() -> None:
     assert INDEX.lengths == (pytest.approx(expected, abs=1e-4), 0.0)
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"{}"), gzip.compress(b"[]")])
+@pytest.mark.parametrize(
+    "data", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"{}"), gzip.compress(b"[]")], ids=range(5)
+)
 def test_a_damaged_index_is_told(data: bytes) -> None:
     with pytest.raises(InputError, match="no index of threads"):
         threads.from_bytes(data, "it")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine import load
-from nccl_triage.verify.assess import POOR, OwnDiagnosis
+from nccl_triage.verify.assess import POOR
+from nccl_triage.verify.assessed_run import OwnDiagnosis
 from nccl_triage.verify.collective_run import RunFinding, Slot
 from tests.verify.told_runs import CALL, KILLED, NAMES, WAITS, rank, seen, told
 

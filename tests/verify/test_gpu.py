@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.verify import runner
-from nccl_triage.verify.assess import AssessedRun, assess
+from nccl_triage.verify.assess import assess
+from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
 from nccl_triage.verify.launchers.processes import ProcessLauncher

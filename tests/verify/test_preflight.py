@@ -112,3 +112,19 @@ def test_a_rank_that_dies_is_named_and_the_job_must_not_start():
 def test_a_python_that_does_not_exist_is_a_usage_error():
     with pytest.raises(UsageError, match=r"cannot start an agent|no answer"):
         preflight.preflight(settings(python="/no/such/python"), load.load(()))
+
+
+def test_a_sweep_is_a_table_of_its_sizes() -> None:
+    sizes = [
+        {"bytes": 8.0, "median_s": 2.5e-05, "algbw": 0.00032, "busbw": 0.00048, "wrong": 0},
+        {"bytes": 134217728.0, "median_s": 0.1, "algbw": 1.342, "busbw": 2.013, "wrong": 0},
+    ]
+    document = {"verdict": "ready", "seconds": 1.0, "checks": [], "suspects": [], "runs": [{"sweep": sizes}]}
+    rows = [line.split() for line in preflight.text(document, chinese=False).splitlines()[1:]]
+    assert rows == [
+        ["bytes", "us", "algbw", "GB/s", "busbw", "GB/s"],
+        ["8", "25.0", "0.00032", "0.00048"],
+        ["134217728", "100000.0", "1.342", "2.013"],
+    ]
+    assert "总线带宽" in preflight.text(document, chinese=True)
+    assert (preflight.SWEEP[0], preflight.SWEEP[-1]) == (8, 128 << 20)

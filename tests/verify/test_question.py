@@ -159,6 +159,17 @@ def test_the_user_may_trust_the_variables_of_a_log() -> None:
     assert question_of(document, PlanOptions()).env == {}
 
 
+def test_a_name_that_is_none_is_cut_and_still_names_a_host() -> None:
+    """Left out it would look as if the log named no host, and any host would do."""
+    hosts = [{"name": "x" * 300_000, "addresses": ["y" * 300_000]}]
+    question = ask(
+        {"job": {"hosts": hosts, "software": {"nccl": "z" * 300_000}}, "collective": {"dtype": "t" * 300_000}}
+    )
+    (name,) = question.hosts
+    assert (len(name), len(question.addresses[name][0])) == (255, 255)
+    assert max(len(question.dtype or ""), len(question.versions["nccl"])) == 255
+
+
 def test_an_empty_document_asks_nothing() -> None:
     assert ask({}) == Question(suspects=())
 

@@ -11,7 +11,8 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.verify import record, runner
-from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
+from nccl_triage.verify.assess import assess, diagnose_own_logs
+from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import (
     CollectiveMessage,

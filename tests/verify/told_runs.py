@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_triage.verify.assess import AssessedRun, OwnDiagnosis, assess
+from nccl_triage.verify.assess import assess
+from nccl_triage.verify.assessed_run import AssessedRun, OwnDiagnosis
 from nccl_triage.verify.collective_run import (
     CollectiveMessage,
     CollectiveRun,

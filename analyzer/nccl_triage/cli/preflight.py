@@ -20,6 +20,7 @@ BUDGET = 300.0
     epilog="\b\nExample (in a launch script):\n  nccl-triage preflight --host gpu-a --host gpu-b --ranks-per-host 8 || exit 1",
 )
 @launching.launcher_options(["local", "ray"], BUDGET, by_log=False)
+@click.option("--sweep", is_flag=True, help="Also time the all-reduce at sizes from 8 bytes to 128 MiB.")
 @options.format_option
 @options.result_file_options
 @options.language_option
@@ -30,6 +31,7 @@ def command(
     ctx: click.Context,
     /,
     chosen: str,
+    sweep: bool,
     output: Path | None,
     force: bool,
     lang: str,
@@ -45,7 +47,7 @@ def command(
     from nccl_triage.engine import load
     from nccl_triage.verify import preflight
 
-    document = preflight.preflight(launching.settings(given, force), load.load(()), say=teller(quiet))
+    document = preflight.preflight(launching.settings(given, force), load.load(()), sweep=sweep, say=teller(quiet))
     if chosen == "json":
         import orjson
 

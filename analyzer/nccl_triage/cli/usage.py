@@ -97,7 +97,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "engine", "ray_session", "on_ray", "launcher", "hosts", "ranks_per_host", "world", "python", "backend",
         "ray_address", "node_timeout", "workdir",
     )),
-    ("Verification", ("mode", "suspects", "budget", "patience", "previous", "allow_busy", "trust_env", "wait", "collect")),
+    ("Verification", ("mode", "suspects", "budget", "patience", "previous", "sweep", "allow_busy", "trust_env", "wait", "collect")),
     ("History", ("history", "no_history")),
     ("Output", (
         "chosen", "output", "force", "redact", "verbose", "quiet", "want_code", "progress", "color", "lang",

@@ -227,7 +227,9 @@ _OF_LAUNCHER = {"ray": "ray", "slurm": "slurm", "mpirun": "mpirun", "kubernetes"
 
 
 def _verify(place: JobPlace, *options: str) -> str:
-    return " ".join(["nccl-triage", "verify", place.log, *options])
+    # Of hosts that the log does not name nothing tells that they are the job's, but whoever fills them in.
+    vouched = ["--job-hosts"] if place.unnamed else []
+    return " ".join(["nccl-triage", "verify", place.log, *options, *vouched])
 
 
 def _hosts(place: JobPlace) -> list[str]:

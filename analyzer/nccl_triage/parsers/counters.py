@@ -73,8 +73,11 @@ class Count:
     total: int | None
 
 
-def advancing(lines: Sequence[str]) -> list[Count]:
-    """Return the first and the last lines of the counter that advanced last among lines in order; none without one."""
+def advancing(lines: Sequence[str], certain: bool = False) -> list[Count]:
+    """Return the first and the last lines of the counter that advanced last among lines in order; none without one.
+
+    ``certain``: none, too, if lines before these could show that another one advanced later.
+    """
     found: dict[tuple[str, str], list[Count]] = {}
     cut = [line[:WIDTH] for line in lines]
     starts = [0, *itertools.accumulate(len(line) + 1 for line in cut)]
@@ -88,6 +91,8 @@ def advancing(lines: Sequence[str]) -> list[Count]:
     if not risen:
         return []
     last = max(risen, key=lambda counts: (counts[-1].index, _changes(counts)))
+    if certain and any(counts[-1].index > last[-1].index for counts in found.values()):
+        return []
     news = [
         count
         for count, earlier in zip(last, [None, *last[:-1]], strict=True)

@@ -42,7 +42,14 @@ def _cause(document: Document, lang: Lang) -> str:
     parts = [label + colon + word("or_between", lang).join(short_text.named(one, lang) for one in told)]
     if document.get("verdict") == "diagnosed":
         parts += [word(key, lang).lower() + colon + text for key, text in short_text.facts(document, best, lang)[:2]]
+    parts += _foreign(document, lang)
     return word("semicolon", lang).join(parts)
+
+
+def _foreign(document: Document, lang: Lang) -> list[str]:
+    """Return the rules of others that had a part in the verdict, if any."""
+    found = [str(name) for file in document.get("foreign_rules") or [] for name in file.get("ids") or []]
+    return [word("foreign", lang) + word("colon", lang) + word("list_comma", lang).join(found[:3])] if found else []
 
 
 def _next(document: Document, lang: Lang) -> str:

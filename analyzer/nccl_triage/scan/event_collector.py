@@ -195,9 +195,12 @@ class EventCollector:
         if peeled.context.rank is not None and peeled.text:
             self.result.add(Event(SPEAKER, self._info.path, number, peeled.text[:MAX_TEXT], peeled.context), ())
 
-    def add_counters(self, numbers: Sequence[int], texts: Sequence[str]) -> bool:
-        """Keep the lines of the counter that advanced last among the last lines of the source; returns whether there is one."""
-        found = counters.advancing(texts)
+    def add_counters(self, numbers: Sequence[int], texts: Sequence[str], certain: bool = False) -> bool:
+        """Keep the lines of the counter that advanced last among the last lines of the source; returns whether there is one.
+
+        ``certain``: lines before these do not matter (``counters.advancing``).
+        """
+        found = counters.advancing(texts, certain)
         for count in found:
             peeled = self._parser.peel(texts[count.index])
             fields = {"name": count.name, "step": str(count.value)}

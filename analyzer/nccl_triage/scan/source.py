@@ -222,12 +222,17 @@ class SourceScan:
     def _add_counters(self) -> None:
         """Keep the counter that advanced last; in a source like many others a few lines tell which."""
         alike, lines = self._lines.alike, list(self._last)
-        if self._skims and len(lines) > FEW_LAST and (self._counts_in(lines[-FEW_LAST:]) or not alike.counts):
+        if (
+            self._skims
+            and len(lines) > FEW_LAST
+            and (self._counts_in(lines[-FEW_LAST:], certain=True) or not alike.counts)
+        ):
             return
         alike.counts = self._counts_in(lines) or alike.counts
 
-    def _counts_in(self, lines: Sequence[TextLine]) -> bool:
-        return self._lines.events.add_counters([line.number for line in lines], [line.text for line in lines])
+    def _counts_in(self, lines: Sequence[TextLine], certain: bool = False) -> bool:
+        numbers, texts = [line.number for line in lines], [line.text for line in lines]
+        return self._lines.events.add_counters(numbers, texts, certain)
 
     def _tell_given_up(self) -> None:
         for rule, pattern in self._users:

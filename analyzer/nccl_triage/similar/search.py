@@ -23,7 +23,7 @@ MOST = 3
 #: Cosine below which a thread is not alike.
 ALIKE = 0.2
 #: Nearest threads that vote where no cause is named, and the least share of the votes.
-VOTERS, MAJORITY = 10, 0.7
+VOTERS, MAJORITY = 10, 0.75
 #: The confidence of a cause that the rules do not consider.
 UNCONSIDERED = 0.05
 #: The label of a log that does not show its cause.

@@ -1,4 +1,4 @@
-"""A run as it is assessed, and the checks in order of certainty: the first that finds something gives the finding.
+"""What a run shows: the checks in order of certainty: the first that finds something gives the finding.
 
 The checks look for ranks that died of a signal, a call that differs from the others', ranks that never came, came late
 or keep the others waiting (at the store, at the collective, at each iteration), unusable paths, and what the rules find
@@ -10,34 +10,23 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.verify import transport
+from nccl_triage.verify.assessed_run import AssessedRun, OwnDiagnosis
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
-from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.decide import OTHERWISE
 from nccl_triage.verify.network_findings import ONE_WAY
 from nccl_triage.verify.stragglers import late, slow
 from nccl_triage.verify.worker.ops import operation
 
 #: The most symptoms kept of a run.
 _KEPT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class OwnDiagnosis:
-    """The cause found in the logs of an experiment; ``told_by_stages``: the stages of the ranks show it better."""
-
-    cause: str
-    status: str
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    line: str
-    told_by_stages: bool = False
 
 
 def diagnose_own_logs(result: RunResult, rules: RuleSet) -> OwnDiagnosis | None:
@@ -74,37 +63,6 @@ def _own(best: dict[str, Any], rules: RuleSet) -> OwnDiagnosis:
         line=best["evidence"][0]["text"][:300] if best["evidence"] else "",
         told_by_stages=rules.causes[best["cause"]].experiment.told_by_stages,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AssessedRun:
-    """A run with the other facts by which it is assessed."""
-
-    result: RunResult
-    names: Sequence[str]
-    paths: tuple[RunFinding, ...] = ()
-    own: OwnDiagnosis | None = None
-
-    @property
-    def traces(self) -> list[RankTrace]:
-        """The ranks in their order."""
-        return [trace for _, trace in sorted(self.result.ranks.items())]
-
-    def slots(self, traces: Sequence[RankTrace]) -> tuple[int, ...]:
-        """Return the ranks' numbers in the whole job."""
-        return tuple(sorted(trace.slot.number for trace in traces))
-
-    def hosts(self, traces: Sequence[RankTrace]) -> tuple[str, ...]:
-        """Return the hosts of ranks, each once."""
-        return tuple(dict.fromkeys(self.names[trace.slot.place] for trace in traces))
-
-    def finding(
-        self, kind: str, traces: Sequence[RankTrace], en: str, zh: str, situation: str = OTHERWISE
-    ) -> RunFinding:
-        """Return a finding about some ranks; ``{ranks}`` in the texts stands for their numbers."""
-        numbers = ", ".join(str(number) for number in self.slots(traces))
-        says = {"en": en.replace("{ranks}", numbers), "zh": zh.replace("{ranks}", numbers)}
-        return RunFinding(cause_of(kind, situation), kind, says, self.slots(traces), self.hosts(traces))
 
 
 def never_joined(view: AssessedRun) -> RunFinding | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nccl_triage.engine.schema import RuleSet, Text, Treatment
-from nccl_triage.verify.assess import AssessedRun, assess, diagnose_own_logs
+from nccl_triage.verify.assess import assess, diagnose_own_logs
+from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
 from nccl_triage.verify.plan import REPEATS, Plan, Planned

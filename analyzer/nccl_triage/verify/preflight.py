@@ -31,6 +31,8 @@ from nccl_triage.verify.worker.ops import OPERATIONS
 
 #: Elements of the small and the middle message of every operation, and of the one that is timed (bytes: 4 and 2 each).
 SMALL, MIDDLE, LARGE_CPU, LARGE_GPU = 1 << 10, 1 << 18, 1 << 20, 1 << 26
+#: Bytes of the sizes of a sweep: 8 B to 128 MiB, each twice the one before.
+SWEEP = tuple(8 << power for power in range(25))
 #: /dev/shm below this and fewer open files than this make trouble sooner or later (NCCL's and PyTorch's own advice).
 SHM_BYTES, OPEN_FILES = 1 << 30, 65536
 #: Facts that must be the same on all hosts.
@@ -182,10 +184,14 @@ def preflight(
     settings: api.Settings,
     rules: RuleSet,
     *,
+    sweep: bool = False,
     say: Callable[[Mapping[str, str]], None] = lambda text: None,
     faults: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Carry out all checks and return the document; raises UsageError when hosts cannot be reached."""
+    """Carry out all checks and return the document; raises UsageError when hosts cannot be reached.
+
+    With ``sweep`` the all-reduce is timed at every size of ``SWEEP``, too.
+    """
     started = time.monotonic()
     nobody = SuspectedCause("", "possible", 0.0)
     request = Request(Question(()), nobody, Experiment(kind="replay"), settings.options.world)
@@ -212,8 +218,9 @@ def preflight(
         measured: dict[str, Any] = {}
         if not live.report.problems and not any(entry.state == "failed" and entry.id == "gpus" for entry in checks):
             run, planned = _everything(made, request, backend)
+            run = replace(run, sweep=SWEEP if sweep else ())
             checks += network_checks(live, live.realised(run))
-            screening = Screening(live, replace(run, more=()), planned)
+            screening = Screening(live, replace(run, more=(), sweep=()), planned)
             trial, run = _screened(screening, run)
             runs = [record.run_record(trial, live.names, cluster.facts, "", earlier)] if trial is not None else []
             checks += screening.checks
@@ -297,6 +304,25 @@ def _who(suspect: Mapping[str, Any], chinese: bool) -> str:
     return who(suspect["hosts"], suspect["rank"], suspect["gpu"], chinese)
 
 
+def _sweep_lines(sizes: Sequence[Mapping[str, Any]], chinese: bool) -> Iterator[str]:
+    """Yield a table of the sizes that were timed, as nccl-tests prints it."""
+    if sizes:
+        names = (
+            ("字节", "微秒", "算法带宽 GB/s", "总线带宽 GB/s")
+            if chinese
+            else ("bytes", "us", "algbw GB/s", "busbw GB/s")
+        )
+        yield "  " + "".join(f"{name:>14}" for name in names)
+    for size in sizes:
+        values = (
+            f"{size['bytes']:.0f}",
+            f"{size['median_s'] * 1e6:.1f}",
+            f"{size['algbw']:.4g}",
+            f"{size['busbw']:.4g}",
+        )
+        yield "  " + "".join(f"{value:>14}" for value in values)
+
+
 def text(document: dict[str, Any], chinese: bool) -> str:
     """Return the document for a terminal, one line a check."""
     marks = {"ok": "ok", "failed": "FAILED", "warning": "warning", "skipped": "skipped"}
@@ -304,6 +330,7 @@ def text(document: dict[str, Any], chinese: bool) -> str:
     lines = [f"preflight: {head[1] if chinese else head[0]} ({document['seconds']:.1f} s)"]
     for one in document["checks"]:
         lines.append(f"  {marks[one['state']]}: {one['id']}: {one['says_zh' if chinese else 'says']}")
+    lines += [line for run in document["runs"] for line in _sweep_lines(run["sweep"], chinese)]
     named = dict.fromkeys(_who(suspect, chinese) for suspect in document["suspects"])
     if named:
         lines.append(f"  {'可疑对象：' if chinese else 'suspects: '}{'; '.join(named)}")

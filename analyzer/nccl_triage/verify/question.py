@@ -24,6 +24,8 @@ EVIDENCE_ID = "verification"
 
 #: Bounds of what a log can mean: ranks of a job, and 30 days of timeout.
 MOST_RANKS, MOST_MILLISECONDS = 1 << 20, 30 * 86_400_000
+#: Characters of a name at most: no host has a longer one (RFC 1035).
+LONGEST_NAME = 255
 #: torch says ALLGATHER_COALESCED in its logs (Work.cpp) and ALLGATHER_coalesced in its flight recorder.
 _OPS = {name.upper(): name for name in OPERATIONS}
 
@@ -101,6 +103,15 @@ def _string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _name(value: Any) -> str | None:
+    """Return what may be the name of something; a longer one is cut, and then matches nothing."""
+    return value[:LONGEST_NAME] if isinstance(value, str) and value else None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(filter(None, map(_name, value))) if isinstance(value, list) else ()
+
+
 def _whole(value: Any, most: int, least: int = 1) -> int | None:
     """Return a whole number within bounds, None for anything else: a report may have been written by anybody."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
@@ -160,7 +171,7 @@ def _accused_gpu(culprit: Mapping[str, Any], ranks: Mapping[int, Mapping[str, An
     index = next((number for value in known if (number := _whole(value, 1023, 0)) is not None), None)
     if bus is None and index is None:
         return None
-    return AccusedGpu(_string(culprit.get("host")) or _string(about.get("host")), index, bus)
+    return AccusedGpu(_name(culprit.get("host")) or _name(about.get("host")), index, bus)
 
 
 def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
@@ -168,18 +179,18 @@ def _suspects(document: Mapping[str, Any]) -> tuple[SuspectedCause, ...]:
     listed = _mappings(_mapping(document.get("job")).get("ranks"))
     table = {rank: entry for entry in listed if (rank := _whole(entry.get("rank"), MOST_RANKS, 0)) is not None}
     for entry in _mappings(document.get("diagnoses")):
-        cause = _string(entry.get("cause"))
+        cause = _name(entry.get("cause"))
         if cause is None:
             continue
         culprits = _mappings(entry.get("culprits"))
         ranks = tuple(sorted(set(_ranks([culprit.get("rank") for culprit in culprits]))))
-        hosts = tuple(dict.fromkeys(_strings([culprit.get("host") for culprit in culprits if culprit.get("host")])))
+        hosts = tuple(dict.fromkeys(_names([culprit.get("host") for culprit in culprits])))
         texts = [_string(line.get("text")) or "" for line in _mappings(entry.get("evidence"))]
         variables = tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
         confidence = entry.get("confidence")
         sure = float(confidence) if isinstance(confidence, (int, float)) else 0.0
         gpus = tuple(dict.fromkeys(filter(None, (_accused_gpu(culprit, table) for culprit in culprits))))
-        status = _string(entry.get("status")) or "possible"
+        status = _name(entry.get("status")) or "possible"
         found.append(SuspectedCause(cause, status, sure, ranks, hosts, variables, gpus, _proven(entry)))
     return tuple(found)
 
@@ -201,21 +212,21 @@ def ask(document: Mapping[str, Any], trusted: bool = False) -> Question:
     collective, job = _mapping(document.get("collective")), _mapping(document.get("job"))
     texts = list(_texts(document))
     timeout = _whole(collective.get("timeout_ms"), MOST_MILLISECONDS)
-    hosts = [host for host in _mappings(job.get("hosts")) if _string(host.get("name"))]
+    hosts = {name: host for host in _mappings(job.get("hosts")) if (name := _name(host.get("name")))}
     repeated = variables.of_log(_mapping(job.get("env")), trusted)
     return Question(
         suspects=_suspects(document),
         op=_OPS.get((_string(collective.get("op")) or "").upper()),
         numel=_whole(collective.get("numel_in"), UNKNOWN_NUMEL - 1),
-        dtype=_string(collective.get("dtype")),
+        dtype=_name(collective.get("dtype")),
         world=_whole(collective.get("world_size"), MOST_RANKS) or _whole(job.get("world_size"), MOST_RANKS),
         timeout=timeout / 1000 if timeout else None,
-        hosts=tuple(dict.fromkeys(host["name"] for host in hosts)),
-        addresses={host["name"]: _strings(host.get("addresses")) for host in hosts},
-        ranks_of={host["name"]: _ranks(host.get("ranks")) for host in hosts},
+        hosts=tuple(hosts),
+        addresses={name: _names(host.get("addresses")) for name, host in hosts.items()},
+        ranks_of={name: _ranks(host.get("ranks")) for name, host in hosts.items()},
         env=repeated.env,
         left_out=repeated.left_out,
-        versions={name: str(value) for name, value in _mapping(job.get("software")).items()},
+        versions={name: str(value)[:LONGEST_NAME] for name, value in _mapping(job.get("software")).items()},
         backend=_backend(document),
         port=_whole(_first(_PORT, texts), 65535, 1024),  # lower ones are not for users
         master=_first(_MASTER, texts),

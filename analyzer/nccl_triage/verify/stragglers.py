@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.collective_run import RankTrace, RunFinding
 from nccl_triage.verify.outliers import above, below, others
 from nccl_triage.verify.worker.ops import operation
-
-if TYPE_CHECKING:
-    from nccl_triage.verify.assess import AssessedRun
 
 #: A rank is late when it comes to the collective this many seconds after the others, and takes this many times longer.
 LATE, LATE_RATIO = 1.0, 3.0

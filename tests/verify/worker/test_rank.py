@@ -9,7 +9,7 @@ import pytest
 
 from nccl_triage.verify.worker import rank
 from nccl_triage.verify.worker.faults import Fault
-from nccl_triage.verify.worker.memory import Room
+from nccl_triage.verify.worker.memory import MemoryRoom
 from nccl_triage.verify.worker.progress import OwnFailureError
 
 CUDA = SimpleNamespace(type="cuda", index=1)
@@ -69,8 +69,8 @@ def test_an_older_torch_makes_it_later() -> None:
 def test_the_room_is_the_same_on_all_ranks() -> None:
     store = Store()
     store.said = {"room/1": '["host-b", 700]', "room/2": '["host-a", 40]'}
-    assert rank._room(store, Room("host-a", 40), 0, 3) == 20
-    assert rank._room(store, Room("host-b", 700), 1, 3) == 20, "rank 0 has decided"
+    assert rank._room(store, MemoryRoom("host-a", 40), 0, 3) == 20
+    assert rank._room(store, MemoryRoom("host-b", 700), 1, 3) == 20, "rank 0 has decided"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_whose_failure_an_error_is(error: BaseException, stage: str, own: bool) 
 def test_what_torch_refuses_is_no_failure_of_the_collective(error: Exception, refused: bool) -> None:
     marks = SimpleNamespace(say=lambda *_, **__: None)
     spec = {"op": "BARRIER", "numel": 5, "dtype": "int8", "world": 2, "backend": "nccl"}
-    made = rank.Experiment(spec, 0, marks, Fault())  # type: ignore[arg-type]
+    made = rank.RankWork(spec, 0, marks, Fault())  # type: ignore[arg-type]
     made.torch, made.device = SimpleNamespace(__version__="2.1", int8="int8"), SimpleNamespace(type="cpu")
 
     def barrier() -> None:
@@ -126,7 +126,7 @@ def test_what_torch_refuses_is_no_failure_of_the_collective(error: Exception, re
 
 @pytest.mark.parametrize(("timed", "seconds"), [(None, 4.0), (45.0, 4.0), (3.0, 0.375)])
 def test_the_timed_iterations_keep_within_the_parents_limit(timed: float | None, seconds: float) -> None:
-    made = rank.Experiment({} if timed is None else {"timed": timed}, 0, None, None)  # type: ignore[arg-type]
+    made = rank.RankWork({} if timed is None else {"timed": timed}, 0, None, None)  # type: ignore[arg-type]
     assert made._seconds(4.0) == seconds
 
 
@@ -154,7 +154,7 @@ def test_the_version_of_nccl_in_words() -> None:
 
 def test_no_memory_for_the_buffers_is_no_fault_of_the_gpu() -> None:
     """The size was reckoned; but what reads where it must not is a fault."""
-    made = rank.Experiment({"world": 2}, 0, None, None)  # type: ignore[arg-type]
+    made = rank.RankWork({"world": 2}, 0, None, None)  # type: ignore[arg-type]
 
     def refusing(text: str) -> Any:
         def zeros(*_: Any, **__: Any) -> None:

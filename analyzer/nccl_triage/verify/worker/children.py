@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -14,17 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-_PR_SET_PDEATHSIG = 1
+from .host import die_with_parent
 
 
 def own() -> list[str]:
     """Return the command that starts this program again."""
     return [sys.executable, sys.argv[0]]
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def helper(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -103,7 +103,7 @@ _CROWD = 6
 
 def _crowd() -> None:
     """Stay on one core, together with programs that compute without end; they die with this process."""
-    from .children import die_with_parent
+    from .host import die_with_parent
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for _ in range(_CROWD):

@@ -12,8 +12,8 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from .children import die_with_parent
 from .gpu import Gpu, GpuProcess, Inventory, pci_address
+from .host import die_with_parent
 
 #: Seconds that nvidia-smi may take; it hangs when the driver does.
 TOOL_TIMEOUT = 30.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import platform
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -182,3 +184,11 @@ def port_free(port: int) -> str | None:
         except OSError as error:
             return error.strerror or str(error)
     return None
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

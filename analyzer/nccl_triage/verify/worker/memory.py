@@ -15,14 +15,14 @@ GPU_SHARE, HOST_SHARE = 0.8, 0.5
 UNKNOWN = 1 << 30
 
 
-class Room(NamedTuple):
+class MemoryRoom(NamedTuple):
     """The bytes that ranks of one memory may take together, and which memory it is: ranks of one GPU or host share it."""
 
     memory: str
     free: int
 
 
-def room(torch: Any, device: Any, root: Path = Path("/")) -> Room:
+def room(torch: Any, device: Any, root: Path = Path("/")) -> MemoryRoom:
     """Return what this rank sees of its memory; call it before any rank takes some."""
     where = _machine(root)
     if device.type == "cuda":
@@ -30,11 +30,11 @@ def room(torch: Any, device: Any, root: Path = Path("/")) -> Room:
         about = torch.cuda.get_device_properties(device)
         names = ("pci_domain_id", "pci_bus_id", "pci_device_id", "uuid")
         which = "/".join(str(getattr(about, name, "")) for name in names) if hasattr(about, names[1]) else device.index
-        return Room(f"{where} {which}", int(free * GPU_SHARE))
-    return Room(where, int(available(root) * HOST_SHARE))
+        return MemoryRoom(f"{where} {which}", int(free * GPU_SHARE))
+    return MemoryRoom(where, int(available(root) * HOST_SHARE))
 
 
-def least(rooms: Sequence[Room]) -> int:
+def least(rooms: Sequence[MemoryRoom]) -> int:
     """Return the bytes that every rank may take: those of the most crowded memory, for each of its ranks."""
     sharing = Counter(one.memory for one in rooms)
     return min(one.free // sharing[one.memory] for one in rooms)

@@ -94,11 +94,11 @@ def _store(dist: Any, spec: dict[str, Any], rank: int) -> Any:
     return dist.PrefixStore("verify", store)
 
 
-def _room(store: Any, own: memory.Room, rank: int, world: int) -> int:
+def _room(store: Any, own: memory.MemoryRoom, rank: int, world: int) -> int:
     """Return the bytes that every rank may take, the same on all ranks; rank 0 finds out."""
     store.set(f"room/{rank}", json.dumps(own))
     if rank == 0:
-        rooms = [memory.Room(*json.loads(store.get(f"room/{other}"))) for other in range(world)]
+        rooms = [memory.MemoryRoom(*json.loads(store.get(f"room/{other}"))) for other in range(world)]
         store.set("room", str(memory.least(rooms)))
     return int(store.get("room"))
 
@@ -143,7 +143,7 @@ def _fitting(message: Mapping[str, Any], world: int, room: int) -> int:
     return row.fitting(int(message["numel"]), world, DTYPES[message["dtype"]], room)
 
 
-class Experiment:
+class RankWork:
     """What one rank does of an experiment, with a mark after each stage."""
 
     def __init__(self, spec: dict[str, Any], rank: int, marks: ProgressMarks, fault: faults.Fault) -> None:
@@ -300,7 +300,7 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     marks.say("start", pid=os.getpid())
     fault = faults.of(spec, rank)
     try:
-        Experiment(spec, rank, marks, fault).carry_out(Control(control, marks))
+        RankWork(spec, rank, marks, fault).carry_out(Control(control, marks))
     except BaseException as error:  # whatever happened is the result of the experiment
         # As any training program does: the log is read by the same parsers as the user's.
         traceback.print_exc()
