@@ -25,11 +25,12 @@ from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.files import replace
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.similar import search, threads
+from nccl_triage.similar.search import UNKNOWN
 from nccl_triage.similar.threads import PublicThread, ThreadIndex
 
 WRITTEN = ROOT / "corpus" / "written"
 INDEX = ROOT / "analyzer" / "nccl_triage" / "similar" / "threads.json.gz"
-_HEADER = "| cases | verdict | n | shown | first thread right | all shown right |\n|---|---|---|---|---|---|"
+_HEADER = "| cases | verdict | n | shown | first thread right | of these, with a cause |\n|---|---|---|---|---|---|"
 
 
 class Judged(NamedTuple):
@@ -84,9 +85,9 @@ def rows(name: str, judged: Iterable[Judged]) -> list[str]:
     for verdict in ("any", "diagnosed", "unknown"):
         chosen = [one for one in every if verdict in ("any", one.verdict)]
         told = [one for one in chosen if one.shown]
-        first = sum(one.shown[0] in one.case.acceptable for one in told)
-        whole = sum(set(one.shown) <= set(one.case.acceptable) for one in told)
-        shares = (_percent(len(told), len(chosen)), _percent(first, len(told)), _percent(whole, len(told)))
+        right = [one.shown[0] for one in told if one.shown[0] in one.case.acceptable]
+        named = sum(cause != UNKNOWN for cause in right)
+        shares = (_percent(len(told), len(chosen)), _percent(len(right), len(told)), _percent(named, len(right)))
         lines.append(f"| {name} | {verdict} | {len(chosen)} | {' | '.join(shares)} |")
     return lines
 

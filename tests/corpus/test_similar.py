@@ -1,4 +1,4 @@
-"""The measurement counts what was shown, first and in all, by verdict."""
+"""The measurement counts what was shown, what of it was right, and what of that names a cause, by verdict."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from nccl_triage.evaluation.cases import LabelledCase
 
 
 def judged(verdict: str, *shown: str) -> Judged:
-    case = LabelledCase("x", Path("x"), "os-limit", ("port-in-use",), "yes", (), (), None, "x")
+    case = LabelledCase("x", Path("x"), "os-limit", ("unknown",), "yes", (), (), None, "x")
     return Judged(case, verdict, shown)
 
 
 def test_what_is_shown_and_right_is_counted_by_verdict() -> None:
     found = [
-        judged("diagnosed", "os-limit", "process-crashed"),
-        judged("diagnosed", "port-in-use"),
+        judged("diagnosed", "os-limit", "os-limit"),
+        judged("diagnosed", "process-crashed"),
         judged("diagnosed"),
-        judged("unknown", "process-crashed"),
+        judged("unknown", "unknown"),
     ]
     assert rows("made up", found) == [
-        "| made up | any | 4 | 75 % | 67 % | 33 % |",
-        "| made up | diagnosed | 3 | 67 % | 100 % | 50 % |",
-        "| made up | unknown | 1 | 100 % | 0 % | 0 % |",
+        "| made up | any | 4 | 75 % | 67 % | 50 % |",
+        "| made up | diagnosed | 3 | 67 % | 50 % | 100 % |",
+        "| made up | unknown | 1 | 100 % | 100 % | 0 % |",
     ]
 
 

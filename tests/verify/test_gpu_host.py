@@ -94,7 +94,7 @@ def test_a_host_has_its_name_its_gpus_and_its_torch(gpu_hosts: Machine) -> None:
     assert told == "gpu-a gpu-a 2 2.13.0+cu128 1000 33 (2, 27, 5) 0.0"
 
 
-def test_hosts_without_a_starter_are_the_same(tmp_path: Path) -> None:
+def test_hosts_without_a_starter_are_the_same(gpu_hosts: Machine) -> None:
     with machine(quick=False) as made:
         host = made.host("gpu-slow", gpus(1))
         text = "import torch, socket; print(socket.gethostname(), torch.cuda.device_count(), torch.__version__)"

@@ -126,6 +126,8 @@ class LearnedShapes:
     shapes: dict[tuple[bytes, Hashable], LearnedShape] = field(default_factory=dict)
     #: By what stands between the numbers of lines, of which no literal holds any.
     lengths: dict[Text, LearnedLengths] = field(default_factory=dict)
+    #: By folded lines: those of which they differ only in the lengths of numbers, and what cuts out the numbers that matter.
+    covered: dict[bytes, tuple[LearnedLengths, Pick | None]] = field(default_factory=dict)
     #: By what stands between the numbers of lines, and their kind: how many were read in full before any was tried.
     seen: dict[tuple[Text, LineKind], int] = field(default_factory=dict)
     #: By the names of sources without their numbers.
@@ -137,8 +139,15 @@ class LearnedShapes:
             self.literals.clear()
             self.shapes.clear()
             self.lengths.clear()
+            self.covered.clear()
         self.literals[folded] = literal
         self.shapes[folded, digits] = learned
+
+    def cover(self, folded: bytes, lengths: LearnedLengths, values: Pick | None) -> None:
+        """Remember that a folded line differs from known ones only in the lengths of its numbers."""
+        if len(self.covered) >= MAX_SHAPES:
+            self.covered.clear()
+        self.covered[folded] = lengths, values
 
     def see(self, alike: tuple[Text, LineKind]) -> int:
         """Count a line that was read in full, and return how many like it there were."""

@@ -115,6 +115,13 @@ class LineScan:
         if speaks and not matched:
             events.add_speaker(number, text)
 
+    def harmless(self, raw: bytes) -> bool:
+        """Tell whether a line is like one before it that no signature matches."""
+        if may_hide_literals(raw):
+            return False
+        group = self._shapes.group(raw)
+        return group is not None and not group.signatures
+
     def count(self, number: int, raw: bytes) -> LineGroup | None:
         """Count a line (without its end) that repeats others, and return its group; None if it must be read."""
         if self.events.open or not self._counts or may_hide_literals(raw):

@@ -76,8 +76,10 @@ class BlockSampler:
         """Tell whether nothing in or before a block, the next one, speaks of trouble."""
         if self._events.open or self._events.faults or reader.own_verdicts.open:
             return False
-        swept = self._prefilter.sweeper()(block.data)
-        if swept.ends or swept.verdicts:
+        data = block.data
+        swept = self._prefilter.sweeper()(data)
+        starts = {data.rfind(b"\n", 0, end) + 1 for end in swept.ends}
+        if swept.verdicts or not all(self._lines.harmless(data[at : data.find(b"\n", at)]) for at in starts):
             return False
         self._swept = swept
         return True

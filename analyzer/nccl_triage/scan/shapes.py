@@ -101,7 +101,12 @@ class Shapes:
 
     def group(self, raw: bytes) -> LineGroup | None:
         """Return the group of a line (without its end), if it is made."""
-        shape = self._known(raw) or self._of_other_length(raw)
+        folded = self._folder.fold(raw)
+        shape = self._shapes.get(folded)
+        if shape is None:
+            shape = self._of_other_length(raw, folded)
+        elif shape.literal is not None:
+            shape = shape.variants.get(shape.literal(raw))
         if shape is None or shape.family is None:
             return None
         return shape.family.groups.get(key(shape.family, shape.values, raw))
@@ -113,30 +118,37 @@ class Shapes:
             return shape.variants.get(shape.literal(raw))
         return shape
 
-    def _of_other_length(self, raw: bytes) -> Shape | None:
+    def _of_other_length(self, raw: bytes, folded: bytes) -> Shape | None:
         """Return a new shape for a line that differs from known ones in the lengths of its numbers, if these do not matter."""
-        if len(raw) > MAX_TEXT:
+        known = self.learned.covered.get(folded)
+        if known is None:
+            if len(raw) > MAX_TEXT:
+                return None
+            if (folded, None) in self.learned.shapes:
+                return self._shape(raw)
+            lengths = self._lengths_that_cover(raw, folded)
+            if lengths is None:
+                return None
+            spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)] if lengths.numbers.matter else []
+            known = lengths, digit_folding.pick_numbers(spans, lengths.numbers.matter)
+            self.learned.cover(folded, *known)
+        lengths, values = known
+        if lengths.broken:
             return None
-        text, numbers = digit_folding.parted(raw)
-        lengths = self.learned.lengths.get(text)
-        if lengths is None:
-            return None
-        folded = self._folder.fold(raw)
-        if folded in self._shapes:
-            return None
-        if (folded, None) in self.learned.shapes:
-            return self._shape(raw)
-        if not lengths.cover(numbers):
-            return None
-        if lengths.literals and digit_folding.literal_digits(folded, lengths.literals) is not None:
-            return None
-        shape = self._shapes[folded] = Shape(name=(folded, None), family=self._family(lengths.numbers), lengths=lengths)
-        shape.know(lengths.kind)
-        if lengths.numbers.matter:
-            spans = [found.span() for found in digit_folding.NUMBER.finditer(raw)]
-            shape.values = digit_folding.pick_numbers(spans, lengths.numbers.matter)
+        shape = Shape(lengths.kind, family=self._family(lengths.numbers), values=values, lengths=lengths)
+        shape.name = folded, None
+        self._shapes[folded] = shape
         self._made += 1
         return shape
+
+    def _lengths_that_cover(self, raw: bytes, folded: bytes) -> LearnedLengths | None:
+        """Return the lines that a line differs from only in lengths of numbers that were tried."""
+        text, numbers = digit_folding.parted(raw)
+        lengths = self.learned.lengths.get(text)
+        if lengths is None or not lengths.cover(numbers):
+            return None
+        literal = lengths.literals and digit_folding.literal_digits(folded, lengths.literals)
+        return lengths if not literal else None
 
     def _note_lengths(self, shape: Shape, text: Text, numbers: Sequence[bytes]) -> None:
         """Remember the lengths of the numbers of a line that was tried, where no literal holds any of their digits."""

@@ -16,7 +16,7 @@ from nccl_triage.similar.search import UNKNOWN, AlikeThread
 #: Names of one kind that are listed.
 _MOST = 3
 #: Signatures that say no more than the exception's name does.
-_BLAND = "python.traceback"
+_BLAND = ("python.traceback", "python.frame")
 #: Words that are shown have at least so many letters.
 _WORD = 4
 _OPEN: Text = {"en": "The log alone does not show the cause", "zh": "仅凭日志看不出原因"}

@@ -101,12 +101,12 @@ def find(findings: Findings, index: ThreadIndex | None = None, without: str | No
         return []
     index = shipped() if index is None else index
     names = features_of(findings.case)
-    near = [pair for pair in nearest(names, index, without) if pair[0] >= ALIKE]
+    near = nearest(names, index, without)
     cause = findings.cause
     if cause is None:
         beliefs = {candidate.id: candidate.confidence for candidate in findings.candidates}
         cause = favoured(near, index, {**beliefs, UNKNOWN: findings.unknown_confidence})
-    same = [pair for pair in near if index.threads[pair[1]].cause == cause]
+    same = [pair for pair in near if pair[0] >= ALIKE and index.threads[pair[1]].cause == cause]
     ranks = {number: _rank(index.threads[number]) for _, number in same}
     same.sort(key=lambda pair: (-round(pair[0] + _BONUS * (ranks[pair[1]] < _NOBODY), 2), ranks[pair[1]], pair[1]))
     return [AlikeThread(index.threads[n], round(score, 3), _shared(names, index, n)) for score, n in same[:MOST]]

@@ -90,13 +90,18 @@ def smaller_size(about: ExperimentComparison) -> Iterator[Difference]:
         yield _say("the log does not show the size of the collective", "日志未给出集合操作的大小", False)
 
 
+#: Characters of a type's name.
+_TYPE = 40
+
+
 def other_dtype(about: ExperimentComparison) -> Iterator[Difference]:
     """Another type of elements, where the backend or the verifier cannot use the log's."""
     wanted, message = about.question.dtype, about.run.message
     if wanted and message.op != "INIT" and wanted.lower() != message.dtype:
         # What is only moved is moved alike.
         matters = operation(message.op).reduces
-        yield _say(f"{message.dtype} instead of {wanted}", f"元素类型为 {message.dtype}，日志中为 {wanted}", matters)
+        shown = wanted[:_TYPE]  # a report may have been written by anybody
+        yield _say(f"{message.dtype} instead of {shown}", f"元素类型为 {message.dtype}，日志中为 {shown}", matters)
 
 
 def even_shares(about: ExperimentComparison) -> Iterator[Difference]:
