@@ -44,7 +44,7 @@ def ask(tmp_path: Path, wish: api.Settings) -> Means:
 
 
 def planned(means: Means, rules: RuleSet, cause: str, wish: api.Settings, **asked: Any) -> Planned:
-    question = api.question_of(document(cause, **{"backend": "nccl", "world": None, **asked}))
+    question = api.question_of(document(cause, **{"backend": "nccl", "world": None, **asked}), PlanOptions())
     made: Plan = plan.build(question, rules.causes, means, wish.options)
     return made.experiments[0]
 
