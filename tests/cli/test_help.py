@@ -123,7 +123,10 @@ def test_what_is_mistyped_is_answered_with_the_nearest(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--format", "pdf"], "pdf is not one of auto, text, json, ndjson, markdown, html, sarif, junit, github, brief"),
+        (
+            ["--format", "pdf"],
+            "pdf is not one of auto, text, json, ndjson, markdown, html, sarif, junit, github, brief",
+        ),
         (["--lang", "de"], "de is not one of auto, en, zh"),
         (["--jobs", "many"], "many is not a whole number from 1 to 64"),
         (["--jobs", "0"], "0 is not a whole number from 1 to 64"),

@@ -167,18 +167,20 @@ def launcher_of(settings: Settings, question: Question, folder: Path) -> Iterato
         names = tuple(entry.partition("=")[0] for entry in settings.hosts)
         options = settings.options
         choice = NodeChoice(question, names, options.world, settings.ranks_per_host, options.backend != "gloo")
-        yield RayLauncher(settings.ray_address or own_address(question.ray_address, question), choice, folder)
+        yield RayLauncher(settings.ray_address or own_address(question.ray_address, names), choice, folder)
         return
     from nccl_triage.verify.launchers.processes import ProcessLauncher
 
     yield ProcessLauncher(places_of(settings), folder, settings.python)
 
 
-def own_address(address: str | None, question: Question) -> str | None:
-    """Return an address of the log (``host:port``) if its host is one that the log names, else None."""
+def own_address(address: str | None, names: Sequence[str]) -> str | None:
+    """Return an address of the log (``host:port``) if its host is this one, or one that the user named; else None.
+
+    Who joins a cluster runs what it is sent: a log must not choose the cluster.
+    """
     named, _, _ = (address or "").rpartition(":")
-    known = {*question.hosts, *(one for found in question.addresses.values() for one in found)}
-    return address if named and named in known else None
+    return address if named and (named in names or host.has(named)) else None
 
 
 def ask_hosts(cluster: Cluster, settings: Settings) -> Means:

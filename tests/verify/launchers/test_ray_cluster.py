@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -319,18 +320,24 @@ def test_a_node_of_an_unknown_name_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"),
+    ("address", "taken"),
     [
-        ("10.0.0.1:6379", "10.0.0.1:6379"),
-        ("gpu-a:6379", "gpu-a:6379"),
-        ("10.0.0.7:6379", None),
-        ("evil.example:6379", None),
-        (None, None),
+        ("127.0.0.1:6379", True),
+        (f"{socket.gethostname()}:6379", True),
+        ("gpu-a:6379", True),
+        ("10.0.0.7:6379", True),
+        ("gpu-b:6379", False),
+        ("10.0.0.1:6379", False),
+        ("evil.example:6379", False),
+        ("6379", False),
+        ("", False),
+        (None, False),
     ],
 )
-def test_the_address_of_a_log_is_taken_if_it_is_a_host_of_the_log(address: str | None, expected: str | None) -> None:
-    question = Question((), hosts=("gpu-a",), addresses={"gpu-a": ("10.0.0.1",)})
-    assert api.own_address(address, question) == expected
+def test_the_address_of_a_log_is_taken_if_it_is_this_host_or_one_that_the_user_names(
+    address: str | None, taken: bool
+) -> None:
+    assert api.own_address(address, ("gpu-a", "10.0.0.7")) == (address if taken else None)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"])
