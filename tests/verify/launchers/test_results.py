@@ -304,4 +304,4 @@ def test_an_accused_gpu_without_a_rank_weakens_a_pass(tmp_path: Path, rules: Rul
             result(folder, label, rank, device={"bus": f"0000:{rank + 16:02x}:00"}, gpus=smi() if rank == 0 else None)
     outcome, _ = judged(asked, rules, folder)
     assert "the accused GPU 3 of node-a has no rank" in differences(outcome)
-    assert outcome.row.id == "passes-on-less"
+    assert outcome.row.id == "other-gpu"

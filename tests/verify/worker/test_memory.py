@@ -33,9 +33,9 @@ def test_ranks_of_a_host_share_it_whatever_their_containers(tmp_path: Path) -> N
     (tmp_path / "proc/sys/kernel/random/boot_id").write_text("5c6f\n")
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 16777216 kB\n")
     found = memory.room(None, SimpleNamespace(type="cpu"), tmp_path)
-    assert found == memory.Room("5c6f", 8 * GIB)
+    assert found == memory.MemoryRoom("5c6f", 8 * GIB)
     assert memory.least([found] * 4) == 2 * GIB
-    assert memory.least([found, found, memory.Room("other", 3 * GIB)]) == 3 * GIB
+    assert memory.least([found, found, memory.MemoryRoom("other", 3 * GIB)]) == 3 * GIB
     assert memory.room(None, SimpleNamespace(type="cpu"), tmp_path / "nowhere").memory, "a name is better than nothing"
 
 
