@@ -12,8 +12,9 @@ import nccl_triage
 ROOT = Path(nccl_triage.__file__).parent
 #: All modules, apart from those that only make a folder a package.
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"]
-#: The number of modules that was reached, rounded up. A new module needs a reason, and a small one a merge.
-MOST_MODULES = 395
+#: The number of modules that was reached, rounded up, with room for the commands of a job (hang, mcp, integrations). A new
+#: module needs a reason, and a small one a merge.
+MOST_MODULES = 425
 MOST_LINES = 400
 #: What is called a model: the trained classifier, and the command about it.
 MODELS = {"classifier/model.py", "cli/model.py"}
