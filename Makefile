@@ -105,7 +105,8 @@ gate: setup  ## Score the cases that no rule may be fitted to, WHAT=--misses
 earned: setup  ## Count the incidents that each row, fact, method and signature was seen in, WHAT=rows lists those below two
 	@$(BIN)/python -m corpus.gate.earned $(WHAT)
 
-bench: setup  ## Compare the speed with grep on generated logs
+bench: setup  ## Compare the speed with public tools on generated logs of all kinds (an hour), see --help of both programs
+	$(BIN)/pip install --quiet drain3
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_kinds.py
 

@@ -77,6 +77,15 @@ def percent(ratio: float) -> str:
     return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 
+def prepare() -> None:
+    """Let every process that is measured start like one of an installed package."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+    # What pip installs is compiled; from a checkout, where nothing may be kept, each start would compile it anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(ROOT / "analyzer", quiet=2)
+    os.environ["NCCL_TRIAGE_HISTORY"] = "off"
+
+
 def timed(action: Callable[[], object], runs: int) -> float:
     """Return the median of the wall seconds of several runs."""
     seconds = []
@@ -101,11 +110,11 @@ def cost(*words: str | Path, stdin: Path | None = None) -> Cost:
     started = time.perf_counter()
     # A file, not /dev/null: for that one grep stops at the first line that it finds.
     with Path(stdin or os.devnull).open("rb") as source, tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=out)
+        process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=out, stderr=out)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
-        raise SystemExit(f"{words[0]} ended with {process.returncode}")
+        raise SystemExit(f"{' '.join(map(str, words))} ended with {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
 
 
@@ -160,11 +169,11 @@ def expressions(folder: Path) -> tuple[Path, Path]:
     return literals, patterns
 
 
-def ripgrep() -> str | None:
-    """Return ripgrep, from Debian's packages where it is absent; None where it cannot be had."""
-    if shutil.which("rg") is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "-q", "ripgrep"], stdout=subprocess.DEVNULL, check=False)
-    return shutil.which("rg")
+def tool(name: str, package: str) -> str | None:
+    """Return where a tool is, from Debian's packages where it is absent; None where it cannot be had."""
+    if shutil.which(name) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "-q", package], stdout=subprocess.DEVNULL, check=False)
+    return shutil.which(name)
 
 
 def measure(profile: str, megabytes: int, runs: int, folder: Path, others: bool, tools: Sequence[str] = ()) -> Row:
@@ -203,7 +212,7 @@ def slow_tools(profile: str, runs: int, folder: Path, path: Path, megabytes: int
     small = write(folder / f"{profile}-small.log", stream(profile, SLOW * 1_000_000, 7))
     literals, patterns = expressions(folder)
     speeds = {"loop": SLOW / timed(lambda: run(sys.executable, "-c", LOOP, small), runs)}
-    rg = ripgrep()
+    rg = tool("rg", "ripgrep")
     if rg is not None:
         words = (rg, "-j1", "-c", "--no-config")
         speeds["rg-literals"] = megabytes / timed(lambda: run(*words, "-F", "-f", literals, path), runs)
@@ -297,10 +306,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="*", default=[8, 64, 512, 4096, 16384], help="of the growing log")
     parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
     arguments = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
-    # A package that pip installs is compiled; from a checkout, where none may be kept, each start would compile it anew.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    compileall.compile_dir(ROOT / "analyzer", quiet=2)
+    prepare()
     folder = Path(tempfile.mkdtemp(prefix="nccl-triage-bench-"))
     try:
         rows = [

@@ -2,14 +2,15 @@
 
 Logs are drawn anew for each ``--seed``. What counts is the processor time of a whole diagnosis with one process, less that
 of a log of one line: it is steadier than the time that passes. ``cat | grep -c NCCL``, ripgrep with the literals of our
-signatures, and Drain3 read the same lines in the same run. ``--write`` puts the tables into docs/performance.md.
+signatures, lnav with a filter, angle-grinder and Drain3 read the same lines in the same run, as far as they can be had.
+``--write`` puts the tables into docs/performance.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import os
+import json
 import shutil
 import sys
 import tempfile
@@ -28,8 +29,20 @@ from tests.bench import Cost, cost  # noqa: E402
 PAGE = ROOT / "docs" / "performance.md"
 #: Files of a folder that are drawn; the others are these again, under other names.
 _DRAWN = 64
+#: Bytes of a folder from which on it is measured once.
+_LARGE = 100_000_000
 #: Megabytes that slow tools are given.
 _SLOW = 4
+#: What the rank that fails in a folder prints last.
+FAILURE = b"""Traceback (most recent call last):
+  File "/job/train.py", line 41, in <module>
+    main()
+  File "/job/train.py", line 33, in main
+    loss = model(batch).loss
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.31 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.07 GiB is free.
+"""
+#: What people look for first.
+_SOUNDS = "(?i)error|exception|timeout|NCCL WARN|Xid"
 
 
 def triage(*words: str | Path, jobs: int = 1, runs: int = 1) -> Cost:
@@ -53,14 +66,14 @@ def one_log(path: Path, kind: str, seed: int, size: int) -> int:
 
 
 def folder_of(path: Path, kind: str, seed: int, files: int, size: int, packed: bool = False) -> int:
-    """Write the logs of ranks into a folder; returns their size in bytes, unpacked."""
+    """Write the logs of ranks into a folder, of which one fails; returns their size in bytes, unpacked."""
     path.mkdir()
     drawn: list[bytes] = []
     total = 0
     for rank in range(files):
         if rank < _DRAWN:
             drawn.append(b"".join(process(kind, seed, rank, files, size)))
-        data = drawn[rank % _DRAWN]
+        data = drawn[rank % _DRAWN] + (FAILURE if rank == failing(files) else b"")
         total += len(data)
         name = f"rank_{rank}.log"
         if packed:
@@ -68,6 +81,18 @@ def folder_of(path: Path, kind: str, seed: int, files: int, size: int, packed: b
         else:
             (path / name).write_bytes(data)
     return total
+
+
+def failing(files: int) -> int:
+    """Return the rank that fails in a folder of some files."""
+    return files * 2 // 3
+
+
+def culprit(path: Path) -> str:
+    """Return the rank that the report of a diagnosis names, or its verdict where it names none."""
+    report = json.loads(path.read_bytes())
+    named = [one.get("rank") for best in report["diagnoses"][:1] for one in best["culprits"]]
+    return f"rank {named[0]}" if len(named) == 1 else str(report["verdict"])
 
 
 def together(folder: Path, path: Path) -> None:
@@ -108,45 +133,53 @@ def one_row(place: Place, kind: str, seed: int, megabytes: int, others: bool) ->
 
 
 def _others(place: Place, path: Path, speed: float) -> list[str]:
+    """Return our speed as a share of that of each tool that can be had, by processor time."""
     literals, _ = bench.expressions(place.path)
-    rg = bench.ripgrep()
-    shares = []
-    if rg is None:
-        shares.append("not measured")
-    else:
-        found = cost(rg, "-j1", "-c", "--no-config", "-F", "-f", literals, path)
-        shares.append(bench.percent(speed * found.cpu / path.stat().st_size))
-    if find_spec("drain3") is None:
-        return [*shares, "not measured"]
     small = place.path / "small.log"
     with path.open("rb") as source:
         small.write_bytes(source.read(_SLOW * 1_000_000))
-    found = cost(sys.executable, "-c", bench.DRAIN, small)
-    return [*shares, bench.percent(speed * found.cpu / small.stat().st_size)]
+    rg, lnav, agrind = bench.tool("rg", "ripgrep"), bench.tool("lnav", "lnav"), shutil.which("agrind")
+    tools: list[tuple[str | None, tuple[str | Path, ...], Path]] = [
+        (rg, ("-j1", "-c", "--no-config", "-F", "-f", literals, path), path),
+        (lnav, ("-n", "-N", "-c", f":filter-in {_SOUNDS}", path), path),
+        (agrind, ("--file", path, "* | parse regex '(?P<sound>(?i)error|exception|timeout)' | count by sound"), path),
+        (sys.executable if find_spec("drain3") else None, ("-c", bench.DRAIN, small), small),
+    ]
+    shares = []
+    for program, words, read in tools:
+        if program is None:
+            shares.append("not measured")
+        else:
+            shares.append(bench.percent(speed * cost(program, *words).cpu / read.stat().st_size))
+    return shares
 
 
 def folder_row(place: Place, kind: str, seed: int, files: int, size: int, packed: bool) -> list[str]:
     """Measure a kind of line in a folder, beside the same lines in one file."""
-    folder, path = place.path / "folder", place.path / "same.log"
+    folder, path, report = place.path / "folder", place.path / "same.log", place.path / "report.json"
     bytes_ = folder_of(folder, kind, seed, files, size, packed)
-    found = triage(folder, runs=place.runs)
+    runs = place.runs if bytes_ < _LARGE else 1
+    found = triage(folder, runs=runs)
     row = [
         kind,
         f"{files} x {size // 1000} KB{' gz' if packed else ''}",
         f"{place.speed(bytes_, found) / 1e6:.1f} MB/s",
+        f"{1000 * (found.cpu - place.start) / files:.1f} ms",
     ]
     if packed:
         row.append("")
     else:
         together(folder, path)
-        row.append(f"{(found.cpu - place.start) / max(0.02, triage(path, runs=place.runs).cpu - place.start):.1f}")
+        row.append(f"{(found.cpu - place.start) / max(0.02, triage(path, runs=runs).cpu - place.start):.1f}")
         path.unlink()
-    two = triage(folder, jobs=2, runs=place.runs)
+    two = triage(folder, "--format", "json", "--force", "--output", report, jobs=2, runs=runs)
+    told = culprit(report)
     row += [
         f"{found.wall:.1f} s",
         f"{two.wall:.1f} s",
         f"{found.wall / two.wall:.1f}",
         f"{max(found.peak, two.peak):.0f} MB",
+        "named" if told == f"rank {failing(files)}" else told,
     ]
     shutil.rmtree(folder)
     return row
@@ -159,40 +192,62 @@ ONE = (
     "peak memory",
     "of `cat` and `grep -c NCCL`",
     "of `rg -F -f` literals",
+    "of `lnav -n` and a filter",
+    "of angle-grinder",
     "of Drain3",
 )
-FOLDERS = ("kind of line", "folder", "a second of processor", "times one file of the same lines", "one process", "two", "gain", "peak memory")  # fmt: skip
+FOLDERS = (
+    "kind of line",
+    "folder",
+    "a second of processor",
+    "a file",
+    "times one file of the same lines",
+    "one process",
+    "two",
+    "gain",
+    "peak memory",
+    "the rank that fails",
+)
+
+
+def folders(word: str) -> tuple[int, int, bool]:
+    """Return number of files, bytes of each, and whether they are packed, of a word such as 512x100 or 512x100gz."""
+    files, _, size = word.removesuffix("gz").partition("x")
+    return int(files), int(size) * 1000, word.endswith("gz")
 
 
 def main(given: Sequence[str] | None = None) -> None:
     """Measure and print; the first words of kinds choose among them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="*", default=[], help="those that begin so")
-    parser.add_argument("--megabytes", type=int, nargs="*", default=[100], help="of one log")
-    parser.add_argument("--files", type=int, nargs="*", default=[64, 512], help="of a folder")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[100_000], help="of its files, in bytes")
-    parser.add_argument("--packed", action="store_true", help="folders of gz, too")
+    parser.add_argument("--megabytes", type=int, nargs="*", default=[100, 1000], help="of one log")
+    parser.add_argument(
+        "--folders",
+        type=folders,
+        nargs="*",
+        default=[folders(word) for word in ("64x100", "512x100", "512x100gz", "512x1000", "4096x100")],
+        help="files and kilobytes of each, such as 512x100 or 512x100gz",
+    )
     parser.add_argument("--runs", type=int, default=3, help="of which the cheapest counts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="put the tables into the documentation")
     asked = parser.parse_args(given)
     kinds = [kind for kind in KINDS if not asked.kinds or kind.startswith(tuple(asked.kinds))]
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+    bench.prepare()
     with tempfile.TemporaryDirectory(prefix="nccl-triage-bench-") as name:
         place = Place(Path(name), asked.runs)
         ones = [one_row(place, kind, asked.seed, size, size <= 100) for size in asked.megabytes for kind in kinds]
         long = bench.markdown([ONE, *([*row, *[""] * (len(ONE) - len(row))] for row in ones)])
         sys.stdout.write(long)
         sys.stdout.flush()
-        folders = [
-            folder_row(place, kind, asked.seed, files, size, packed)
-            for packed in (False, True)[: 1 + asked.packed]
-            for size in asked.sizes
-            for files in asked.files
-            for kind in kinds
-        ]
-        many = bench.markdown([FOLDERS, *folders])
-        sys.stdout.write(many)
+        sys.stdout.write(many := bench.markdown([FOLDERS]))
+        rows = []
+        for files, size, packed in asked.folders:
+            for kind in kinds:
+                rows.append(folder_row(place, kind, asked.seed, files, size, packed))
+                sys.stdout.write(bench.markdown([FOLDERS, rows[-1]]).removeprefix(many))
+                sys.stdout.flush()
+        many = bench.markdown([FOLDERS, *rows])
     if asked.write:
         bench.put(PAGE, "kinds", long)
         bench.put(PAGE, "folders", many)
