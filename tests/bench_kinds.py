@@ -125,7 +125,7 @@ def one_row(place: Place, kind: str, seed: int, megabytes: int, others: bool) ->
     speed = place.speed(size, found)
     row = [kind, f"{megabytes} MB", f"{speed / 1e6:.0f} MB/s", f"{found.peak:.0f} MB"]
     grep = cost("sh", "-c", f"cat {path} | grep -c NCCL")
-    row.append(bench.percent(grep.wall / max(found.wall, 1e-3)))
+    row.append(bench.percent(speed * grep.cpu / size))
     if others:
         row += _others(place, path, speed)
     path.unlink()

@@ -91,6 +91,9 @@ def test_every_row_is_reached_and_every_combination_decided(decided: list[tuple[
 def test_outside_the_world_of_the_failure_nothing_moves() -> None:
     for facts in elsewhere():
         row = decide(facts)
+        if row.id == "driver-shows-it":  # no variable changes what the driver reports
+            assert (facts.hosts, facts.kind, facts.fact) == ("own", "single", "shows") and facts.gpu != "other"
+            continue
         assert row.weight == "none", (row.id, facts)
         assert row.outcome in ("inconclusive", "not-run", "not-testable"), (row.id, facts)
 

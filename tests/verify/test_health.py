@@ -92,7 +92,7 @@ def outcome(world: World, rules: RuleSet, tmp_path: Path, accused: AccusedGpu) -
 def test_an_accused_gpu_that_the_driver_condemns_needs_no_run(rules: RuleSet, tmp_path: Path) -> None:
     world = World(hosts(2), gpus={0: told(), 1: told(2)})
     found = outcome(world, rules, tmp_path, AccusedGpu("n1", 2))
-    assert (found.row.outcome, found.row.id, found.controls) == ("confirmed", "fact-shows-it", [])
+    assert (found.row.outcome, found.row.id, found.controls) == ("confirmed", "driver-shows-it", [])
     assert [(one.kind, one.hosts) for one in found.findings] == [("gpu-health", ("n1",))]
     assert found.why_not is None and world.started == []
 
