@@ -25,6 +25,8 @@ class OutputFormat(NamedTuple):
     #: Whether texts are shown as they are; JSON formats escape control characters and lose nothing.
     shown: bool = True
     function: str = "produce"
+    #: Whether names are always replaced by pseudonyms, since what it makes leaves the house.
+    redacted: bool = False
 
 
 #: The formats of ``--format``. A new format is one module of this package and one row.
@@ -38,6 +40,7 @@ FORMATS: dict[str, OutputFormat] = {
     "junit": OutputFormat("junit", (".xml",)),
     "github": OutputFormat("github", ()),
     "brief": OutputFormat("brief", ()),
+    "prompt": OutputFormat("prompt", (), redacted=True),
 }
 
 
@@ -64,6 +67,10 @@ def render(
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     same = orjson.loads(json_output.render(mask_secrets(dict(document))))
+    if FORMATS[format].redacted:
+        from nccl_triage.redaction import redact
+
+        same = redact(same)
     if FORMATS[format].shown:
         same = _shown(same)
     module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
