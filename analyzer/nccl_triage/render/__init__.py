@@ -72,13 +72,13 @@ def render(
 
         same = redact(same)
     if FORMATS[format].shown:
-        same = _shown(same)
+        same = shown(same)
     module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
     text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Return a document without control sequences in any of its texts.
 
     Each format escapes texts in its own way; this is a second line of defence.
@@ -86,7 +86,7 @@ def _shown(value: Any) -> Any:
     from nccl_triage.render.words import visible_lines
 
     if isinstance(value, dict):
-        return {visible_lines(key): _shown(item) for key, item in value.items()}
+        return {visible_lines(key): shown(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [shown(item) for item in value]
     return visible_lines(value) if isinstance(value, str) and not value.isprintable() else value
