@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -57,3 +61,63 @@ def test_the_scheduler_and_its_job_are_told_by_their_own_lines(rules: RuleSet) -
     job = diagnose_text(WALLTIME, rules).to_dict()["job"]
     assert (job["scheduler"], job["id"], job["cluster"]) == ("slurm", "81234", None)
     assert diagnose_text(OOM, rules).to_dict()["job"]["scheduler"] is None
+
+
+SEGFAULT = (
+    "step 3 loss 2.1\n"
+    "[2026-01-05 03:12:01,123] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -11) local_rank: 2 "
+    "(pid: 4711) of binary: /usr/bin/python\n"
+    "Fatal Python error: Segmentation fault\n"
+)
+ONE_HOST = "[default0]:gpu07:100:200 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 busId cb000 - Init COMPLETE\n"
+NODES = "SLURM_JOB_ID=81234\nSLURM_JOB_NODELIST=gpu[06-08]\n"
+
+
+def restart(text: str, rules: RuleSet) -> Any:
+    return diagnose_text(text, rules).to_dict()["restart"]
+
+
+def test_a_step_decides_only_where_its_condition_holds(rules: RuleSet) -> None:
+    crash = diagnose_text(SEGFAULT, rules)
+    assert crash.cause == "process-crashed"
+    assert crash.to_dict()["restart"]["decision"] == "restart", "no host was lost: nothing has to be left out"
+    contained = XID.format(host="gpu07").replace(": 79,", ": 94,").replace("fallen off the bus", "Contained: SM")
+    found = diagnose_text(contained, rules)
+    assert found.cause == "gpu-hardware-fault"
+    assert found.to_dict()["restart"]["decision"] == "fix_first", "a contained memory error leaves no host out"
+
+
+def test_the_only_host_of_a_job_cannot_be_left_out_unless_a_scheduler_has_others(rules: RuleSet) -> None:
+    text = ONE_HOST + XID.format(host="gpu07")
+    assert restart(text, rules)["decision"] == "fix_first"
+    assert "ran on one host only" in restart(text, rules)["why"]
+    assert restart("SLURM_JOB_ID=81234\n" + text, rules)["exclude"] == ["gpu07"]
+
+
+@pytest.mark.parametrize(
+    ("before", "host", "name"),
+    [
+        (NODES, "gpu07.cluster.example", "gpu07"),
+        ("SLURM_JOB_ID=1\n", "gpu07.cluster.example", "gpu07"),
+        ("SLURMD_NODENAME=gpu07.cluster.example\n", "gpu07", "gpu07.cluster.example"),
+        ("srun: error: gpu07: task 3: Exited with exit code 1\n", "gpu07.cluster.example", "gpu07"),
+        ("", "gpu07.cluster.example", "gpu07.cluster.example"),
+    ],
+)
+def test_a_host_to_leave_out_has_the_name_that_its_scheduler_knows(
+    rules: RuleSet, before: str, host: str, name: str
+) -> None:
+    found = restart(before + XID.format(host=host), rules)
+    assert (found["decision"], found["exclude"]) == ("exclude_then_restart", [name])
+    assert name in found["why"] and name in found["why_zh"]
+
+
+def test_of_a_pod_its_node_is_left_out_where_the_log_tells_it(rules: RuleSet) -> None:
+    pods = "".join(
+        f"[pod/worker-{n}/train] {line}\n"
+        for n, node in enumerate(("gke-7f2c", "gke-9d41"))
+        for line in (f"NODE_NAME={node}", f"worker-{n}:17:17 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.{n + 6}<0>")
+    )
+    failed = "[pod/worker-1/train] [rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    assert restart(pods + failed, rules)["exclude"] == ["gke-9d41"]
+    assert restart(pods.replace("NODE_NAME", "WHERE") + failed, rules)["exclude"] == ["worker-1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.render import overview
+from nccl_triage.render import overview, phrases
 
 from .documents import full, healthy
 
@@ -36,7 +36,7 @@ def test_a_good_end_tells_when():
     ],
 )
 def test_the_decision_on_a_restart(found, en, zh):
-    assert [overview.restart_text({"restart": found}, lang) for lang in ("en", "zh")] == [en, zh]
+    assert [phrases.restart_text({"restart": found}, lang) for lang in ("en", "zh")] == [en, zh]
 
 
 def test_a_collective_is_told_as_far_as_it_is_known():

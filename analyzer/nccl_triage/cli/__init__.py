@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "Explain a problem, cause, message, variable, number or advice."),
     "similar": ("similar", "Find public threads about failures that look alike."),
     "history": ("history", "Show earlier diagnoses, what recurs, which hosts to leave out."),
+    "mcp": ("mcp", "Serve diagnoses to a coding agent (MCP)."),
     "timeouts": ("timeouts", "Compute a timeout, and say what sets it and where."),
     "rules": ("rules", "List, show and test rules."),
     "config": ("config", "Allow or deny configuration files of projects."),

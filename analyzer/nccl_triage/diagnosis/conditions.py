@@ -24,8 +24,10 @@ MAX_NOTED = 24
 class Conditions:
     """Evaluates the conditions of rules for one case and remembers the events behind them."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, platform: frozenset[str] | None = None) -> None:
+        """``platform`` is assumed instead of that of the case."""
         self._case = case
+        self._platform = platform
         self._noted: list[Event] = []
         own: dict[str, Callable[..., Any]] = {
             name: getattr(self, f"_{name}") for name in FUNCTIONS - {*VALUE_FUNCTIONS}
@@ -166,7 +168,8 @@ class Conditions:
         return found.value
 
     def _on(self, *words: str) -> bool:
-        return not software.platform(self._case).isdisjoint(words)
+        platform = software.platform(self._case) if self._platform is None else self._platform
+        return not platform.isdisjoint(words)
 
     # -- values -------------------------------------------------------------------------------------------------
 

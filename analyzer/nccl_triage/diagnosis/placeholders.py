@@ -18,6 +18,7 @@ from typing import Any
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.scheduler_names import node_of_pod, scheduler_name
 from nccl_triage.engine.schema import PLACEHOLDER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -122,7 +123,7 @@ def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Even
     found: dict[str, Any] = {
         "PEER_ADDRESS": case.value("network.target") or _of_roots(case, "peer") or _peer(events),
         "HOST": host,
-        "NODE": None if in_pods else named,
+        "NODE": None if named is None else node_of_pod(case, named) if in_pods else scheduler_name(case, named),
         "PID": _only(culprit.pid for culprit in culprits),
         "GPU_INDEX": _pci_address(case) or (culprits[0].gpu if len(culprits) == 1 else None),
         "INTERFACE": _of_roots(case, "interface", "iface", "ifname"),

@@ -8,6 +8,7 @@ from typing import Any
 from nccl_triage import messages
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.history.signatures import GPU, HOST
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 
@@ -87,7 +88,7 @@ def recurrence(diagnosis: Findings) -> list[dict[str, Any]]:
     counted = host_causes(diagnosis.case.rules)
     grouped: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in diagnosis.case.story.remembered:
-        if event.fields.get("cause") in counted:
+        if event.signature in (HOST, GPU) and event.fields.get("cause") in counted:
             grouped[event.signature, event.fields.get("gpu") or event.fields.get("host", "")].append(event)
     suspects = {c.host for candidate in diagnosis.candidates[:1] for c in candidate.culprits if c.host}
     entries = [_entry(name, events, suspects) for (_, name), events in grouped.items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ class Memory:
         from nccl_triage.story.line_origins import correct_origins
 
         observations = correct_origins(observations)
-        if not recurrence.hosts_of_job(observations):
+        if not recurrence.hosts_of_job(observations) and not recurrence.job_names(observations.sources):
             return Observations()
         when = recurrence.time_of_failure(observations, time.time())
         try:
@@ -110,7 +111,7 @@ class Memory:
             self._tell(template, why=_why(error))
 
     def _earlier(self, path: Path, since: float, until: float) -> list[KeptIncident]:
-        """Return the incidents of a time without those that these logs themselves told of; each time is asked for once."""
+        """Return the incidents of a time, with the paths of their logs, but those of these logs; each time is asked for once."""
         key = (int(since), tuple(sorted(self._marks)))
         if key not in self._answers:
             from nccl_triage.history import store
@@ -120,7 +121,12 @@ class Memory:
                 return []
             with opened as history:
                 own = history.same(Input(name, marks=mark) for name, mark in self._marks.items())
-                self._answers[key] = [one for one in history.incidents(since, until) if one.id not in own]
+                paths = history.paths(since, until)
+                self._answers[key] = [
+                    replace(one, inputs=tuple(map(Input, paths.get(one.id, ()))))
+                    for one in history.incidents(since, until)
+                    if one.id not in own
+                ]
         return self._answers[key]
 
     def _store(self, path: Path, document: Mapping[str, Any]) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nccl_triage import messages
 from nccl_triage.history.incidents import KeptIncident, KeptSuspect
-from nccl_triage.history.signatures import GPU, HOST, SOURCE
+from nccl_triage.history.signatures import CAUSE, GPU, HOST, SOURCE
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
@@ -141,7 +143,7 @@ def time_of_failure(observations: Observations, now: float) -> float:
 
 
 def recall(observations: Observations, earlier: Iterable[KeptIncident]) -> Observations:
-    """Return what earlier incidents, those of the last ``DAYS`` days, say of the hosts and GPUs in the observations."""
+    """Return what earlier incidents, those of the last ``DAYS`` days, say of the hosts, the GPUs and the job observed."""
     kept = list(earlier)
     found = Observations()
     present = hosts_of_job(observations)
@@ -153,7 +155,23 @@ def recall(observations: Observations, earlier: Iterable[KeptIncident]) -> Obser
         for one in recurrences(kept, "gpu", (cause,)):
             if one.name in gpus:
                 found.add(_event(GPU, one, cause), ("cause",))
+    names = job_names(observations.sources)
+    of_job = [incident for incident in kept if not names.isdisjoint(job_names(log.path for log in incident.inputs))]
+    for one in recurrences(of_job, "cause"):
+        found.add(_event(CAUSE, one, one.name), ("cause",))
     return found
+
+
+_DIGITS = lazily(r"\d+")
+
+
+def job_names(paths: Iterable[str]) -> set[str]:
+    """Return what a job goes by: the paths of its logs without their numbers, which differ from run to run.
+
+    What has no path of its own here (a pipe, a log of another host) names no job.
+    """
+    local = (path for path in paths if not path.startswith("<") and ":/" not in path)
+    return {_DIGITS.sub("0", str(Path(path).absolute())) for path in local}
 
 
 def _event(signature: str, one: Recurrence, cause: str) -> Event:
@@ -166,9 +184,10 @@ def _event(signature: str, one: Recurrence, cause: str) -> Event:
         "first": times.show(one.first),
         "last": times.show(one.last),
         "incidents": " ".join(map(str, one.incidents)),
+        "hosts": " ".join(one.hosts),
     }
-    if signature == HOST:
-        del fields["gpu"]
+    for name in {HOST: ("gpu", "hosts"), GPU: ("hosts",), CAUSE: ("gpu", "host")}[signature]:
+        del fields[name]
     context = Context(host=one.host)
     return Event(signature, SOURCE, max(one.incidents), one.says(DAYS, "en"), context, "context", fields)
 

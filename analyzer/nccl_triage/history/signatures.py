@@ -5,10 +5,12 @@ from __future__ import annotations
 from nccl_triage.observations.kinds import Produced
 
 HOST, GPU = "history.host_failed_before", "history.gpu_failed_before"
+CAUSE = "history.cause_came_back"
 #: Signature -> kind and meaning, as parsers declare what they make.
 PRODUCES: dict[str, Produced] = {
     HOST: Produced("recall", "Earlier diagnoses named this host as the culprit of the same cause."),
     GPU: Produced("recall", "Earlier diagnoses named a GPU that also fails in this log."),
+    CAUSE: Produced("recall", "Earlier diagnoses named a cause of failures of this job."),
 }
 #: The source of such events.
 SOURCE = "<history>"

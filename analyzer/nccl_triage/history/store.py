@@ -95,6 +95,18 @@ class Store:
                 self._connection, "WHERE happened BETWEEN ? AND ? ORDER BY happened DESC, id DESC", span
             )
 
+    def paths(self, since: float, until: float) -> dict[int, list[str]]:
+        """Return the paths of the logs of each failure of a time whose cause is known."""
+        query = (
+            "SELECT input.incident, input.path FROM input JOIN incident ON incident.id = input.incident "
+            "WHERE incident.happened BETWEEN ? AND ? AND incident.verdict = 'diagnosed'"
+        )
+        found: dict[int, list[str]] = {}
+        with self._reading():
+            for number, path in self._connection.execute(query, (since, until)):
+                found.setdefault(int(number), []).append(str(path))
+        return found
+
     def incident(self, number: int) -> KeptIncident | None:
         """Return one incident with its logs."""
         with self._reading():

@@ -24,11 +24,11 @@ def read_all(sources: Iterable[Source], lines: Mapping[str, Sequence[int]]) -> l
     return [found for path, numbers in lines.items() if path in by_path for found in read(by_path[path], numbers)]
 
 
-def read(source: Source, lines: Sequence[int]) -> list[dict[str, Any]]:
+def read(source: Source, lines: Sequence[int], around: int = AROUND) -> list[dict[str, Any]]:
     """Return the excerpts around the lines (sorted numbers); none if the source cannot be read again."""
     if not source.rereadable:
         return []
-    windows = _windows(lines)
+    windows = _windows(lines, around)
     texts: dict[int, list[str]] = defaultdict(list)
     try:
         with source.open() as stream:
@@ -52,11 +52,11 @@ def read(source: Source, lines: Sequence[int]) -> list[dict[str, Any]]:
     return excerpts
 
 
-def _windows(lines: Sequence[int]) -> list[Window]:
+def _windows(lines: Sequence[int], around: int) -> list[Window]:
     """Return (first, last, marks) of merged windows around marked lines."""
     found: list[Window] = []
     for line in lines:
-        first, last = max(1, line - AROUND), line + AROUND
+        first, last = max(1, line - around), line + around
         if found and first <= found[-1][1] + 1:
             before = found.pop()
             found.append((before[0], last, [*before[2], line]))

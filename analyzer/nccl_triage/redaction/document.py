@@ -33,13 +33,33 @@ def redact(document: dict[str, Any]) -> dict[str, Any]:
     return {**made, "similar": threads} if threads else made
 
 
+class SessionRedactor:
+    """Redacts the documents of one session: the same original has the same pseudonym in all of them.
+
+    What was learnt from one document is found in those that come after it. Originals are kept in memory only.
+    """
+
+    def __init__(self) -> None:
+        self._rewriter = Rewriter()
+
+    def redact(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a document with pseudonyms and without secrets, see ``redact``."""
+        if (document.get("redaction") or {}).get("pseudonyms") is not None:
+            return redact(document)  # its pseudonyms are those of somebody else
+        threads = document.get("similar")
+        own = mask_secrets({key: value for key, value in document.items() if key != "similar"})
+        made = redact(_once(own, self._rewriter))  # once more for names that only the pseudonyms around them reveal
+        self._rewriter.finish(made["redaction"]["pseudonyms"])
+        return {**made, "similar": threads} if threads else made
+
+
 def _content(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "redaction"}
 
 
-def _once(document: dict[str, Any]) -> dict[str, Any]:
+def _once(document: dict[str, Any], session: Rewriter | None = None) -> dict[str, Any]:
     noted = document.get("redaction") or {}
-    rewriter = Rewriter(noted.get("pseudonyms"))
+    rewriter = session or Rewriter(noted.get("pseudonyms"))
     _collect(document, rewriter)
     kept: set[tuple[str, ...]] = set()
 

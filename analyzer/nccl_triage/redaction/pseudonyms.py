@@ -53,6 +53,11 @@ class Pseudonyms:
         """Return the pseudonym of an original."""
         return f"{WORDS[kind]}-{self.number(kind, original)}"
 
+    def reserve(self, counts: Mapping[str, int]) -> None:
+        """Give no number up to these to a new original."""
+        for kind, count in counts.items():
+            self._counts[kind] = max(self._counts[kind], count)
+
     def taken(self, kind: str, number: int) -> bool:
         """Tell whether the document came with this number of the kind."""
         return 0 < number <= self._taken[kind]

@@ -115,6 +115,12 @@ class Rewriter:
             self._known_paths.add(path, self._paths.of(path))
         self._memo.clear()
 
+    def finish(self, counts: Mapping[str, int]) -> None:
+        """Forget the texts of a document, not its names; ``counts`` are the numbers that it has in the end."""
+        self._memo.clear()
+        self._forms.clear()
+        self.pseudonyms.reserve(counts)
+
     def field(self, kind: FieldKind, text: str) -> str:
         """Return a string of the document rewritten."""
         if kind is FieldKind.FIXED:

@@ -25,6 +25,8 @@ class OutputFormat(NamedTuple):
     #: Whether texts are shown as they are; JSON formats escape control characters and lose nothing.
     shown: bool = True
     function: str = "produce"
+    #: Whether names are always replaced by pseudonyms, since what it makes leaves the house.
+    redacted: bool = False
 
 
 #: The formats of ``--format``. A new format is one module of this package and one row.
@@ -38,6 +40,7 @@ FORMATS: dict[str, OutputFormat] = {
     "junit": OutputFormat("junit", (".xml",)),
     "github": OutputFormat("github", ()),
     "brief": OutputFormat("brief", ()),
+    "prompt": OutputFormat("prompt", (), redacted=True),
 }
 
 
@@ -64,14 +67,18 @@ def render(
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     same = orjson.loads(json_output.render(mask_secrets(dict(document))))
+    if FORMATS[format].redacted:
+        from nccl_triage.redaction import redact
+
+        same = redact(same)
     if FORMATS[format].shown:
-        same = _shown(same)
+        same = shown(same)
     module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
     text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose))
     return text.encode("utf-8", "replace")
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Return a document without control sequences in any of its texts.
 
     Each format escapes texts in its own way; this is a second line of defence.
@@ -79,7 +86,7 @@ def _shown(value: Any) -> Any:
     from nccl_triage.render.words import visible_lines
 
     if isinstance(value, dict):
-        return {visible_lines(key): _shown(item) for key, item in value.items()}
+        return {visible_lines(key): shown(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [shown(item) for item in value]
     return visible_lines(value) if isinstance(value, str) and not value.isprintable() else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nccl_triage.render import overview, phrases, short_text
+from nccl_triage.render import phrases, short_text
 from nccl_triage.render.words import Document, Lang, RenderOptions, pick, visible, word
 
 #: Columns of a line at most.
@@ -53,13 +53,14 @@ def _foreign(document: Document, lang: Lang) -> list[str]:
 
 
 def _next(document: Document, lang: Lang) -> str:
-    """Return whether the job may be started again, what comes first, and how often the host failed before."""
-    decision = overview.restart_text(document, lang)
+    """Return whether the job may be started again, what comes first, and how often the cause came back or the host failed before."""
+    decision = phrases.restart_text(document, lang)
     if not decision:
         return ""
     best = _first(document)
     fixes = (best or {}).get("fixes") or []
     first = pick(fixes[0], "title", lang) if fixes and document.get("verdict") == "diagnosed" else ""
     parts = [word("colon", lang).join(filter(None, (decision, first)))]
-    parts += [pick(entry, "says", lang) for entry in (document.get("recurrence") or [])[:1]]
+    repeats = (document.get("restart") or {}).get("repeats")
+    parts += [pick(entry, "says", lang) for entry in ([repeats] if repeats else document.get("recurrence") or [])[:1]]
     return word("semicolon", lang).join(parts)

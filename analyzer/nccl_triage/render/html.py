@@ -116,7 +116,7 @@ def environment() -> Environment:
         pseudonyms=lambda document: phrase(phrases.pseudonyms_note, document),
         commands_of=commands_of,
         rank_ranges=rank_ranges,
-        restart=lambda document: phrase(overview.restart_text, document),
+        restart=lambda document: phrase(phrases.restart_text, document),
         retold=lambda text: both((text, messages.translated_text(str(text)))),
         reference=reference,
         role_mark=lambda role: chart_symbols.shape(chart_symbols.ROLE_SHAPES[role], 9, 9, 6),

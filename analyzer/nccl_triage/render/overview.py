@@ -110,15 +110,6 @@ def collective_text(document: Document, lang: Lang) -> str:
     return word("comma", lang).join(part for part in parts if part)
 
 
-def restart_text(document: Document, lang: Lang) -> str:
-    """Return the decision on a restart in a few words, empty where there is none."""
-    found = document.get("restart") or {}
-    hosts = word("list_comma", lang).join(visible(host, 60) for host in (found.get("exclude") or [])[:_NAMED_HOSTS])
-    more = len(found.get("exclude") or []) - _NAMED_HOSTS
-    hosts += f" +{more}" if more > 0 else ""
-    return word(f"decision_{found['decision']}", lang).format(hosts=hosts) if found.get("decision") else ""
-
-
 def healthy_text(document: Document, lang: Lang) -> str:
     """Return how much was read without a failure."""
     inputs = document.get("inputs") or []

@@ -132,6 +132,27 @@ def who(point: Mapping[str, Any], lang: Lang) -> str:
     return culprit_name({"rank": point.get("rank"), "host": point.get("host")}, lang)
 
 
+#: Hosts that the decision on a restart names.
+_EXCLUDED = 3
+
+
+def restart_text(document: Document, lang: Lang) -> str:
+    """Return the decision on a restart in a few words, empty where there is none."""
+    found = document.get("restart") or {}
+    hosts = word("list_comma", lang).join(visible(host, 60) for host in (found.get("exclude") or [])[:_EXCLUDED])
+    more = len(found.get("exclude") or []) - _EXCLUDED
+    hosts += f" +{more}" if more > 0 else ""
+    return word(f"decision_{found['decision']}", lang).format(hosts=hosts) if found.get("decision") else ""
+
+
+def restart_line(document: Document, lang: Lang) -> str:
+    """Return the decision and what tells most beside it: how often the same cause came back, else the reason."""
+    found = document.get("restart") or {}
+    repeats = found.get("repeats")
+    reason = pick(repeats, "says", lang) if repeats else "" if found.get("exclude") else pick(found, "why", lang)
+    return word("colon", lang).join(part for part in (restart_text(document, lang), reason) if part)
+
+
 #: Maximum number of last lines shown.
 _HANG_LINES = 4
 _HANG_ADVICE = {

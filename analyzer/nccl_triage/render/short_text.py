@@ -297,6 +297,14 @@ def _rival(page: TextPage, document: Document, done: Sequence[NextStep], plan: S
         page.say(4, word("check", lang), fresh[0])
 
 
+def restart(page: TextPage, document: Document) -> None:
+    """Add on one line whether the job may be started again, with the reason where there is room for it."""
+    label = f"  {page.label(word('restart_word', page.lang))}"
+    whole = phrases.restart_line(document, page.lang)
+    text = whole if columns(label + whole) <= COLUMNS else phrases.restart_text(document, page.lang)
+    page.say(2, word("restart_word", page.lang), text)
+
+
 def more(page: TextPage, document: Document, causes: Sequence[str], left_out: int = 0) -> None:
     """Add where the rest is, on one line."""
     lang = page.lang
@@ -322,5 +330,6 @@ def diagnosed(page: TextPage, document: Document, plan: ShownParts) -> None:
     why(page, best, plan, headline)
     page.blank()
     done = do_now(page, best, plan)
+    restart(page, document)
     page.blank()
     _rival(page, document, done, plan)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nccl_triage.render import phrases
-from nccl_triage.render.short_text import alike, lost, named, rows, strongest
+from nccl_triage.render.short_text import alike, lost, named, restart, rows, strongest
 from nccl_triage.render.text_page import TextPage, commands_of, is_open, quoted
 from nccl_triage.render.words import Document, Lang, pick, rank_ranges, word
 
@@ -147,6 +147,7 @@ def unknown(page: TextPage, document: Document, plan: UnknownParts) -> None:
         page.say(2, word("collect", lang), pick(item, "what", lang) + _where(document, lang))
         for command in commands_of(item)[:1]:
             page.command(4, command)
+    restart(page, document)
     page.blank()
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import VERY_LIKELY
-from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, PLAN, TERMINAL, VERIFICATION
+from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, PLAN, PROMPT, TERMINAL, VERIFICATION
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -174,7 +174,7 @@ weight = Weight = 权重
 world_size = world size = 总 rank 数
 """)
 
-WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY) | _table(TERMINAL) | _table(PLAN)
+WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY) | _table(TERMINAL) | _table(PLAN) | _table(PROMPT)
 WORDS |= {key: Pair(*texts) for key, texts in BETWEEN.items()}
 
 
