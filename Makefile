@@ -7,7 +7,7 @@ CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports dist clean golden gate earned relations
+.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports wheel pyz dist clean golden gate earned relations
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -122,9 +122,15 @@ reports: setup  ## Render the example reports again, with pictures of them (need
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	$(BIN)/python -m reports.examples.render
 
-dist: setup  ## Build wheel and sdist
+wheel: setup  ## Build wheel and sdist in dist
 	rm -rf build dist
 	$(BIN)/python -m build --quiet
+
+pyz: wheel  ## Build dist/nccl-triage-VERSION.pyz too: all but PyTorch in one file, for Python 3.10 to 3.13
+	PYTHONPATH=analyzer $(BIN)/python docs/pyz/build.py dist/*.whl
+
+dist: pyz  ## Build both, and try them in fresh environments of each Python that is here
+	PYTHONPATH=analyzer:. $(BIN)/python -m tests.packages dist
 
 clean:  ## Remove what the other targets made
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache analyzer/*.egg-info

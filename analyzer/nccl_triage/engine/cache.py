@@ -2,7 +2,8 @@
 
 An entry is named by a digest of everything that it depends on. It begins with a digest of its name and content and is
 written atomically, so an entry that was damaged, emptied, truncated or exchanged counts as absent and is made again:
-half of a table would silently change answers. ``NCCL_TRIAGE_CACHE=off`` switches the cache off.
+half of a table would silently change answers. ``NCCL_TRIAGE_CACHE=off`` switches the cache off. It lies in the home, or
+among the temporary files where that cannot be written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nccl_triage import cache_folders
 from nccl_triage._version import __version__
 
 #: Number of versions and sets of rules whose entries are kept, and how many entries each makes of a kind (else one).
@@ -38,11 +40,10 @@ def _folder() -> Path | None:
         return None
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "nccl-triage"
-    except RuntimeError:  # no home folder
-        return None
+    home = cache_folders.at_home()
+    if home is not None and (home.is_dir() or cache_folders.make(home)):
+        return home
+    return next(cache_folders.temporary(), None)
 
 
 def name(kind: str, *parts: str) -> str:

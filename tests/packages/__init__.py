@@ -1,0 +1,1 @@
+"""What is handed out: the wheel, the one-file archive and the image."""
