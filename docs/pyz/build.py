@@ -34,7 +34,7 @@ _LOADED = 1  # PT_LOAD
 
 def download(wheel: Path, folder: Path, python: str, machine: str, pins: list[str]) -> list[Path]:
     """Return the wheels that a wheel needs on a Python and a machine, and itself."""
-    platforms = [f"--platform={name}_{machine}" for name in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
+    platforms = [f"--platform={name}_{machine}" for name in ("manylinux2014", "manylinux_2_28")]
     _pip(folder, f"--python-version={python}", *platforms, str(wheel), *pins)
     _pip(folder, "--platform=any", "--no-deps", PURE)
     return sorted(folder.glob("*.whl"))
