@@ -332,3 +332,23 @@ def test_ctrl_c_ends_the_waiting_for_a_history_that_hangs(tmp_path: Path) -> Non
         process.kill()
     assert process.returncode == 130
     assert b"interrupted" in said
+
+
+def test_metrics_count_the_hosts_that_can_be_to_blame(filled: Path, tmp_path: Path) -> None:
+    found = history("prometheus", path=filled).output
+    assert re.findall(r'^nccl_triage_host_failures\{host="(.*)"\} (\d+)$', found, re.MULTILINE) == [
+        ("gpu07", "3"), ("gpu08", "2"),
+    ]  # fmt: skip
+    assert "reboot" not in found
+    assert 'nccl_triage_history_diagnoses{verdict="healthy"} 1\n' in found
+    assert "nccl_triage_history_window_seconds 1209600\n" in found
+    assert 'host="gpu11"} 2' in history("prometheus", "--since", "90d", path=filled).output
+    file = tmp_path / "nccl_triage.prom"
+    assert history("prometheus", "-o", str(file), path=filled).output == ""
+    assert file.read_text(encoding="utf-8") == found
+    again = CliRunner().invoke(cli, ["history", "prometheus", "-o", str(file), "--history", str(filled)])
+    assert isinstance(again.exception, UsageError)
+
+
+def test_metrics_of_no_history_are_zeros(tmp_path: Path) -> None:
+    assert 'verdict="diagnosed"} 0\n' in history("prometheus", path=tmp_path / "none.sqlite").output

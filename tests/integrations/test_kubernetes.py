@@ -137,6 +137,22 @@ class TestTriageFailed:
         assert result.returncode == 2 and "triage-failed.sh LABEL FOLDER" in result.stderr
 
 
+def test_the_job_leaves_its_verdict_as_the_termination_message(commands: Commands, tmp_path: Path) -> None:
+    (container,) = manifest("Job")["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "printed").write_text(CULPRIT, encoding="utf-8")
+    commands.add("torchrun", f"cat '{tmp_path}/printed'; exit 1")
+    message = tmp_path / "termination-log"
+    message.touch()  # Kubernetes makes it
+    variables = {"NCCL_TRIAGE_TERMINATION_LOG": str(message)}
+    result = commands.run(*container["command"], *container["args"], env=variables)
+    assert result.returncode == 1
+    told = message.read_bytes()
+    assert len(told) <= 4096 and len(told.splitlines()) <= 3
+    assert b"Rank 9" in told and b"gpu-out-of-memory" in told
+    # Where it cannot be written, the end of the log is the message.
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def manifests() -> list[dict[str, Any]]:
     return [
         document

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,7 +332,7 @@ class TestSbatchTriage:
         assert "--dependency=afternotok:4711" in second and "--partition=cpu" in second
         script = second.index(str(site.scripts / "triage-job.sh"))
         assert second[script + 1 :] == [
-            "4711", "--triage", str(site.commands.folder / "nccl-triage"), "--stdout", str(output), "--stderr", str(output),
+            "4711", "--triage", str(site.commands.folder / "nccl-triage"), "--scripts", str(site.scripts), "--stdout", str(output), "--stderr", str(output),
             "--workdir", str(site.runs),
         ]  # fmt: skip
 
@@ -346,6 +348,128 @@ class TestSbatchTriage:
         site.record(site.runs / "x.out", state="PENDING")
         code, said, _ = self.submit(site, "job.sh", then='[[ "$*" == *afternotok* ]] && exit 1; echo 4711')
         assert (code, said) == (0, "Submitted batch job 4711\n")
+
+
+#: As ``scontrol show job`` prints a job that failed, with a name that imitates other fields.
+ENDED = """JobId=4711 JobName=JobState=FAILED Restarts=0
+   UserId=ann(1001) GroupId=ann(1001) MCS_label=N/A
+   JobState={state} Reason=NonZeroExitCode Dependency=(null)
+   Requeue={requeue} Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=1:0
+   StartTime={start} EndTime=2026-11-20T12:00:00 Deadline=N/A
+   ReqNodeList=(null) ExcNodeList={excluded}
+   NodeList=gpu[07-08]
+   WorkDir={workdir}
+   StdErr={stdout}
+   StdOut={stdout}
+   Comment={comment}\x20
+"""
+#: A host at fault, named by the kernel and by NCCL.
+BROKEN = """gpu07:123:123 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
+gpu07:123:123 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 3b000 commId 0x99 - Init COMPLETE
+[rank0]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
+Nov 20 11:59:00 gpu07 kernel: NVRM: Xid (PCI:0000:3b:00): 48, pid=123, name=python, An uncorrectable double bit error (DBE) has been detected on GPU
+"""
+
+
+class TestRequeue:
+    """``scontrol`` is stood in for by a script that knows the job and writes down what it is told to do."""
+
+    def site(self, site: Site, comment: str = "nccl-triage-requeue=2", **fields: Any) -> Path:
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 60))
+        values = {"state": "FAILED", "requeue": 1, "restarts": 0, "excluded": "(null)", **fields}
+        output = site.runs / "slurm-4711.out"
+        site.records.write_text(
+            ENDED.format(start=start, workdir=site.runs, stdout=output, comment=comment, **values), encoding="utf-8"
+        )
+        asked = site.commands.folder / "asked"
+        asked.touch()
+        site.commands.add(
+            "scontrol",
+            'case "$1 $2" in\n'
+            '"show hostnames") [[ $3 == "gpu[07-08]" ]] && printf "gpu07\\ngpu08\\n" || tr , "\\n" <<<"$3" ;;\n'
+            f"\"show job\") cat '{site.records}' ;;\n*) printf '%s\\n' \"$*\" >>'{asked}' ;;\nesac",
+        )
+        return asked
+
+    def decide(self, site: Site, restart: object, most: int = 2) -> tuple[int, str]:
+        report = json.dumps({"restart": restart})
+        result = site.commands.run(site.scripts / "requeue.py", "4711", str(most), stdin=report)
+        assert result.stderr == ""
+        return result.returncode, result.stdout.removeprefix("job 4711: ").rstrip()
+
+    def test_a_job_that_a_restart_helps_is_requeued(self, site: Site) -> None:
+        asked = self.site(site)
+        assert self.decide(site, {"decision": "restart", "exclude": []}) == (0, "requeued")
+        assert asked.read_text(encoding="utf-8") == "requeue 4711\n"
+
+    @pytest.mark.parametrize("host", ["gpu07", "gpu07.example.com"])
+    def test_nodes_to_blame_are_excluded_while_it_is_held(self, site: Site, host: str) -> None:
+        asked = self.site(site, excluded="gpu03")
+        said = self.decide(site, {"decision": "exclude_then_restart", "exclude": [host]})
+        assert said == (0, "requeued without gpu03, gpu07")
+        assert asked.read_text(encoding="utf-8").splitlines() == [
+            "requeuehold 4711", "update JobId=4711 ExcNodeList=gpu03,gpu07", "release 4711",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("restart", "fields", "why"),
+        [
+            (None, {}, "no failure was seen"),
+            ({"decision": "fix_first", "why": "It would fail again."}, {}, "fix_first: It would fail again."),
+            ({"decision": "undecided", "why": "Not known."}, {}, "undecided: Not known."),
+            ({"decision": "restart"}, {"restarts": 2}, "it was restarted before, 2 of 2 times"),
+            ({"decision": "restart"}, {"state": "CANCELLED"}, "its state is CANCELLED"),
+            ({"decision": "restart"}, {"state": "RUNNING"}, "its state is RUNNING"),
+            ({"decision": "restart"}, {"requeue": 0}, "it was submitted with --no-requeue"),
+            ({"decision": "exclude_then_restart", "exclude": []}, {}, "no node of the job: nothing to exclude"),
+            (
+                {"decision": "exclude_then_restart", "exclude": ["gpu07", "gpu[01-99]\n$(reboot)"]}, {},
+                "no node of the job: 'gpu[01-99]\\n$(reboot)'",
+            ),
+            ({"decision": "exclude_then_restart", "exclude": ["host-1"]}, {}, "no node of the job: 'host-1'"),
+        ],
+    )  # fmt: skip
+    def test_what_leaves_a_job_alone(self, site: Site, restart: object, fields: dict[str, Any], why: str) -> None:
+        asked = self.site(site, **fields)
+        assert self.decide(site, restart) == (1, f"not requeued: {why}")
+        assert asked.read_text(encoding="utf-8") == ""
+
+    def test_a_job_whose_nodes_cannot_be_excluded_stays_held(self, site: Site) -> None:
+        asked = self.site(site)
+        refuse = '[[ $1 == update ]] && { echo "Invalid node name specified" >&2; exit 1; }\n'
+        script = (site.commands.folder / "scontrol").read_text(encoding="utf-8").replace("case", refuse + "case", 1)
+        site.commands.add("scontrol", script)
+        code, said = self.decide(site, {"decision": "exclude_then_restart", "exclude": ["gpu08"]})
+        assert code == 1 and "it is held" in said and "Invalid node name specified" in said
+        assert asked.read_text(encoding="utf-8").splitlines() == ["requeuehold 4711"]
+
+    @pytest.mark.parametrize("words", [(), ("4711",), ("x", "2"), ("4711", "-1")])
+    def test_a_wrong_call_shows_the_right_one(self, site: Site, words: tuple[str, ...]) -> None:
+        result = site.commands.run(site.scripts / "requeue.py", *words)
+        assert result.returncode == 2 and "requeue.py JOBID MOST" in result.stderr
+
+    def test_a_job_that_asks_for_it_is_requeued_after_its_post_mortem(self, site: Site) -> None:
+        asked = self.site(site)
+        (site.runs / "slurm-4711.out").write_text(BROKEN, encoding="utf-8")
+        calls = site.commands.folder / "calls"
+        site.commands.add("sbatch", f"printf '%s\\n' \"$*\" >>'{calls}'\necho 4712")
+        told = site.commands.run(site.scripts / "triage-job.sh", "4711", env={"SLURM_JOB_ID": "4712"})
+        assert told.returncode == 0, told.stderr
+        assert "job 4711: requeued without gpu07\nIts triage is job 4712" in told.stdout
+        assert "update JobId=4711 ExcNodeList=gpu07" in asked.read_text(encoding="utf-8")
+        assert "--dependency=afternotok:4711" in calls.read_text(encoding="utf-8")
+        assert "gpu-hardware-fault" in (site.runs / "post-mortem-4711.txt").read_text(encoding="utf-8")
+        assert json.loads((site.runs / "post-mortem-4711.json").read_text(encoding="utf-8"))["restart"]["exclude"]
+
+    @pytest.mark.parametrize(
+        "comment", ["", "nccl-triage-requeue=", "nccl-triage-requeue=2x", "x nccl-triage-requeue=2"]
+    )
+    def test_a_job_that_does_not_ask_is_left_alone(self, site: Site, comment: str) -> None:
+        asked = self.site(site, comment)
+        (site.runs / "slurm-4711.out").write_text(BROKEN, encoding="utf-8")
+        assert site.commands.run(site.scripts / "triage-job.sh", "4711").returncode == 0
+        assert asked.read_text(encoding="utf-8") == ""
+        assert (site.runs / "post-mortem-4711.txt").exists() and not (site.runs / "post-mortem-4711.json").exists()
 
 
 class TestBatchScript:

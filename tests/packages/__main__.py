@@ -43,7 +43,7 @@ def check(name: str, *command: str | Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         version = sealed.run(*command, "--version", temporary=Path(folder))
         verdict = sealed.run(*command, sealed.LOG, temporary=Path(folder))
-        took = min(_seconds(*command, sealed.LOG, temporary=Path(folder)) for _ in range(3))
+        took = min(_seconds(*command, sealed.LOG, temporary=Path(folder)) for _ in range(5))
     wrong = []
     if version.stdout.split()[-1:] != [__version__]:
         wrong.append(f"--version: {version.stdout}{version.stderr}")
@@ -63,8 +63,10 @@ def _seconds(*command: str | Path, temporary: Path) -> float:
 
 def installed(wheel: Path, python: str, folder: Path) -> dict[str, tuple[str, ...]]:
     """Install a wheel in each way that is here; return how the program is started then."""
-    subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
-    subprocess.run([folder / "venv" / "bin" / "pip", "install", "--quiet", wheel], check=True)
+    # Where our modules are on the path, pip takes the checkout for what is asked for.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([python, "-m", "venv", folder / "venv"], check=True, env=clean)
+    subprocess.run([folder / "venv" / "bin" / "pip", "install", "--quiet", wheel], check=True, env=clean)
     found: dict[str, tuple[str, ...]] = {"pip": (str(folder / "venv" / "bin" / "nccl-triage"),)}
     variables = {name: str(folder / name) for name in ("PIPX_HOME", "PIPX_BIN_DIR", "UV_TOOL_DIR", "UV_TOOL_BIN_DIR")}
     for tool, words, place in (
@@ -72,7 +74,7 @@ def installed(wheel: Path, python: str, folder: Path) -> dict[str, tuple[str, ..
         ("uv", ("uv", "tool", "install", "--quiet"), "UV_TOOL_BIN_DIR"),
     ):
         if shutil.which(tool):
-            subprocess.run([*words, "--python", python, wheel], env={**os.environ, **variables}, check=True)
+            subprocess.run([*words, "--python", python, wheel], env={**clean, **variables}, check=True)
             found[tool] = (str(folder / place / "nccl-triage"),)
     return found
 

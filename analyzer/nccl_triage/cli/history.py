@@ -26,6 +26,8 @@ def command() -> None:
 
 #: Bytes of a hostfile at most.
 _MOST = 16 << 20
+#: Hosts in the metrics at most, each a time series.
+_MOST_HOSTS = 200
 
 
 def _file_options(function: Any) -> Any:
@@ -190,6 +192,32 @@ def report(since: float | None, output: Path | None, force: bool, lang: str, his
     _write(page, output, force)
     if output is not None:
         language.say("report written to {path}", path=output)
+
+
+@command.command(
+    "prometheus",
+    epilog="\b\nExample:\n  nccl-triage history prometheus --force -o /var/lib/node_exporter/textfile/nccl_triage.prom",
+)
+@since_option("14d")
+@_file_options
+@history_options.file_option
+def prometheus(since: float, output: Path | None, force: bool, history: str | None) -> None:
+    """Print metrics for Prometheus: diagnoses by verdict and cause, failures by host.
+
+    Write them to a file of node_exporter's textfile collector; it is replaced in one step.
+    """
+    options.refuse_existing((output,), force)
+    from nccl_triage._version import __version__
+    from nccl_triage.history import export
+    from nccl_triage.render import history_metrics
+
+    found = told(history, since)[1]
+    bad = bad_hosts(found, (), 1)
+    fit = set(export.plain(one.name for one in bad)[0])
+    hosts = sorted((-one.times, one.name, one.last) for one in bad if one.name in fit)[:_MOST_HOSTS]
+    records = [{"verdict": one.verdict, "cause": one.cause, "recorded": one.recorded} for one in found]
+    window = (span(since) or 0) * 86400
+    _write(history_metrics.text(__version__, window, records, ((name, -n, at) for n, name, at in hosts)), output, force)
 
 
 @command.command(

@@ -256,7 +256,7 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     document = diagnosis.to_dict(similar=diagnosis.verdict == "unknown" or report is not None)
     lang = language.current()
     shown = output.redacted(document) if given["redact"] else document
-    _write_termination_message(given["termination_log"], render(shown, "text", lang=lang))
+    _write_termination_message(given["termination_log"], render(shown, "brief", lang=lang))
     if not given["quiet"]:
         color, width = options.use_color(sys.stderr), options.width_of(sys.stderr)
         _print(render(shown, "text", lang=lang, color=color, width=width, verbose=0).decode())

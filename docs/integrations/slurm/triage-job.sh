@@ -1,11 +1,15 @@
 #!/bin/bash
 # Write a post-mortem of one Slurm job beside its output, unless the job completed.
 #
-#   triage-job.sh JOBID [--stdout FILE] [--stderr FILE] [--workdir DIR] [--triage COMMAND] [-- OPTIONS]
+#   triage-job.sh JOBID [--stdout FILE] [--stderr FILE] [--workdir DIR] [--triage COMMAND] [--scripts DIR] [-- OPTIONS]
 #
 # Runs as the owner of the job. The paths are asked of scontrol; those given here serve when it does not know the
 # job any more. They may hold %j (the job) and %% only. OPTIONS go to nccl-triage. Exit code: that of nccl-triage,
 # 0 where there was nothing to do, 2 for a wrong call.
+#
+# A job submitted with --comment=nccl-triage-requeue=N is requeued up to N times, if its diagnosis says that a restart
+# helps; nodes that are to blame are excluded first (requeue.py in the folder of --scripts, that of this file without it:
+# Slurm runs a copy of a batch script).
 set -u
 
 usage() {
@@ -57,7 +61,7 @@ named_after_job() {
 job=${1-}
 [[ $job =~ ^[0-9]+$ ]] || usage
 shift
-stdout='' stderr='' workdir='' triage=nccl-triage
+stdout='' stderr='' workdir='' triage=nccl-triage scripts=$(dirname "$(readlink -f "$0")")
 while (($#)) && [[ $1 != -- ]]; do
     (($# > 1)) || usage
     case $1 in
@@ -65,6 +69,7 @@ while (($#)) && [[ $1 != -- ]]; do
     --stderr) stderr=$2 ;;
     --workdir) workdir=$2 ;;
     --triage) triage=$2 ;;
+    --scripts) scripts=$2 ;;
     *) usage ;;
     esac
     shift 2
@@ -83,6 +88,7 @@ elif [[ -n $state ]]; then
     stdout=$(field StdOut) stderr=$(field StdErr) workdir=$(field WorkDir)
     started=$(word StartTime)
     label=$(label)
+    requeue=$(word Comment)
 else
     stdout=$(expand "${stdout:-$workdir/slurm-%j.out}") stderr=$(expand "$stderr")
     started='' label=$job
@@ -114,11 +120,16 @@ if ((${#logs[@]} == 0)); then
     exit 0
 fi
 
+# The report as JSON, of which the text is made, where the decision is needed.
+[[ ${requeue-} =~ ^nccl-triage-requeue=([0-9]{1,2})$ ]] && requeue=${BASH_REMATCH[1]} || requeue=0
+suffix=txt
+((requeue > 0)) && suffix=json
+
 # A job of unknown end gets a report only if its log shows a failure.
 report=$home/post-mortem-$label
 [[ -n $state ]] || set -- --exit-code "$@"
 "$triage" diagnose "${logs[@]}" --no-config --verify never --force --quiet \
-    --report "$report.html" --output "$report.txt" "$@"
+    --report "$report.html" --output "$report.$suffix" "$@"
 code=$?
 if [[ -z $state ]]; then
     case $code in
@@ -128,3 +139,11 @@ if [[ -z $state ]]; then
 fi
 ((code == 0)) || exit "$code"
 echo "job $job${state:+ ($state)}: $report.html"
+if ((requeue > 0)); then
+    "$triage" render "$report.json" --output "$report.txt" --force --quiet --no-config
+    # In a second job, another one has to wait for the next failure; an epilog runs by itself.
+    if "$scripts/requeue.py" "$job" "$requeue" <"$report.json" && [[ -n ${SLURM_JOB_ID-} ]]; then
+        "$scripts/sbatch-triage" --for "$job"
+    fi
+fi
+exit 0
