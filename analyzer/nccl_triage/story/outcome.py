@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -155,7 +156,20 @@ def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
     """
     logs = {event.source for event in worked}
     stacks = [event for event in view.of("exception.frame") if event.fields.get("tool") in _FROM_OUTSIDE]
-    return next((event for event in stacks if event.source not in logs), None)
+    if _most_move(stacks):
+        return None
+    examined = view.telling(examined="hang")
+    return next((event for event in stacks if event.source not in logs), examined[-1] if examined else None)
+
+
+def _most_move(stacks: list[Event]) -> bool:
+    """Tell whether most of the processes that were dumped repeatedly are elsewhere in their last dump: they work."""
+    frames: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for event in stacks:
+        if event.context.pid is not None:
+            frames[event.source, event.context.pid].append(event.fields.get("frames", ""))
+    twice = [found[-2:] for found in frames.values() if len(found) > 1]
+    return 2 * sum(before != after for before, after in twice) > len(twice)
 
 
 def finished(view: View) -> Event | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import SIGNATURE, is_standard
 
@@ -62,10 +63,16 @@ class StackReading(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """The stack of one process, and what it tells."""
+    """The stack of one process, and what it tells.
+
+    ``moved``: an earlier dump of the process differs, so that it is not stuck. ``busy``: it is known to wait for no GPU, or to
+    sleep, so that what its own code does needs no other rank.
+    """
 
     event: Event
     read: StackReading
+    moved: bool = False
+    busy: bool = False
 
     @property
     def activity(self) -> Activity | None:
@@ -76,6 +83,13 @@ class Stack(NamedTuple):
     def waits(self) -> bool:
         """Whether the process waits for other ranks, or for a GPU that may wait for them."""
         return self.activity is not None and self.activity.stands == "waiting"
+
+    @property
+    def away(self) -> bool:
+        """Whether the process does something that needs no other rank."""
+        if self.activity is None:
+            return self.busy and self.read.own is not None
+        return self.activity.stands == "elsewhere"
 
     @property
     def generates(self) -> bool:
@@ -115,6 +129,7 @@ def _all(case: Case) -> list[Stack]:
 @fact("stacks.all", "every process with a dumped stack, as last dumped: ranks, launchers, data loader workers")
 def _last_stacks(case: Case) -> Fact | None:
     last: dict[tuple[object, ...], Stack] = {}
+    busy = _busy(case)
     known: dict[str, StackReading] = {}
     for number, event in enumerate(case.of(SIGNATURE)):
         text = event.fields.get("frames", "")
@@ -122,8 +137,22 @@ def _last_stacks(case: Case) -> Fact | None:
             known[text] = _read(tuple(text.split("\n")), case.rules.activities.values())
         rank, pid = case.rank(event), event.context.pid
         key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
-        last[key] = Stack(event, known[text])
+        moved = key in last and last[key].read.frames != known[text].frames
+        last[key] = Stack(event, known[text], moved, (case.host(event), pid) in busy)
     return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
+
+
+#: Where the kernel has a process sleep that asked for it (``time.sleep``), or that waits for a child.
+_SLEEPS = frozenset({"hrtimer_nanosleep", "do_wait", "do_wait_pid"})
+
+
+def _busy(case: Case) -> set[tuple[str | None, int | None]]:
+    """Return host and pid of the processes that wait for no GPU, by what was seen of them while they hung."""
+    return {
+        (case.host(event) or event.fields["host"], whole(event.fields["pid"]))
+        for event in case.of("hang.process")
+        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS
+    }
 
 
 def kinds(stacks: Iterable[Stack]) -> list[str]:
@@ -138,7 +167,7 @@ def elsewhere(case: Case) -> tuple[list[Stack], list[Stack]]:
     """
     found = of_case(case)
     waiting = [one for one in found if one.waits]
-    away = [one for one in found if one.activity is not None and one.activity.stands == "elsewhere"]
+    away = [one for one in found if one.away]
     return (away, waiting) if len(away) <= len(waiting) else ([], [])
 
 
@@ -245,6 +274,13 @@ def _elsewhere_doing(case: Case) -> Fact | None:
 def _elsewhere_frame(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     return _told(away[0].shown if away else None, away, waiting)
+
+
+@fact("stacks.elsewhere_moved", "how many of them moved between two dumps: they are slow, not stuck")
+def _elsewhere_moved(case: Case) -> Fact | None:
+    away, waiting = elsewhere(case)
+    moved = [one for one in away if one.moved]
+    return _told(len(moved), moved, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")
