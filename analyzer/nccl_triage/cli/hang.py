@@ -144,7 +144,8 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
     kept = hosts.once_each(replies)
     for index in kept:
         for job, ranks in (replies[index].found.get("jobs") or {}).items():
-            jobs.setdefault(job, {})[index] = ranks
+            if reach.job in (None, job):
+                jobs.setdefault(job, {})[index] = ranks
     if given["pids"] and replies[0].found:
         jobs = {job: those for job, those in jobs.items() if 0 in those}
     if not jobs:

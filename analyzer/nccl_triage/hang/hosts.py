@@ -28,6 +28,8 @@ from typing import Any, Protocol
 from nccl_triage import archives
 from nccl_triage.errors import UsageError
 from nccl_triage.hang import collect
+from nccl_triage.hang.processes import ray_job
+from nccl_triage.hang.words import said
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.launchers.processes import ProcessLink
@@ -65,6 +67,11 @@ class HostReply:
     unseen: list[dict[str, Any]] = field(default_factory=list)
     problem: str | None = None
 
+    @property
+    def has_spoken(self) -> bool:
+        """Whether any answer has come."""
+        return bool(self.found or self.samples or self.unseen or self.files)
+
     def take(self, answer: Mapping[str, Any]) -> None:
         """Add an answer; what has another form is passed over."""
         kind = answer.get("answer")
@@ -78,12 +85,15 @@ class HostReply:
             self.samples.append(dict(answer))
         elif kind == "unseen" and isinstance(answer.get("why"), str):
             self.unseen.append(dict(answer))
+            if answer.get("what") == "find":
+                self.problem = said(answer, "en")
 
 
 class Reach(Protocol):
-    """A way to several hosts."""
+    """A way to several hosts. ``job`` is the job that is meant, if the way says it."""
 
     names: Sequence[str]
+    job: str | None
 
     def ask(self, wishes: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, HostReply]:
         """Run the program on hosts, by their index, each with its wish; ``seconds`` are what it may take there."""
@@ -96,6 +106,7 @@ class CommandHosts:
     """This host, and hosts behind commands."""
 
     def __init__(self, places: Sequence[HostPlace], python: str | None) -> None:
+        self.job: str | None = None
         self.names: Sequence[str] = [place.name for place in places]
         self._places = places
         self._python = python or sys.executable
@@ -137,7 +148,7 @@ class CommandHosts:
                 for answer in links[index].receive():
                     kind = answer.get("answer")
                     sizes[index] += len(answer.get("data") or "")
-                    if kind == "gone" and not (replies[index].found or replies[index].samples):
+                    if kind == "gone" and not replies[index].has_spoken:
                         replies[index].problem = str(answer.get("error"))
                     if kind in ("gone", "done") or sizes[index] > MOST:
                         links.pop(index, None)
@@ -155,11 +166,14 @@ class RayHosts:
     """The nodes of a Ray cluster."""
 
     def __init__(self, address: str | None) -> None:
-        from nccl_triage.execution.cluster.targets import nodes_of
+        from nccl_triage.execution.cluster.targets import SESSION, nodes_of
         from nccl_triage.ray_access import Access
 
         self._access = Access(address, "nccl-triage-hang")
-        self.names: Sequence[str] = [node.name for node in nodes_of(self._access.ray.nodes())]
+        nodes = nodes_of(self._access.ray.nodes())
+        self.names: Sequence[str] = [node.name for node in nodes]
+        sessions = {Path(node.logs).parent.name for node in nodes} - {Path(SESSION).parent.name}
+        self.job: str | None = ray_job(sessions.pop()) if len(sessions) == 1 else None
 
     def ask(self, wishes: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, HostReply]:
         """See ``Reach``; the wishes travel to all nodes together, each takes its own by the name of its node."""

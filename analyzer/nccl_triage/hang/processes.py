@@ -115,7 +115,7 @@ def shown_variables(process: HostProcess) -> dict[str, str]:
 
 
 def own_processes(root: Path = Path("/proc")) -> dict[int, HostProcess]:
-    """Return the processes of this user, of everybody for root, without this one and what has started it."""
+    """Return the processes of this user, of everybody for root. This one, and what has started it, are no ranks."""
     found = {}
     user = os.geteuid()
     for entry in root.iterdir():
@@ -124,9 +124,9 @@ def own_processes(root: Path = Path("/proc")) -> dict[int, HostProcess]:
                 process = read_process(int(entry.name), root)
                 if process is not None:
                     found[process.pid] = process
-    one = os.getpid()
-    while one in found:
-        one = found.pop(one).parent
+    own = found.get(os.getpid())
+    for process in (own, *ancestors(found, own)) if own is not None else ():
+        process.variables, process.python = {}, False
     return found
 
 
@@ -181,9 +181,9 @@ def _identity(process: HostProcess, processes: Mapping[int, HostProcess]) -> _Id
     if process.title.startswith(_RAY):
         # The program itself numbers them, if at all: each worker may be a rank. Forked children keep the title.
         top = [process, *(one for one in ancestors(processes, process) if one.title.startswith(_RAY))][-1]
-        return (
-            None if _IDLE.match(top.title) else _Identity(_ray_job(given), f"{_RAY}{top.pid}", None, None, None, None)
-        )
+        if _IDLE.match(top.title) or "RAY_JOB_ID" not in given:  # the agents of a node belong to no job
+            return None
+        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", None, None, None, None)
     for rank, world, local, here in _LAUNCHERS:
         number = _number(given.get(rank))
         if number is not None:
@@ -200,8 +200,15 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None
 
 
-def _ray_job(given: Mapping[str, str]) -> str:
-    return f"Ray job {given.get('RAY_JOB_ID', '')}".strip()
+def ray_job(session: str) -> str:
+    """Return the name of the job of a Ray cluster, by the name of its session, which is the same on all nodes."""
+    return f"Ray {session}"
+
+
+def _ray_job(process: HostProcess, processes: Mapping[int, HostProcess]) -> str:
+    """Return the job of a worker: its raylet was started with the session. RAY_JOB_ID is not set for prestarted workers."""
+    words = (word for above in ancestors(processes, process) for word in above.words)
+    return ray_job(next((word.partition("=")[2] for word in words if word.startswith("--session-name=")), "job"))
 
 
 def _job(given: Mapping[str, str], rank: str) -> str:

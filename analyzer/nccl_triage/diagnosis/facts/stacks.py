@@ -42,6 +42,8 @@ _PACKAGES = frozenset(
 _LINE = lazily(r":\d+\)$")
 #: The activity of a worker of a data loader.
 WORKER = "data-worker"
+#: The activity of a process that waits for work.
+IDLE = "idle"
 #: Frames of functions that generate text.
 _GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_search|sample|rollout) \(")
 
@@ -204,6 +206,8 @@ def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> StackReading:
     # The outermost frame may be the one that identifies a helper.
     found = _first(frames, helpers) or _first(frames, others)
     own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
+    if found is not None and found[0].id == IDLE and own is not None and own < found[1]:
+        found = None  # a loop that waits for work has got some
     activity, decides = found if found is not None else (None, own or 0)
     numbers = sorted({decides, own if own is not None else len(frames) - 1})
     return StackReading(
