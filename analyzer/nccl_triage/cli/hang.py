@@ -244,13 +244,14 @@ def _diagnosed(
 
 def _tell_of_folder(place: Path, made: dict[str, Any], wish: output.OutputOptions) -> None:
     """Say where the evidence is: below a text for people, else on stderr."""
-    text = language.text(
-        "evidence of {count} processes: {path}; diagnose again: nccl-triage {words}",
-        count=sum(len(host["ranks"]) for host in made["hosts"]),
-        path=place,
-        words=shlex.quote(str(place)),
-    )
+    count = sum(len(host["ranks"]) for host in made["hosts"])
+    lines = [
+        language.text("evidence of {count} processes: {path}", count=count, path=place),
+        language.text("diagnose again: {command}", command=f"nccl-triage {shlex.quote(str(place))}"),
+    ]
     if wish.kind == "text" and wish.output is None:
-        output.write(f"  {language.harmless(text)}\n".encode("utf-8", "replace"), None, False)
-    else:
-        wish.say({"en": text, "zh": text})
+        text = "".join(f"  {language.harmless(line)}\n" for line in lines)
+        output.write(text.encode("utf-8", "replace"), None, False)
+        return
+    for line in lines:
+        wish.say({"en": line, "zh": line})

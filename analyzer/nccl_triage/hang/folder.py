@@ -58,24 +58,31 @@ def write(path: Path, job: str, hosts: Sequence[tuple[HostReply, list[dict[str, 
     """Write what the hosts sent, each with its ranks, and return the manifest; raises OutputError."""
     made = manifest(job, hosts)
     try:
+        shown = mask_secrets(made)  # first, so that no file of a host has its name
+        _put(path, MANIFEST, json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
         for (reply, _), told in zip(hosts, made["hosts"], strict=True):
             for name, text in _stacks(reply, told):
-                _put(path / name, _masked(text.encode()))
+                _put(path, name, _masked(text.encode()))
             for name, data in reply.files.items():
                 inside = _inside(name, told["host"])
-                _put(path / inside, bytes(data) if inside.startswith(_BINARY) else _masked(bytes(data)))
-        shown = mask_secrets(made)
-        _put(path / MANIFEST, json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+                _put(path, inside, bytes(data) if inside.startswith(_BINARY) else _masked(bytes(data)))
     except OSError as error:
         raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
     return made
 
 
-def _put(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+def _put(path: Path, inside: str, data: bytes) -> None:
+    """Write a new file below the folder, under another name where there is one already."""
+    for number in range(1, 1000):
+        place = path / (inside if number == 1 else f"more/{number}/{inside}")
+        try:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except (FileExistsError, NotADirectoryError):
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        return
 
 
 def _inside(name: str, host: str) -> str:

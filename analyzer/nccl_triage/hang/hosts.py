@@ -78,7 +78,7 @@ class HostReply:
         if kind == "found" and isinstance(answer.get("jobs"), dict):
             self.found = dict(answer)
         elif kind == "file" and isinstance(answer.get("name"), str):
-            with contextlib.suppress(ValueError, TypeError, zlib.error):
+            with contextlib.suppress(KeyError, ValueError, TypeError, zlib.error):
                 piece = zlib.decompressobj().decompress(base64.b64decode(answer["data"]), 2 * collect.PIECE)
                 self.files.setdefault(answer["name"], bytearray()).extend(piece)
         elif kind == "sample" and isinstance(answer.get("pid"), int):

@@ -52,7 +52,7 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
     missing = host.get("without_process")
     for rank in missing if isinstance(missing, list) else ():
         if _whole(rank) is not None:
-            yield f"{_HEAD} host={name} rank={rank} has no process any more"
+            yield f"{_HEAD} host={name} rank={rank}: no process is left"
 
 
 def _whole(value: object) -> int | None:

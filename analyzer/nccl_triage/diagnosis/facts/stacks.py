@@ -6,7 +6,7 @@ dumps the stacks of a healthy job.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -140,7 +140,9 @@ def _last_stacks(case: Case) -> Fact | None:
         rank, pid = case.rank(event), event.context.pid
         key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
         moved = key in last and last[key].read.frames != known[text].frames
-        last[key] = Stack(event, known[text], moved, (case.host(event), pid) in busy)
+        host = case.host(event)
+        known_busy = any(host in (None, other) for other in busy.get(pid, ()))
+        last[key] = Stack(event, known[text], moved, known_busy)
     return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
 
 
@@ -148,13 +150,13 @@ def _last_stacks(case: Case) -> Fact | None:
 _SLEEPS = frozenset({"hrtimer_nanosleep", "do_wait", "do_wait_pid"})
 
 
-def _busy(case: Case) -> set[tuple[str | None, int | None]]:
-    """Return host and pid of the processes that wait for no GPU, by what was seen of them while they hung."""
-    return {
-        (case.host(event) or event.fields["host"], whole(event.fields["pid"]))
-        for event in case.of("hang.process")
-        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS
-    }
+def _busy(case: Case) -> dict[int | None, set[str]]:
+    """Return the processes that wait for no GPU, by what was seen of them while they hung: pid -> hosts."""
+    found: dict[int | None, set[str]] = defaultdict(set)
+    for event in case.telling("host", "pid", examined="hang"):
+        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS:
+            found[whole(event.fields["pid"])].add(event.fields["host"])
+    return found
 
 
 def kinds(stacks: Iterable[Stack]) -> list[str]:
