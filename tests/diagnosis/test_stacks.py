@@ -232,7 +232,9 @@ def test_who_moved_between_two_dumps_is_slow_and_not_stuck(rules: RuleSet) -> No
     assert diagnosis.candidates[0].id == "straggler"
     assert [one.pid for one in diagnosis.candidates[0].culprits] == [13]
     notes = [str(note) for note in diagnosis.to_dict()["notes"]]
-    assert any("1 of 3 processes (rank 2) moved between two dumps, so they are not stuck." in note for note in notes)
+    assert any(
+        "1 of 3 processes (rank 2) moved between two dumps: they run, and are not blocked." in note for note in notes
+    )
     stuck = diagnose_text(2 * (still + dump(13, *first)) + seen, rules)
     assert stuck.candidates[0].id == "rank-divergence"
 
@@ -241,11 +243,14 @@ def test_a_job_of_which_most_processes_move_does_not_hang(tmp_path: Path, rules:
     log = "".join(f"step {step}/100 loss {2 - step / 100:.2f}\n" for step in range(1, 9))
     (tmp_path / "train.log").write_text(log, "utf-8")
     for pid in (11, 12, 13):
-        twice = waits(pid) + dump(pid, "forward (my_model.py:20)")
+        twice = waits(pid) + dump(
+            pid, "linear (my_layers.py:7)", "forward (my_model.py:20)", tail=TAIL.replace("421", "417")
+        )
         (tmp_path / f"stack.gn01.{pid}.txt").write_text(twice if pid != 12 else 2 * waits(pid), "utf-8")
     assert diagnose(tmp_path, rules=rules).to_dict()["outcome"]["state"] == "running"
     for pid in (11, 13):
-        (tmp_path / f"stack.gn01.{pid}.txt").write_text(2 * waits(pid), "utf-8")
+        polls = dump(pid, "poll (my_queue.py:7)") + dump(pid, "ready (my_queue.py:20)", "poll (my_queue.py:8)")
+        (tmp_path / f"stack.gn01.{pid}.txt").write_text(polls, "utf-8")
     assert diagnose(tmp_path, rules=rules).to_dict()["outcome"]["state"] == "hung"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -58,8 +59,7 @@ class Trainer:
 
 
 def test_the_worker_that_is_elsewhere_is_named(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
+    ray: Any = importlib.import_module("ray")
     monkeypatch.chdir(tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -102,7 +102,11 @@ def command(
     try:
         job, replies, ranks = _found(reach, given)
         folder.create(place)
-        _take(reach, replies, ranks, given, wish)
+        try:
+            _take(reach, replies, ranks, given, wish)
+        except BaseException:
+            place.rmdir()  # nothing is in it yet
+            raise
     finally:
         reach.close()
     made = folder.write(place, job, [(replies[index], ranks.get(index, [])) for index in replies])
@@ -129,7 +133,12 @@ def _reach(given: dict[str, Any]) -> Reach:
     if given["slurm"] is not None:
         return hosts.CommandHosts(hosts.slurm_places(given["slurm"]), given["python"])
     # The job may run here, too: this is the place where somebody looks for it.
-    places = [*places_of(Settings()), *(places_of(Settings(hosts=given["hosts"])) if given["hosts"] else ())]
+    here = places_of(Settings()) if Path("/proc/self/stat").is_file() else ()
+    places = [*here, *(places_of(Settings(hosts=given["hosts"])) if given["hosts"] else ())]
+    if not places:
+        raise errors.UsageError(
+            "processes can be looked at on Linux only", remedy="name the hosts of the job with --host, or use --ray"
+        )
     return hosts.CommandHosts(places, given["python"])
 
 
@@ -146,8 +155,10 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
         for job, ranks in (replies[index].found.get("jobs") or {}).items():
             if reach.job in (None, job):
                 jobs.setdefault(job, {})[index] = ranks
-    if given["pids"] and replies[0].found:
-        jobs = {job: those for job, those in jobs.items() if 0 in those}
+    here = {job: those for job, those in jobs.items() if 0 in those}
+    # The processes that were named are here; and of several jobs, the one that is here is meant.
+    if given["pids"] or (given["hosts"] and len(here) == 1):
+        jobs = here
     if not jobs:
         raise _none(given, replies)
     if len(jobs) > 1:
@@ -178,11 +189,13 @@ def _none(given: dict[str, Any], replies: dict[int, HostReply]) -> errors.UsageE
 
 
 def _several(jobs: dict[str, dict[int, list[dict[str, Any]]]]) -> errors.UsageError:
+    from nccl_triage.redaction.secrets import mask_text
+
     told = []
     for job, by_host in list(jobs.items())[:_JOBS]:
         ranks = [one for found in by_host.values() for one in found]
         pids = ", ".join(str(one["pid"]) for one in ranks[:_PIDS]) + (", .." if len(ranks) > _PIDS else "")
-        told.append(f"{job}: pid {pids} ({ranks[0]['command'][:60]})")
+        told.append(f"{job}: pid {pids} ({mask_text(ranks[0]['command'])[:60]})")
     return errors.UsageError(
         "{count} jobs were found",
         cause="{jobs}",

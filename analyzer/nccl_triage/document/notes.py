@@ -139,8 +139,8 @@ def _moved(case: Case, stacks: list[Stack]) -> list[dict[str, str]]:
     names = _names(case, moved)
     return [
         {
-            "en": f"{len(moved)} of {len(stacks)} processes{names} moved between two dumps, so they are not stuck.",
-            "zh": f"{len(stacks)} 个进程中有 {len(moved)} 个{names}在两次导出之间移动过，因此没有卡死。",
+            "en": f"{len(moved)} of {len(stacks)} processes{names} moved between two dumps: they run, and are not blocked.",
+            "zh": f"{len(stacks)} 个进程中有 {len(moved)} 个{names}在两次导出之间移动过：它们在运行，没有被阻塞。",
         }
     ]
 

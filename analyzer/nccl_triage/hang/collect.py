@@ -145,17 +145,13 @@ def _take(wish: Mapping[str, Any], output: _Output) -> None:
         "stacks": (lambda: _sample(ranks, wish, output), ALL),
         "ras": (lambda: output.file(f"ras.{host}.txt", evidence.ask_ras(ranks).encode()), KIND),
         "recorder": (lambda: _recorders(ranks, output), KIND),
-        "gpus": (lambda: _printed(f"nvidia-smi-q.{host}.txt", output, "nvidia-smi", "-q", seconds=evidence.SMI), KIND),
-        "kernel": (lambda: _printed(f"dmesg.{host}.log", output, "dmesg", "-T", seconds=evidence.DMESG), KIND),
+        "gpus": (lambda: output.file(f"nvidia-smi-q.{host}.txt", evidence.gpus().encode()), KIND),
+        "kernel": (lambda: output.file(f"dmesg.{host}.log", evidence.kernel_log(ranks).encode()), KIND),
         "connections": (lambda: output.file(f"connections.{host}.txt", evidence.connections(ranks).encode()), KIND),
     }
     _within(tasks, float(wish["wait"]) + ALL, output)
     # Last: a signal may have made the ranks print their stacks.
     _within({"logs": (lambda: _logs(ranks, output), KIND)}, KIND, output)
-
-
-def _printed(name: str, output: _Output, *words: str, seconds: float) -> None:
-    output.file(name, evidence.printed(*words, seconds=seconds).encode())
 
 
 def _recorders(ranks: Sequence[JobRank], output: _Output) -> None:

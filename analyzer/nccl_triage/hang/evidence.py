@@ -47,16 +47,17 @@ def recorded(one: JobRank) -> bytes:
     given, root = one.process.variables, f"/proc/{one.process.pid}/root"
     if one.rank is None:
         raise Unseen("no-rank")
+    owner = _owner(one.process)
     dumps = [Path(f"{root}{prefix}{one.rank}") for prefix in _dump_prefixes(given)]
-    before = {path: _changed(path) for path in dumps}
+    before = {path: _changed(path, owner) for path in dumps}
     pipe = next((f"{root}{given[name]}{one.rank}.pipe" for name in _PIPES if given.get(name, "").startswith("/")), None)
-    asked = pipe is not None and _write(pipe)
+    asked = pipe is not None and _write(pipe, owner)
     deadline = time.monotonic() + DUMPED
-    while asked and time.monotonic() < deadline and all(_changed(path) == before[path] for path in dumps):
+    while asked and time.monotonic() < deadline and all(_changed(path, owner) == before[path] for path in dumps):
         time.sleep(0.1)
     for path in dumps:
         # One that was there before counts if this process wrote it: a timeout has passed already.
-        if (_changed(path) or 0.0) >= _began(one.process):
+        if (_changed(path, owner) or 0.0) >= _began(one.process):
             return _whole(path, RECORD)
     if asked:
         raise Unseen("no-dump", seconds=f"{DUMPED:.0f}")
@@ -70,10 +71,19 @@ def _dump_prefixes(given: Mapping[str, str]) -> list[str]:
     return told or [*usual, "/tmp/nccl_trace_rank_"]
 
 
-def _write(pipe: str) -> bool:
+def _owner(process: HostProcess) -> int | None:
+    """Return the user of a process. What another user put at the path of a dump or a pipe, perhaps a link, is not touched."""
+    try:
+        return Path(f"/proc/{process.pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def _write(pipe: str, owner: int | None) -> bool:
     """Ask for a dump; False where nobody reads the pipe. It is opened without waiting, and is never created."""
     try:
-        if not stat.S_ISFIFO(Path(pipe).stat().st_mode):
+        state = Path(pipe).lstat()
+        if not stat.S_ISFIFO(state.st_mode) or state.st_uid != owner:
             return False
         descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # ENXIO: no reader
@@ -84,13 +94,13 @@ def _write(pipe: str) -> bool:
     return False
 
 
-def _changed(path: Path) -> float | None:
-    """Return when a file was written last; None for one that is not there or is empty."""
+def _changed(path: Path, owner: int | None) -> float | None:
+    """Return when a file of this user was written last; None for one that is not there or is empty."""
     try:
-        state = path.stat()
+        state = path.lstat()
     except OSError:
         return None
-    return state.st_mtime if stat.S_ISREG(state.st_mode) and state.st_size else None
+    return state.st_mtime if stat.S_ISREG(state.st_mode) and state.st_size and state.st_uid == owner else None
 
 
 def _began(process: HostProcess) -> float:
@@ -106,7 +116,7 @@ def _whole(path: Path, most: int) -> bytes:
     size = -1
     for _ in range(20):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise Unseen("unreadable", path=path, error=error.strerror) from None
         with os.fdopen(descriptor, "rb") as file:
@@ -137,6 +147,28 @@ def printed(program: str, *words: str, seconds: float) -> str:
         lines = (told.stderr or told.stdout).decode("utf-8", "replace").strip().splitlines() or ["no output"]
         raise Unseen("failed", error=lines[-1])
     return told.stdout[-OUTPUT:].decode("utf-8", "replace")
+
+
+def gpus() -> str:
+    """Return what nvidia-smi says of the GPUs; raises Unseen."""
+    return printed("nvidia-smi", "-q", seconds=SMI)
+
+
+#: Seconds before the start of the job from which on lines of the kernel count, and how it stamps them.
+_BEFORE = 60.0
+_STAMP = re.compile(r"\[ *(\d+\.\d+)\] ")
+
+
+def kernel_log(ranks: Sequence[JobRank]) -> str:
+    """Return what the kernel has said since the job began, with the time of day; raises Unseen."""
+    since = min((one.process.started for one in ranks), default=0) / os.sysconf("SC_CLK_TCK") - _BEFORE
+    booted = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    lines = []
+    for line in printed("dmesg", seconds=DMESG).splitlines():
+        stamp = _STAMP.match(line)
+        if stamp is not None and float(stamp[1]) >= since:
+            lines.append(f"[{time.ctime(booted + float(stamp[1]))}] {line[stamp.end() :]}")
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 _STATES = {

@@ -67,7 +67,7 @@ class StackReading(NamedTuple):
 class Stack(NamedTuple):
     """The stack of one process, and what it tells.
 
-    ``moved``: an earlier dump of the process differs, so that it is not stuck. ``busy``: it is known to wait for no GPU, or to
+    ``moved``: an earlier dump of the process differs, so that it is not blocked. ``busy``: it is known to wait for no GPU, or to
     sleep, so that what its own code does needs no other rank.
     """
 
@@ -282,7 +282,7 @@ def _elsewhere_frame(case: Case) -> Fact | None:
     return _told(away[0].shown if away else None, away, waiting)
 
 
-@fact("stacks.elsewhere_moved", "how many of them moved between two dumps: they are slow, not stuck")
+@fact("stacks.elsewhere_moved", "how many of them moved between two dumps: they run, and are not blocked")
 def _elsewhere_moved(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     moved = [one for one in away if one.moved]
