@@ -55,6 +55,18 @@ wait_for_data()
 """
 
 
+#: A rank that works.
+WORK = """
+import sys, time
+def train():
+    for step in range(1, 10000):
+        print(f"step {step}/10000 loss {1 / step:.5f}", flush=True)
+        open(sys.argv[1], "w").close()
+        time.sleep(0.05)
+train()
+"""
+
+
 def bare_python(folder: Path) -> tuple[str, dict[str, str]]:
     """Return a Python beside which there is no py-spy, and an environment in which it finds the packages."""
     python = folder / "python"
@@ -118,9 +130,9 @@ def alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def sleeping_ranks(folder: Path, numbers: Sequence[int], **variables: str) -> Iterator[list[int]]:
-    """Run ranks that sleep; yields their pids."""
-    (folder / "rank.py").write_text(SLEEP, "utf-8")
+def sleeping_ranks(folder: Path, numbers: Sequence[int], code: str = SLEEP, **variables: str) -> Iterator[list[int]]:
+    """Run ranks that sleep, or do something else; yields their pids."""
+    (folder / "rank.py").write_text(code, "utf-8")
     with contextlib.ExitStack() as stack:
         pids = []
         for rank in numbers:

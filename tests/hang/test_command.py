@@ -12,7 +12,7 @@ import pytest
 from nccl_triage.hang import collect
 from nccl_triage.hang.hosts import CommandHosts
 from nccl_triage.verify.collective_run import HostPlace
-from tests.hang.hanging import ROOT, hang, sleeping_ranks
+from tests.hang.hanging import ROOT, WORK, hang, sleeping_ranks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOOK = """#!/bin/sh
@@ -62,6 +62,14 @@ def test_what_is_refused(tmp_path: Path) -> None:
         there = hang("--pid", str(pids[0]), "--out", "there", folder=tmp_path)
     assert there.returncode == 2 and "there already exists" in there.stderr
     assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_a_job_that_goes_on_meanwhile_does_not_hang(tmp_path: Path) -> None:
+    with sleeping_ranks(tmp_path, [0, 1], WORK, MASTER_PORT="1005") as pids:
+        result = hang("--pid", str(pids[0]), "--wait", "0.5", "--out", "out", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "the job went on between the two samples" in result.stderr
+    assert result.stdout.startswith("nccl-triage: No failure: the job is still running.")
 
 
 def test_a_host_behind_a_command_gets_the_program_and_sends_its_evidence(tmp_path: Path) -> None:

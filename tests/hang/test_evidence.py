@@ -145,10 +145,14 @@ def test_logs_are_found_by_the_files_that_are_open(tmp_path: Path) -> None:
     data.write_text("secret data\n", "utf-8")
     code = f"a = open({str(own)!r}, 'a'); b = open({str(data)!r}, 'a'); c = open({str(tmp_path / 'read.log')!r}, 'w+');{READY}"
     with log.open("ab") as stdout, child(code, stdout=stdout) as process:
-        found = dict(evidence.logs([JobRank(process, 0)], {process.pid: process}))
-    assert {name.rpartition("/")[2]: text for name, text in found.items()} == {
-        "train.log": log.read_bytes(),
-        "nccl.7.log": b"NCCL INFO\n",
+        processes = {process.pid: process}
+        sizes = evidence.log_sizes([JobRank(process, 0)], processes)
+        with own.open("a") as more:
+            more.write("NCCL WARN\n")
+        found = list(evidence.logs([JobRank(process, 0)], processes, sizes))
+    assert {one.name.rpartition("/")[2]: (one.data, one.grown) for one in found} == {
+        "train.log": (log.read_bytes(), 0),
+        "nccl.7.log": (b"NCCL INFO\nNCCL WARN\n", 10),
     }
 
 
@@ -162,11 +166,11 @@ def test_a_log_behind_a_pipe_is_found_at_its_other_end(tmp_path: Path) -> None:
             child(f"f = open({str(log)!r}, 'a');{READY}", pass_fds=(reading,)) as tee,
         ):
             processes = {one.pid: one for one in (rank, tee)}
-            found = list(evidence.logs([JobRank(rank, 0)], processes))
+            found = list(evidence.logs([JobRank(rank, 0)], processes, {}))
     finally:
         os.close(reading)
         os.close(writing)
-    assert [(name.rpartition("/")[2], text) for name, text in found] == [("job.out", b"step 1\n")]
+    assert [(one.name.rpartition("/")[2], one.data, one.grown) for one in found] == [("job.out", b"step 1\n", 0)]
 
 
 def test_of_a_long_log_the_last_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +178,7 @@ def test_of_a_long_log_the_last_lines_are_kept(tmp_path: Path, monkeypatch: pyte
     log = tmp_path / "train.log"
     log.write_text("".join(f"step {number}\n" for number in range(1000)), "utf-8")
     with log.open("ab") as stdout, child(READY, stdout=stdout) as process:
-        [(_, text)] = evidence.logs([JobRank(process, 0)], {process.pid: process})
+        [(_, text, _)] = evidence.logs([JobRank(process, 0)], {process.pid: process}, {})
     assert text.startswith(b"step ") and text.endswith(b"step 999\n") and len(text) <= 100
 
 

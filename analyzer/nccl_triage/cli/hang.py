@@ -109,7 +109,8 @@ def command(
             raise
     finally:
         reach.close()
-    made = folder.write(place, job, [(replies[index], ranks.get(index, [])) for index in replies])
+    hosts = [(reply, ranks.get(index, [])) for index, reply in replies.items()]
+    made = folder.write(place, job, hosts, _advanced(list(replies.values()), rules_dirs))
     for note in folder.notes(made, list(replies.values()), wish.lang)[:MOST_NOTES]:
         wish.say({"en": note, "zh": note})
     document = _diagnosed(place, rules_dirs, model_name, wish)
@@ -233,9 +234,22 @@ def _take(
         seconds=given["wait"],
     )
     for index, reply in reach.ask(wishes, given["wait"] + collect.ALL + collect.KIND).items():
-        replies[index].files, replies[index].samples = reply.files, reply.samples
+        replies[index].files, replies[index].samples, replies[index].grown = reply.files, reply.samples, reply.grown
         replies[index].unseen += reply.unseen
         replies[index].problem = reply.problem
+
+
+def _advanced(replies: list[HostReply], rules_dirs: tuple[Path, ...]) -> bool:
+    """Tell whether what was added to the logs meanwhile shows the job at work."""
+    import io
+
+    from nccl_triage.api import diagnose
+
+    for added in filter(None, (reply.added() for reply in replies)):
+        found = diagnose("-", stdin=io.BytesIO(added), rules_dirs=options.all_rules(rules_dirs), model=None)
+        if found.case.story.outcome.state == "running":
+            return True
+    return False
 
 
 def _diagnosed(

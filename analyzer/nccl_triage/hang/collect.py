@@ -2,8 +2,8 @@
 
 Its only argument is the wish: ``{"do": "find", "pids": [..], "slurm": ID}`` or ``{"do": "take", "ranks": [..], "wait": SECONDS,
 "signal": NAME}``, where the ranks are those that were found. Every kind of evidence has a thread and a deadline of its own: what
-hangs in the kernel is reported and left behind. Answers: ``found``, ``file`` (a piece of one: zlib, base64), ``unseen``,
-``sample``, ``done``.
+hangs in the kernel is reported and left behind. Answers: ``found``, ``file`` (a piece of one: zlib, base64), ``grown``
+(bytes added to a log meanwhile), ``unseen``, ``sample``, ``done``.
 """
 
 from __future__ import annotations
@@ -141,6 +141,9 @@ def _take(wish: Mapping[str, Any], output: _Output) -> None:
         workers = [found for pid, started in told["workers"] if (found := _same(pid, started)) is not None]
         ranks.append(JobRank(process, told["rank"], told["local_rank"], told["world_size"], None, workers))
     host = str(wish["host"])
+    sizes: dict[tuple[int, int], int] = {}
+    noted = lambda: sizes.update(evidence.log_sizes(ranks, processes.own_processes()))  # noqa: E731
+    _within({"logs": (noted, FIND)}, FIND, output)
     tasks: dict[str, tuple[Callable[[], None], float]] = {
         "stacks": (lambda: _sample(ranks, wish, output), ALL),
         "ras": (lambda: output.file(f"ras.{host}.txt", evidence.ask_ras(ranks).encode()), KIND),
@@ -151,7 +154,7 @@ def _take(wish: Mapping[str, Any], output: _Output) -> None:
     }
     _within(tasks, float(wish["wait"]) + ALL, output)
     # Last: a signal may have made the ranks print their stacks.
-    _within({"logs": (lambda: _logs(ranks, output), KIND)}, KIND, output)
+    _within({"logs": (lambda: _logs(ranks, sizes, output), KIND)}, KIND, output)
 
 
 def _recorders(ranks: Sequence[JobRank], output: _Output) -> None:
@@ -166,11 +169,12 @@ def _recorders(ranks: Sequence[JobRank], output: _Output) -> None:
         raise missed
 
 
-def _logs(ranks: Sequence[JobRank], output: _Output) -> None:
+def _logs(ranks: Sequence[JobRank], sizes: Mapping[tuple[int, int], int], output: _Output) -> None:
     found = False
-    for name, data in evidence.logs(ranks, processes.own_processes()):
+    for log in evidence.logs(ranks, processes.own_processes(), sizes):
         found = True
-        output.file(f"logs/{name}", data)
+        output.file(f"logs/{log.name}", log.data)
+        output.say("grown", name=f"logs/{log.name}", bytes=log.grown)
     if not found:
         raise Unseen("no-logs")
 

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nccl_triage.hang.processes import HostProcess, JobRank, ancestors
 from nccl_triage.hang.stacks import Unseen
@@ -234,34 +235,59 @@ _LOG = re.compile(r"\.(?:log|out|err|stdout|stderr)(?:\.\d+)?$", re.I)
 _PIPE = re.compile(r"pipe:\[\d+\]")
 
 
-def logs(ranks: Sequence[JobRank], processes: Mapping[int, HostProcess]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and last lines of the log files that the ranks and their launchers have open for writing, each once.
+class OpenLog(NamedTuple):
+    """A log that processes of the job have open: its last lines, and how many bytes were added since its size was noted."""
+
+    name: str
+    data: bytes
+    grown: int
+
+
+def log_sizes(ranks: Sequence[JobRank], processes: Mapping[int, HostProcess]) -> dict[tuple[int, int], int]:
+    """Return the sizes of the logs, by device and inode."""
+    return {(state.st_dev, state.st_ino): state.st_size for _, state, _ in _regular_logs(ranks, processes)}
+
+
+def logs(
+    ranks: Sequence[JobRank], processes: Mapping[int, HostProcess], sizes: Mapping[tuple[int, int], int]
+) -> Iterator[OpenLog]:
+    """Yield the log files that the ranks and their launchers have open for writing, each once; ``sizes`` are earlier ones.
 
     A rank that writes to a pipe is followed to the processes at its other end, such as ``tee``.
     """
-    seen: set[tuple[int, int]] = set()
     names: dict[str, int] = {}
     left = LOGS
-    for process, descriptor, path in _open_logs(ranks, processes):
-        link = f"/proc/{process.pid}/fd/{descriptor}"
+    for link, state, path in _regular_logs(ranks, processes):
         try:
-            if not stat.S_ISREG(Path(link).stat().st_mode):  # a pipe or a terminal is not even opened
-                continue
             handle = os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
             continue
-        with os.fdopen(handle, "rb") as file:
-            state = os.fstat(handle)
-            if not stat.S_ISREG(state.st_mode) or (state.st_dev, state.st_ino) in seen or not state.st_size:
-                continue
-            seen.add((state.st_dev, state.st_ino))
-            data = _tail(file.fileno(), state.st_size, min(LOG, left))
+        with os.fdopen(handle, "rb"):
+            size = os.fstat(handle).st_size
+            data = _tail(handle, size, min(LOG, left))
         if b"\0" in data[:4096] or not data:
             continue
         left -= len(data)
+        grown = max(0, size - sizes.get((state.st_dev, state.st_ino), size))
         name = "/".join(part for part in path.removesuffix(" (deleted)").split("/")[-3:] if part not in ("", "..", "."))
         names[name] = names.get(name, 0) + 1
-        yield (name if names[name] == 1 else f"{names[name]}/{name}"), data
+        yield OpenLog(name if names[name] == 1 else f"{names[name]}/{name}", data, min(grown, len(data)))
+
+
+def _regular_logs(
+    ranks: Sequence[JobRank], processes: Mapping[int, HostProcess]
+) -> Iterator[tuple[str, os.stat_result, str]]:
+    """Yield the way to each log, its state and its path; a pipe or a terminal is not even opened."""
+    seen: set[tuple[int, int]] = set()
+    for process, descriptor, path in _open_logs(ranks, processes):
+        link = f"/proc/{process.pid}/fd/{descriptor}"
+        try:
+            state = Path(link).stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(state.st_mode) and state.st_size and (state.st_dev, state.st_ino) not in seen:
+            seen.add((state.st_dev, state.st_ino))
+            yield link, state, path
 
 
 def _open_logs(

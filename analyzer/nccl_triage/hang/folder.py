@@ -54,9 +54,14 @@ def create(path: Path) -> None:
         raise OutputError("cannot write {path}", cause="{why}", path=path, why=error.strerror or error) from None
 
 
-def write(path: Path, job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]]) -> dict[str, Any]:
-    """Write what the hosts sent, each with its ranks, and return the manifest; raises OutputError."""
-    made = manifest(job, hosts)
+def write(
+    path: Path, job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]], advanced: bool = False
+) -> dict[str, Any]:
+    """Write what the hosts sent, each with its ranks, and return the manifest; raises OutputError.
+
+    ``advanced``: the logs show that the job went on between the two samples.
+    """
+    made = {**manifest(job, hosts), "advanced": advanced}
     try:
         shown = mask_secrets(made)  # first, so that no file of a host has its name
         _put(path, MANIFEST, json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
@@ -165,7 +170,7 @@ def missing_ranks(hosts: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str) -> list[str]:
     """Return what a person should know of what is missing, the most important first."""
-    found = []
+    found = [messages.fill("the job went on between the two samples", {}, lang)] if made["advanced"] else []
     for host in made["hosts"]:
         if host["problem"]:
             found.append(

@@ -37,6 +37,8 @@ from nccl_triage.verify.launchers.processes import ProcessLink
 _MAIN = "import sys\nfrom nccl_triage.hang.collect import main\nsys.exit(main())\n"
 #: Bytes that one host may send, and the seconds to reach it.
 MOST, REACH = 256 << 20, 30.0
+#: Bytes of what was added to a log that are looked at.
+_ADDED = 64 << 10
 #: Seconds for a query of Slurm.
 _SLURM = 20.0
 Answers = list[dict[str, Any]]
@@ -63,6 +65,7 @@ class HostReply:
     name: str
     found: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytearray] = field(default_factory=dict)
+    grown: dict[str, int] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
     unseen: list[dict[str, Any]] = field(default_factory=list)
     problem: str | None = None
@@ -81,12 +84,19 @@ class HostReply:
             with contextlib.suppress(KeyError, ValueError, TypeError, zlib.error):
                 piece = zlib.decompressobj().decompress(base64.b64decode(answer["data"]), 2 * collect.PIECE)
                 self.files.setdefault(answer["name"], bytearray()).extend(piece)
+        elif kind == "grown" and isinstance(answer.get("name"), str) and isinstance(answer.get("bytes"), int):
+            self.grown[answer["name"]] = answer["bytes"]
         elif kind == "sample" and isinstance(answer.get("pid"), int):
             self.samples.append(dict(answer))
         elif kind == "unseen" and isinstance(answer.get("why"), str):
             self.unseen.append(dict(answer))
             if answer.get("what") == "find":
                 self.problem = said(answer, "en")
+
+    def added(self) -> bytes:
+        """Return what was added to the logs between the two samples, each log's last part."""
+        parts = [bytes(self.files.get(name, b"")[-grown:]) for name, grown in self.grown.items() if grown > 0]
+        return b"".join(part[-_ADDED:] for part in parts)
 
 
 class Reach(Protocol):

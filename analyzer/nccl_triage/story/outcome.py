@@ -156,7 +156,7 @@ def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
     """
     logs = {event.source for event in worked}
     stacks = [event for event in view.of("exception.frame") if event.fields.get("tool") in _FROM_OUTSIDE]
-    if _most_move(stacks):
+    if _most_move(stacks) or view.telling(examined="advanced"):
         return None
     examined = view.telling(examined="hang")
     return next((event for event in stacks if event.source not in logs), examined[-1] if examined else None)

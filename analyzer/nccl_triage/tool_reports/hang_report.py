@@ -32,6 +32,8 @@ def render(data: bytes, info: SourceInfo) -> bytes | None:
     hosts = rows(document.get("hosts"))
     # No word of the heading is one that people filter logs for: all other lines share one.
     lines = [f"seen at {_word(document.get('time'))}", *(line for host in hosts for line in _host(host))]
+    if document.get("advanced") is True:
+        lines.append(f"{_HEAD} the job went on between the two samples")
     return b"".join(line.encode("utf-8", "replace") + b"\n" for line in lines)
 
 
