@@ -14,7 +14,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.errors import OutputError
 from nccl_triage.hang import folder
-from nccl_triage.hang.hosts import HostReply, once_each
+from nccl_triage.hang.hosts import HostReply, new_ranks, once_each
 
 SECRET = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
 
@@ -102,7 +102,7 @@ def test_ranks_without_a_process_and_ranks_elsewhere(tmp_path: Path) -> None:
         "rank 4-7 was on no host that was asked; name the other hosts with --host, --slurm or --ray",
     ]
     document = diagnose(tmp_path / "out").to_dict()
-    assert "no process is left" in document["headline"]
+    assert document["headline"].startswith("Possibly: Rank 2 on gn01 crashed: ")
     assert document["diagnoses"][0]["cause"] == "process-crashed"
     assert [one["rank"] for one in document["diagnoses"][0]["culprits"]] == [2]
 
@@ -140,3 +140,11 @@ def test_an_answer_of_another_form_is_passed_over(answer: dict[str, Any]) -> Non
 def test_a_host_under_two_names_counts_once() -> None:
     replies = {0: reply("gn01"), 1: reply("gn01"), 2: reply("gn02"), 3: HostReply("gn03", problem="no answer")}
     assert once_each(replies) == [0, 2, 3]
+
+
+def test_a_rank_that_a_host_sees_in_its_container_counts_once() -> None:
+    outside = reply("gn01", identity=["boot", "pid:[1]"], jobs={"a": [rank(0, 11), rank(1, 12)]})
+    inside = reply("pod", identity=["boot", "pid:[2]"], jobs={"a": [rank(1, 3)], "b": [rank(1, 4)]})
+    elsewhere = reply("gn02", identity=["other", "pid:[1]"], jobs={"a": [rank(1, 11)]})
+    replies = {0: outside, 1: inside, 2: elsewhere}
+    assert [sorted(new_ranks(replies, index)) for index in replies] == [["a"], ["b"], ["a"]]

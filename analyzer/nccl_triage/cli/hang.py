@@ -153,7 +153,7 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
     jobs: dict[str, dict[int, list[dict[str, Any]]]] = {}
     kept = hosts.once_each(replies)
     for index in kept:
-        for job, ranks in (replies[index].found.get("jobs") or {}).items():
+        for job, ranks in hosts.new_ranks(replies, index).items():
             if reach.job in (None, job):
                 jobs.setdefault(job, {})[index] = ranks
     here = {job: those for job, those in jobs.items() if 0 in those}

@@ -245,5 +245,23 @@ def once_each(replies: Mapping[int, HostReply]) -> list[int]:
     return kept
 
 
+def new_ranks(replies: Mapping[int, HostReply], index: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the ranks of a reply by job, without those that an earlier one has shown: a host sees into its containers."""
+    boot = [*_list(replies[index].found.get("identity"))][:1]
+    seen = {
+        (job, one.get("rank"))
+        for other, reply in replies.items()
+        if other < index and boot and [*_list(reply.found.get("identity"))][:1] == boot
+        for job, ranks in reply.found.get("jobs", {}).items()
+        for one in ranks
+    }
+    told: dict[str, list[dict[str, Any]]] = replies[index].found.get("jobs", {})
+    left = {
+        job: [one for one in ranks if one.get("rank") is None or (job, one["rank"]) not in seen]
+        for job, ranks in told.items()
+    }
+    return {job: ranks for job, ranks in left.items() if ranks}
+
+
 def _list(value: object) -> Iterable[object]:
     return value if isinstance(value, list) else []

@@ -54,7 +54,7 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
     missing = host.get("without_process")
     for rank in missing if isinstance(missing, list) else ():
         if _whole(rank) is not None:
-            yield f"{_HEAD} host={name} rank={rank}: no process is left"
+            yield f"{_HEAD} rank {rank} has no process left on {name}"
 
 
 def _whole(value: object) -> int | None:
