@@ -58,20 +58,31 @@ _LATE = (
 
 
 def stacks() -> str:
-    """Return the verdict on the stacks of four ranks of which one still reads its data."""
+    """Return what ``hang`` says of four ranks on two hosts, one of which still reads its data."""
     from nccl_triage import diagnose
+    from nccl_triage.hang import folder
+    from nccl_triage.hang.hosts import HostReply
     from nccl_triage.render import terminal
 
-    with tempfile.TemporaryDirectory() as folder, within(Path(folder)):
-        for rank in range(4):
-            head = (
-                f"Process {4100 + rank}: python -u train.py --local_rank={rank}\nPython v3.11.7 (/usr/bin/python3.11)\n"
-            )
+    hosts = []
+    for host in (0, 1):
+        reply, ranks = HostReply(f"gpu0{host + 1}"), []
+        for rank in (2 * host, 2 * host + 1):
+            pid = 4100 + rank
             frames = "\n".join(f"    {frame}" for frame in (_LATE if rank == 2 else _WAITING))
-            name = f"stack.gpu0{rank // 2 + 1}.{4100 + rank}"
-            Path(name).write_text(f'{head}\nThread {4100 + rank} (idle): "MainThread"\n{frames}\n', encoding="utf-8")
-        document = diagnose(sorted(path.name for path in Path().iterdir())).to_dict()
-    return _block(terminal.render(document, color=False, width=COLUMNS, lang="en", verbose=0))
+            told = f'Process {pid}: python -u train.py\nPython v3.11.7 (/usr/bin/python3.11)\n\nThread {pid} (idle): "MainThread"\n{frames}\n'
+            for _ in range(2):
+                reply.take({"answer": "sample", "pid": pid, "stacks": told, "state": "S", "gpu": True})
+            numbers = {"rank": rank, "local_rank": rank % 2, "world_size": 4, "local_world_size": 2}
+            ranks.append({"pid": pid, "command": "python -u train.py", "variables": {}, **numbers})
+        hosts.append((reply, ranks))
+    with tempfile.TemporaryDirectory() as place, within(Path(place)):
+        made = Path("nccl-triage-hang-20261127-101500")
+        folder.create(made)
+        folder.write(made, "gpu01:29500", hosts)
+        document = diagnose(made).to_dict()
+    last = f"  evidence of 4 processes: {made}\n  diagnose again: nccl-triage {made}"
+    return _block(terminal.render(document, color=False, width=COLUMNS, lang="en", verbose=0).rstrip() + "\n" + last)
 
 
 def doctor() -> str:

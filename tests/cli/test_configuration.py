@@ -241,7 +241,8 @@ def test_a_file_of_the_project_must_not_choose_what_runs_or_where_is_written(
     (project / ".nccl-triage.yaml").unlink()
     value = next(c for c in every_command().values() if key in settings.options_of(c))
     option = settings.options_of(value)[key]
-    text = {"before": "90d", "engine": "ray", "launcher": "ray"}.get(key, "true" if option.is_flag else "mine")
+    texts = {"before": "90d", "engine": "ray", "launcher": "ray", "pid": "12", "signal": "USR1"}
+    text = texts.get(key, "true" if option.is_flag else "mine")
     user.write_text(f"{key}: {text}\n")
     assert origin(key, *command.split())[1] == f"{user}:1"
 

@@ -206,3 +206,58 @@ def test_a_job_that_dumps_its_own_stacks_at_intervals_is_at_work(tmp_path: Path)
     stack = 'Timeout (0:10:00)!\nThread 0x00007f1 (most recent call first):\n  File "train.py", line 88 in train\n'
     (tmp_path / "rank1.stacks").write_text(stack)
     assert diagnose(str(tmp_path)).verdict == "healthy"
+
+
+SEEN = "nccl-triage hang: host=gn01 pid={} rank={} local_rank=0 world_size=3 state=S wchan={} gpu={} runs: python pretrain.py\n"
+OWN = ("export (pretrain.py:31)",)
+
+
+@pytest.mark.parametrize(
+    ("wchan", "gpu", "away"),
+    [("futex_do_wait", "no", 1), ("hrtimer_nanosleep", "yes", 1), ("poll_schedule_timeout", "yes", None)],
+)
+def test_own_code_needs_no_other_rank_where_no_gpu_is_waited_for(
+    rules: RuleSet, wchan: str, gpu: str, away: int | None
+) -> None:
+    seen = "".join(SEEN.format(pid, rank, wchan, gpu) for rank, pid in enumerate((11, 12, 13)))
+    case = Case(scan_text(waits(11) + waits(12) + dump(13, *OWN) + seen, rules), rules)
+    assert case.value("stacks.elsewhere") == away
+
+
+def test_who_moved_between_two_dumps_is_slow_and_not_stuck(rules: RuleSet) -> None:
+    seen = "".join(SEEN.format(pid, rank, "futex_do_wait", "no") for rank, pid in enumerate((11, 12, 13)))
+    first, second = ("export (pretrain.py:31)",), ("compress (pretrain.py:47)", "export (pretrain.py:33)")
+    still = waits(11) + waits(12)
+    diagnosis = diagnose_text(still + dump(13, *first) + still + dump(13, *second) + seen, rules)
+    assert diagnosis.candidates[0].id == "straggler"
+    assert [one.pid for one in diagnosis.candidates[0].culprits] == [13]
+    notes = [str(note) for note in diagnosis.to_dict()["notes"]]
+    assert any(
+        "1 of 3 processes (rank 2) moved between two dumps: they run, and are not blocked." in note for note in notes
+    )
+    stuck = diagnose_text(2 * (still + dump(13, *first)) + seen, rules)
+    assert stuck.candidates[0].id == "rank-divergence"
+
+
+def test_a_job_of_which_most_processes_move_does_not_hang(tmp_path: Path, rules: RuleSet) -> None:
+    log = "".join(f"step {step}/100 loss {2 - step / 100:.2f}\n" for step in range(1, 9))
+    (tmp_path / "train.log").write_text(log, "utf-8")
+    for pid in (11, 12, 13):
+        twice = waits(pid) + dump(
+            pid, "linear (my_layers.py:7)", "forward (my_model.py:20)", tail=TAIL.replace("421", "417")
+        )
+        (tmp_path / f"stack.gn01.{pid}.txt").write_text(twice if pid != 12 else 2 * waits(pid), "utf-8")
+    assert diagnose(tmp_path, rules=rules).to_dict()["outcome"]["state"] == "running"
+    for pid in (11, 13):
+        polls = dump(pid, "poll (my_queue.py:7)") + dump(pid, "ready (my_queue.py:20)", "poll (my_queue.py:8)")
+        (tmp_path / f"stack.gn01.{pid}.txt").write_text(polls, "utf-8")
+    assert diagnose(tmp_path, rules=rules).to_dict()["outcome"]["state"] == "hung"
+
+
+def test_a_worker_of_ray_that_runs_own_code_is_not_idle(rules: RuleSet) -> None:
+    loop = "    Worker.main_loop (ray/_private/worker.py:1069)\n"
+    busy = dump(13, *OWN, tail=loop)
+    case = Case(scan_text(waits(11) + waits(12) + busy, rules), rules)
+    assert case.value("stacks.elsewhere") is None
+    case = Case(scan_text(waits(11) + waits(12) + dump(13, tail=loop), rules), rules)
+    assert case.value("stacks.elsewhere_doing") == ["idle"]

@@ -1,4 +1,4 @@
-"""The commands of docs/hang.md, with stand-ins for the programs of a host, name the rank that the others wait for."""
+"""The manual way of docs/hang.md, with stand-ins for the programs of a host, names the rank that the others wait for."""
 
 from __future__ import annotations
 

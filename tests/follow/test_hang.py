@@ -144,7 +144,7 @@ def test_who_is_silent_who_still_prints_and_who_is_behind() -> None:
     assert "step 7, for 1 min 30 s" in english
     assert "behind: rank 1; silent: rank 0-1; still printing: rank 2" in english
     assert "沉默的 rank：0-1" in chinese
-    assert "py-spy dump" in phrases.hang_note(record)["en"]
+    assert "nccl-triage hang" in phrases.hang_note(record)["en"]
 
 
 def test_a_log_that_names_no_rank_is_a_voice_of_its_own() -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: command -> (module, one line of help). Completion and --help read this table without importing the commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "diagnose": ("diagnose", "Name the root cause of a failed or hanging job (the default)."),
+    "hang": ("hang", "Look at the processes of a hanging job, and say who is elsewhere."),
     "verify": ("verify", "Rerun the failed collective to confirm or refute the diagnosis."),
     "run": ("run", "Run a command and, if it fails, say why."),
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),

@@ -53,7 +53,7 @@ _TRUST_ENV = click.option(
 )
 
 
-def _typed_commands(ctx: click.Context, param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
+def typed_commands(ctx: click.Context, param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the hosts; raises UsageError for a COMMAND that nobody has typed: a file or a variable may be another's."""
     typed = ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
     with_command = next((entry for entry in hosts if "=" in entry), None)
@@ -84,7 +84,7 @@ def launcher_options(launchers: Sequence[str], budget: float, by_log: bool = Tru
             "hosts",
             multiple=True,
             metavar="NAME[=COMMAND]",
-            callback=_typed_commands,
+            callback=typed_commands,
             help="A host of the job, reached with ssh NAME or with COMMAND (repeatable).",
         ),
         click.option(

@@ -9,8 +9,8 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nccl_triage import archives
@@ -40,40 +40,77 @@ def program() -> bytes:
 NODE_TIMEOUT, _STARTING = 120.0, 60.0
 #: The most seconds of one wait, in which Ctrl-C is not handled. Seconds and tries for a query of the clock.
 _TURN, _CLOCK, _TRIES = 0.25, 2.0, 3
+Say = Callable[[int, int], None]
 
 
-def collect(
-    address: str | None, wish: ProbeOptions, say: Callable[[int, int], None] = lambda done, total: None
-) -> list[HostAnswer]:
+@dataclass(frozen=True, slots=True)
+class NodeOutput:
+    """What a program printed on a node, or why there is no answer; ``ahead`` are the seconds by which the node's clock is."""
+
+    name: str
+    text: str = ""
+    problem: str | None = None
+    ahead: float | None = None
+
+
+def collect(address: str | None, wish: ProbeOptions, say: Say = lambda done, total: None) -> list[HostAnswer]:
     """Return the answers of the nodes by name; ``say`` receives how many have answered.
 
     Raises UsageError when the cluster cannot be joined.
     """
     access = Access(address, "nccl-triage-doctor")
     try:
-        nodes = nodes_of(access.ray.nodes())
-        gone = set(departed(nodes, nodes))
-        living = [one for one in nodes if one.alive]
-        dead = [HostAnswer(one.name, problem="Ray reports this node dead") for one in nodes if one.name in gone]
-        return [*_ask(access.ray, living, wish, say), *dead]
+        outputs = run_everywhere(
+            access.ray, program(), json.dumps(asdict(wish)), NODE_TIMEOUT * wish.timeout_factor, say, clocks=True
+        )
+        return [_answer(one) for one in outputs]
     finally:
         access.leave()
 
 
-def _ask(ray: Any, nodes: list[TargetNode], wish: ProbeOptions, say: Callable[[int, int], None]) -> list[HostAnswer]:
-    actors, pending = _start_actors(ray, nodes, wish)
-    found: dict[str, HostAnswer] = {}
-    deadline = time.monotonic() + NODE_TIMEOUT * wish.timeout_factor + 2 * _STARTING
+def run_everywhere(
+    ray: Any,
+    archive: bytes,
+    asked: str | Mapping[str, str],
+    timeout: float,
+    say: Say = lambda done, total: None,
+    *,
+    clocks: bool = False,
+) -> list[NodeOutput]:
+    """Run a program, as an archive that Python runs, on nodes of a cluster, and return what it printed; the dead come last.
+
+    ``asked`` is the argument of the program, everywhere or on the nodes of these names only; ``timeout`` are the seconds
+    that it may take.
+    """
+    nodes = nodes_of(ray.nodes())
+    gone = set(departed(nodes, nodes))
+    living = [one for one in nodes if one.alive and (isinstance(asked, str) or one.name in asked)]
+    dead = [NodeOutput(one.name, problem="Ray reports this node dead") for one in nodes if one.name in gone]
+    return [*_ask(ray, living, archive, asked, timeout, say, clocks), *dead]
+
+
+def _ask(
+    ray: Any,
+    nodes: list[TargetNode],
+    archive: bytes,
+    asked: str | Mapping[str, str],
+    timeout: float,
+    say: Say,
+    clocks: bool,
+) -> list[NodeOutput]:
+    actors, pending = _start_actors(ray, nodes, archive, asked, timeout)
+    found: dict[str, NodeOutput] = {}
+    deadline = time.monotonic() + timeout + 2 * _STARTING
     try:
         while pending and time.monotonic() < deadline:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TURN)
             for reference in ready:
                 one = pending.pop(reference)
-                found[one.id] = _answer(ray, reference, one)
+                found[one.id] = _printed(ray, reference, one)
                 say(len(found), len(nodes))
         for one in pending.values():
-            found[one.id] = HostAnswer(one.name, problem="no answer")
-        for one in nodes:
+            found[one.id] = NodeOutput(one.name, problem="no answer")
+        for one in nodes if clocks else ():
             if found[one.id].problem is None:
                 found[one.id] = replace(found[one.id], ahead=_ahead(ray, actors[one.id]))
     finally:
@@ -84,12 +121,11 @@ def _ask(ray: Any, nodes: list[TargetNode], wish: ProbeOptions, say: Callable[[i
 
 
 def _start_actors(
-    ray: Any, nodes: list[TargetNode], wish: ProbeOptions
+    ray: Any, nodes: list[TargetNode], program: bytes, asked: str | Mapping[str, str], timeout: float
 ) -> tuple[dict[str, Any], dict[Any, TargetNode]]:
-    """Start an actor on every node and its probes; returns the actors by id of the node, and the answers to wait for."""
+    """Start an actor on every node and the program; returns the actors by id of the node, and the answers to wait for."""
     pinned = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-    archive = ray.put(program())
-    asked = json.dumps(asdict(wish))
+    archive = ray.put(program)
     actors, pending = {}, {}
     with by_value(ray, node):
         prober = ray.remote(node.Prober)
@@ -97,16 +133,26 @@ def _start_actors(
             # No CPU is requested: the actors of a stuck job may hold them all.
             options = prober.options(num_cpus=0, scheduling_strategy=pinned(one.id, soft=False))
             actors[one.id] = options.remote(archive)
-            pending[actors[one.id].look.remote(asked, NODE_TIMEOUT * wish.timeout_factor)] = one
+            wish = asked if isinstance(asked, str) else asked[one.name]
+            pending[actors[one.id].look.remote(wish, timeout)] = one
     return actors, pending
 
 
-def _answer(ray: Any, reference: Any, one: TargetNode) -> HostAnswer:
+def _printed(ray: Any, reference: Any, one: TargetNode) -> NodeOutput:
     try:
-        told = json.loads(ray.get(reference))
-    except failures(ray) as error:  # ValueError among them, of what is no JSON
+        return NodeOutput(one.name, ray.get(reference))
+    except failures(ray) as error:
+        return NodeOutput(one.name, problem=reason(error))
+
+
+def _answer(one: NodeOutput) -> HostAnswer:
+    if one.problem is not None:
+        return HostAnswer(one.name, problem=one.problem)
+    try:
+        told = json.loads(one.text)
+    except ValueError as error:
         return HostAnswer(one.name, problem=reason(error))
-    return HostAnswer(one.name, told if isinstance(told, dict) else {})
+    return HostAnswer(one.name, told if isinstance(told, dict) else {}, ahead=one.ahead)
 
 
 def _ahead(ray: Any, actor: Any) -> float | None:

@@ -113,7 +113,7 @@ def _stacks(case: Case) -> list[dict[str, str]]:
     """Return the note on where dumped processes stand, when several were dumped."""
     stacks = dumped.of_case(case)
     if len(stacks) < 2:
-        return []
+        return [] if stacks else _kernel_waits(case)
     places: dict[str, list[Stack]] = defaultdict(list)
     for one in stacks:
         places[one.shown].append(one)
@@ -128,7 +128,45 @@ def _stacks(case: Case) -> list[dict[str, str]]:
     if all(one.activity is not None and one.activity.id == _LOCK for one in stacks):
         en += " All wait for a build lock, and none of them is building: a killed build leaves the lock behind. If no other process is building, remove the file `lock` (torch.utils.cpp_extension: below ~/.cache/torch_extensions or TORCH_EXTENSIONS_DIR) and restart."
         zh += "它们都在等待编译锁，却没有进程在编译：被杀掉的编译会留下锁文件。如果没有其他进程在编译，请删除 `lock` 文件（torch.utils.cpp_extension 位于 ~/.cache/torch_extensions 或 TORCH_EXTENSIONS_DIR 下）后重新启动。"
-    return [{"en": en, "zh": zh}]
+    return [{"en": en, "zh": zh}, *_moved(case, stacks)]
+
+
+def _moved(case: Case, stacks: list[Stack]) -> list[dict[str, str]]:
+    """Return the note on processes that were dumped repeatedly and were not found at the same place."""
+    moved = [one for one in stacks if one.moved]
+    if not moved:
+        return []
+    names = _names(case, moved)
+    return [
+        {
+            "en": f"{len(moved)} of {len(stacks)} processes{names} moved between two dumps: they run, and are not blocked.",
+            "zh": f"{len(stacks)} 个进程中有 {len(moved)} 个{names}在两次导出之间移动过：它们在运行，没有被阻塞。",
+        }
+    ]
+
+
+def _kernel_waits(case: Case) -> list[dict[str, str]]:
+    """Return the note on where the kernel has processes wait that hang, where nothing more is known of them."""
+    places: dict[str, list[str]] = defaultdict(list)
+    found = case.telling("wchan", "pid", examined="hang")
+    for event in found:
+        rank = event.fields.get("rank")
+        state = " (uninterruptible)" if event.fields.get("state") == "D" else ""
+        places[event.fields["wchan"] + state].append(f"rank {rank}" if rank else f"pid {event.fields['pid']}")
+    if len(found) < 2:
+        return []
+    ordered = sorted(places.items(), key=lambda place: -len(place[1]))[:MAX_PLACES]
+    told = [(f"{len(who)} ({', '.join(who[:MAX_NAMES])})", place) for place, who in ordered]
+    return [
+        {
+            "en": "There are no stacks. Where the kernel has the processes wait: "
+            + "; ".join(f"{who} in {place}" for who, place in told)
+            + ".",
+            "zh": "没有调用栈。各进程在内核中等待的位置："
+            + "；".join(f"{who} 在 {place}" for who, place in told)
+            + "。",
+        }
+    ]
 
 
 def _names(case: Case, stacks: list[Stack]) -> str:

@@ -214,11 +214,12 @@ RULES: tuple[Rule, ...] = (
         r"|agent-\d+|event_[A-Z_]+)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
     ),
     _rule(FLIGHT_RECORDER, _DUMP, rf"[^/]*{_DUMP}_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
-    # As the advice of the causes has stacks saved: stack.HOST.PID.
+    # As the advice of the causes has stacks saved: stack.HOST.PID; with the rank, as ``hang`` saves them.
     _rule(
         "stacks",
         "stack.",
-        r"stack\.(?!(?:trace|dump|rank)s?[._-])(?P<host>[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*)\.(?P<pid>\d{2,8})(?:\.(?:txt|log))?$",
+        r"stack\.(?!(?:trace|dump|rank)s?[._-])(?P<host>(?=[0-9.-]*[a-z])[a-z0-9]+(?:[.-][a-z0-9]+)*)\.(?P<pid>\d{2,8})"
+        r"(?:\.rank(?P<rank>\d{1,6}))?(?:\.(?:txt|log))?$",
     ),
     _rule("kubernetes", DIGIT, r"[^/_]+_(?P<host>[a-z0-9.-]+)_[0-9a-f-]{32,36}/[^/]+/(?P<attempt>\d+)\.log$"),
     _rule("kubernetes", DIGIT, r"(?P<host>[a-z0-9.-]+)_[a-z0-9.-]+_[a-z0-9.-]+-[0-9a-f]{64}\.log$"),

@@ -156,10 +156,9 @@ def restart_line(document: Document, lang: Lang) -> str:
 #: Maximum number of last lines shown.
 _HANG_LINES = 4
 _HANG_ADVICE = {
-    "en": "While it hangs, run py-spy dump --pid PID on every rank to see where it is stuck. Save the flight recorder files "
-    "(TORCH_NCCL_DEBUG_INFO_TEMP_FILE) of every node before restarting anything.",
-    "zh": "趁进程仍在：对每个 rank 运行 py-spy dump --pid PID 可看出各自卡在哪里；重启之前先保存各节点的 flight recorder 文件"
-    "（TORCH_NCCL_DEBUG_INFO_TEMP_FILE）。",
+    "en": "While it hangs, run nccl-triage hang on one of its hosts, before restarting anything: it takes the stacks of all "
+    "ranks and says which one is elsewhere.",
+    "zh": "趁进程仍在、尚未重启：在作业的一台主机上运行 nccl-triage hang，它会采集所有 rank 的调用栈，并指出谁停在别处。",
 }
 
 

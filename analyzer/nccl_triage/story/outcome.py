@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -155,7 +156,31 @@ def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
     """
     logs = {event.source for event in worked}
     stacks = [event for event in view.of("exception.frame") if event.fields.get("tool") in _FROM_OUTSIDE]
-    return next((event for event in stacks if event.source not in logs), None)
+    if _most_move(stacks) or view.telling(examined="advanced"):
+        return None
+    examined = view.telling(examined="hang")
+    return next((event for event in stacks if event.source not in logs), examined[-1] if examined else None)
+
+
+#: A process that polls goes to and fro in the innermost frames of its stack.
+_POLLING = 2
+
+
+def _most_move(stacks: list[Event]) -> bool:
+    """Tell whether most of the processes that were dumped repeatedly were elsewhere in their last dump: they work."""
+    frames: dict[tuple[str, int], list[list[str]]] = defaultdict(list)
+    for event in stacks:
+        if event.context.pid is not None:
+            frames[event.source, event.context.pid].append(event.fields.get("frames", "").split("\n")[::-1])
+    twice = [found[-2:] for found in frames.values() if len(found) > 1]
+    return 2 * sum(_parted(before, after) for before, after in twice) > len(twice)
+
+
+def _parted(before: list[str], after: list[str]) -> bool:
+    """Tell whether two stacks, the outermost frames first, differ by more than the frames of a loop that polls."""
+    common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
+    shared = min(len(before), len(after)) if common is None else common
+    return max(len(before), len(after)) - shared > _POLLING
 
 
 def finished(view: View) -> Event | None:

@@ -6,13 +6,14 @@ dumps the stacks of a healthy job.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.engine.schema import Activity
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import SIGNATURE, is_standard
 
@@ -41,6 +42,8 @@ _PACKAGES = frozenset(
 _LINE = lazily(r":\d+\)$")
 #: The activity of a worker of a data loader.
 WORKER = "data-worker"
+#: The activity of a process that waits for work.
+IDLE = "idle"
 #: Frames of functions that generate text.
 _GENERATES = lazily(r"(?:^|\.)(?:generate|generate_sequences|_sample|_beam_search|sample|rollout) \(")
 
@@ -62,10 +65,16 @@ class StackReading(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """The stack of one process, and what it tells."""
+    """The stack of one process, and what it tells.
+
+    ``moved``: an earlier dump of the process differs, so that it is not blocked. ``busy``: it is known to wait for no GPU, or to
+    sleep, so that what its own code does needs no other rank.
+    """
 
     event: Event
     read: StackReading
+    moved: bool = False
+    busy: bool = False
 
     @property
     def activity(self) -> Activity | None:
@@ -76,6 +85,13 @@ class Stack(NamedTuple):
     def waits(self) -> bool:
         """Whether the process waits for other ranks, or for a GPU that may wait for them."""
         return self.activity is not None and self.activity.stands == "waiting"
+
+    @property
+    def away(self) -> bool:
+        """Whether the process does something that needs no other rank."""
+        if self.activity is None:
+            return self.busy and self.read.own is not None
+        return self.activity.stands == "elsewhere"
 
     @property
     def generates(self) -> bool:
@@ -115,6 +131,7 @@ def _all(case: Case) -> list[Stack]:
 @fact("stacks.all", "every process with a dumped stack, as last dumped: ranks, launchers, data loader workers")
 def _last_stacks(case: Case) -> Fact | None:
     last: dict[tuple[object, ...], Stack] = {}
+    busy = _busy(case)
     known: dict[str, StackReading] = {}
     for number, event in enumerate(case.of(SIGNATURE)):
         text = event.fields.get("frames", "")
@@ -122,8 +139,24 @@ def _last_stacks(case: Case) -> Fact | None:
             known[text] = _read(tuple(text.split("\n")), case.rules.activities.values())
         rank, pid = case.rank(event), event.context.pid
         key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
-        last[key] = Stack(event, known[text])
+        moved = key in last and last[key].read.frames != known[text].frames
+        host = case.host(event)
+        known_busy = any(host in (None, other) for other in busy.get(pid, ()))
+        last[key] = Stack(event, known[text], moved, known_busy)
     return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
+
+
+#: Where the kernel has a process sleep that asked for it (``time.sleep``), or that waits for a child.
+_SLEEPS = frozenset({"hrtimer_nanosleep", "do_wait", "do_wait_pid"})
+
+
+def _busy(case: Case) -> dict[int | None, set[str]]:
+    """Return the processes that wait for no GPU, by what was seen of them while they hung: pid -> hosts."""
+    found: dict[int | None, set[str]] = defaultdict(set)
+    for event in case.telling("host", "pid", examined="hang"):
+        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS:
+            found[whole(event.fields["pid"])].add(event.fields["host"])
+    return found
 
 
 def kinds(stacks: Iterable[Stack]) -> list[str]:
@@ -138,7 +171,7 @@ def elsewhere(case: Case) -> tuple[list[Stack], list[Stack]]:
     """
     found = of_case(case)
     waiting = [one for one in found if one.waits]
-    away = [one for one in found if one.activity is not None and one.activity.stands == "elsewhere"]
+    away = [one for one in found if one.away]
     return (away, waiting) if len(away) <= len(waiting) else ([], [])
 
 
@@ -175,6 +208,8 @@ def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> StackReading:
     # The outermost frame may be the one that identifies a helper.
     found = _first(frames, helpers) or _first(frames, others)
     own = next((number for number, frame in enumerate(frames) if _is_own(frame)), None)
+    if found is not None and found[0].id == IDLE and own is not None and own < found[1]:
+        found = None  # a loop that waits for work has got some
     activity, decides = found if found is not None else (None, own or 0)
     numbers = sorted({decides, own if own is not None else len(frames) - 1})
     return StackReading(
@@ -245,6 +280,13 @@ def _elsewhere_doing(case: Case) -> Fact | None:
 def _elsewhere_frame(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     return _told(away[0].shown if away else None, away, waiting)
+
+
+@fact("stacks.elsewhere_moved", "how many of them moved between two dumps: they run, and are not blocked")
+def _elsewhere_moved(case: Case) -> Fact | None:
+    away, waiting = elsewhere(case)
+    moved = [one for one in away if one.moved]
+    return _told(len(moved), moved, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")

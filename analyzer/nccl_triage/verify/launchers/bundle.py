@@ -55,9 +55,9 @@ BOOT = (
 _JOINING = frozenset({"ssh", "rsh", "pdsh"})
 
 
-def boot_command(command: Sequence[str], python: str) -> list[str]:
+def boot_command(command: Sequence[str], python: str, words: Sequence[str] = ("agent", "carry")) -> list[str]:
     """Return the command that starts an agent behind ``command``, to be fed with ``boot_payload``."""
-    own = [python, "-c", BOOT, "agent", "carry"]
+    own = [python, "-c", BOOT, *words]
     if PurePath(command[0]).name in _JOINING:
         own = [shlex.quote(word) for word in own]
     return [*command, *own]

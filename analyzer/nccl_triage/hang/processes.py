@@ -1,0 +1,266 @@
+"""The processes of this host, read from /proc: which of them are ranks, and of which job.
+
+A rank is known by what its launcher gave it: RANK and LOCAL_RANK (torchrun, accelerate, DeepSpeed), the variables of Open MPI,
+PMI and Slurm, or the title ``ray::``. /proc shows the variables that a process was started with, not those that it has set.
+Children inherit them, so the topmost Python process is the rank, and those below it (data loader workers) are its workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Variables of a rank, of the number of ranks and of the rank on its host, by launcher. The first that is found counts.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
+)
+#: Variables that are kept, by their beginning; no other value of an environment is looked at or leaves the host.
+KEPT = re.compile(
+    r"(?:(?:TORCH|NCCL|GLOO|TORCHELASTIC|UCX|FI|OMPI_COMM_WORLD|PMI|RCCL|HCCL)_\w+|(?:LOCAL_|GROUP_|NODE_)?RANK"
+    r"|(?:LOCAL_|GROUP_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|CUDA_(?:VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_MAX_CONNECTIONS)"
+    r"|SLURM_(?:JOB_ID|PROCID|NTASKS|LOCALID|NODEID)|MPI_LOCAL(?:RANKID|NRANKS)|RAY_JOB_ID|OMP_NUM_THREADS"
+    r"|OMPI_MCA_ess_base_jobid|PMIX_NAMESPACE|PYTHONFAULTHANDLER|XDG_CACHE_HOME|HOME)"
+)
+#: Of the variables that are kept, those that are only used here: they say where files are.
+_INTERNAL = frozenset({"HOME", "XDG_CACHE_HOME"})
+#: Bytes read of a file, and characters kept of a command.
+_MOST, _COMMAND = 1 << 20, 300
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh", "fish", "tini", "dumb-init", "sleep", "sshd", "srun", "mpirun", "mpiexec", "orted", "prted"})  # fmt: skip
+_RAY = "ray::"
+_PYTHON = re.compile(r"python|pypy|ray::")
+#: Titles of Ray's workers that do nothing, and of what reads this.
+_IDLE = re.compile(r"ray::(?:IDLE|Prober\b|Relay\b)")
+
+
+@dataclass(slots=True)
+class HostProcess:
+    """A process. ``started`` is in clock ticks since boot; ``variables`` are those of ``KEPT``."""
+
+    pid: int
+    parent: int
+    started: int
+    name: str
+    words: list[str]
+    variables: dict[str, str]
+    python: bool
+
+    @property
+    def command(self) -> str:
+        """The command line in one line, cut."""
+        return " ".join(" ".join(self.words or [self.name]).split())[:_COMMAND]
+
+    @property
+    def title(self) -> str:
+        """The first word of the command line, which programs may replace."""
+        return self.words[0] if self.words else ""
+
+
+@dataclass(slots=True)
+class JobRank:
+    """A rank of a job, as far as its launcher told it: ``local`` is its number on this host, ``here`` how many it has."""
+
+    process: HostProcess
+    rank: int | None = None
+    local: int | None = None
+    world: int | None = None
+    here: int | None = None
+    workers: list[HostProcess] = field(default_factory=list)
+
+
+def read_process(pid: int, root: Path = Path("/proc")) -> HostProcess | None:
+    """Return a process, or None when it is gone or is the kernel's."""
+    folder = root / str(pid)
+    stat = _read(folder / "stat")
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    if len(fields) < 20:
+        return None
+    words = [word for word in _read(folder / "cmdline").split("\0") if word]
+    if not words:
+        return None
+    exe = ""
+    with contextlib.suppress(OSError):
+        exe = (folder / "exe").readlink().name
+    variables = dict(_variables(_read(folder / "environ")))
+    python = bool(_PYTHON.match(exe) or _PYTHON.match(words[0].rpartition("/")[2]))
+    return HostProcess(pid, int(fields[1]), int(fields[19]), name, words, variables, python)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _variables(text: str) -> Iterator[tuple[str, str]]:
+    for entry in text.split("\0"):
+        name, found, value = entry.partition("=")
+        if found and KEPT.fullmatch(name):
+            yield name, value
+
+
+def shown_variables(process: HostProcess) -> dict[str, str]:
+    """Return the variables that may be kept in a file."""
+    return {name: value[:_COMMAND] for name, value in sorted(process.variables.items()) if name not in _INTERNAL}
+
+
+def own_processes(root: Path = Path("/proc")) -> dict[int, HostProcess]:
+    """Return the processes of this user, of everybody for root. This one, and what has started it, are no ranks."""
+    found = {}
+    user = os.geteuid()
+    for entry in root.iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if entry.name.isdigit() and user in (0, entry.stat().st_uid):
+                process = read_process(int(entry.name), root)
+                if process is not None:
+                    found[process.pid] = process
+    own = found.get(os.getpid())
+    for process in (own, *ancestors(found, own)) if own is not None else ():
+        process.variables, process.python = {}, False
+    return found
+
+
+def ancestors(processes: Mapping[int, HostProcess], process: HostProcess) -> Iterator[HostProcess]:
+    """Yield the processes above one, the nearest first."""
+    seen = {process.pid}
+    while (process := processes.get(process.parent, process)).pid not in seen:
+        seen.add(process.pid)
+        yield process
+
+
+def jobs(processes: Mapping[int, HostProcess]) -> dict[str, list[JobRank]]:
+    """Return the ranks by job; the key names the job alike on all of its hosts."""
+    identities = {pid: own for pid, one in processes.items() if (own := _identity(one, processes)) is not None}
+    launchers = set()
+    for pid, own in identities.items():
+        for above in ancestors(processes, processes[pid]):
+            if identities.get(above.pid, own) != own:
+                launchers.add(above.pid)
+    members: dict[_Identity, list[HostProcess]] = defaultdict(list)
+    for pid, own in identities.items():
+        if pid not in launchers:
+            members[own].append(processes[pid])
+    found: dict[str, list[JobRank]] = defaultdict(list)
+    for own, those in members.items():
+        found[own.job] += _ranks(own, those, processes)
+    for job, ranks in list(found.items()):
+        # In a pod of Kubernetes, everything has the RANK of the pod; torchrun gives the ranks a LOCAL_RANK besides.
+        if any(one.local is not None for one in ranks):
+            found[job] = [one for one in ranks if one.local is not None]
+    return {job: sorted(ranks, key=_order) for job, ranks in sorted(found.items()) if ranks}
+
+
+def _order(one: JobRank) -> tuple[int, int]:
+    return one.rank if one.rank is not None else 1 << 30, one.process.pid
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What the processes of one rank have in common."""
+
+    job: str
+    source: str
+    rank: int | None
+    local: int | None
+    world: int | None
+    here: int | None
+
+
+def _identity(process: HostProcess, processes: Mapping[int, HostProcess]) -> _Identity | None:
+    given = process.variables
+    if process.title.startswith(_RAY):
+        # The program itself numbers them, if at all: each worker may be a rank. Forked children keep the title.
+        top = [process, *(one for one in ancestors(processes, process) if one.title.startswith(_RAY))][-1]
+        if _IDLE.match(top.title) or "RAY_JOB_ID" not in given:  # the agents of a node belong to no job
+            return None
+        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", None, None, None, None)
+    for rank, world, local, here in _LAUNCHERS:
+        number = _number(given.get(rank))
+        if number is not None:
+            numbers = [_number(given.get(name)) for name in (local, world, here)]
+            return _Identity(_job(given, rank), rank, number, *numbers)
+    # PyTorch Lightning gives its children the rank on the host only.
+    number = _number(given.get("LOCAL_RANK"))
+    if number is not None:
+        return _Identity(_job(given, "RANK"), "LOCAL_RANK", None, number, _number(given.get("WORLD_SIZE")), None)
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None
+
+
+def ray_job(session: str) -> str:
+    """Return the name of the job of a Ray cluster, by the name of its session, which is the same on all nodes."""
+    return f"Ray {session}"
+
+
+def _ray_job(process: HostProcess, processes: Mapping[int, HostProcess]) -> str:
+    """Return the job of a worker: its raylet was started with the session. RAY_JOB_ID is not set for prestarted workers."""
+    words = (word for above in ancestors(processes, process) for word in above.words)
+    return ray_job(next((word.partition("=")[2] for word in words if word.startswith("--session-name=")), "job"))
+
+
+def _job(given: Mapping[str, str], rank: str) -> str:
+    """Return the name of the job: what all of its ranks were told alike."""
+    if rank == "RANK" and given.get("MASTER_PORT"):
+        return f"{given.get('MASTER_ADDR', '')}:{given['MASTER_PORT']}"
+    for names, word in (
+        (("SLURM_JOB_ID",), "Slurm job"),
+        (("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"), "MPI job"),
+    ):
+        value = next((given[name] for name in names if given.get(name)), None)
+        if value is not None:
+            return f"{word} {value}"
+    return "job"
+
+
+def _ranks(own: _Identity, members: Iterable[HostProcess], processes: Mapping[int, HostProcess]) -> Iterator[JobRank]:
+    """Yield the topmost Python processes of one identity with those below them; of other programs the lowest one."""
+    members = list(members)
+    pythons = {one.pid: one for one in members if one.python}
+    if pythons:
+        above = {one.pid: [other.pid for other in ancestors(processes, one)] for one in pythons.values()}
+        tops = [one for one in pythons.values() if pythons.keys().isdisjoint(above[one.pid])]
+        for top in sorted(tops, key=lambda one: one.started)[:1] if own.local is not None else tops:
+            below = [one for one in pythons.values() if top.pid in above[one.pid]]
+            yield JobRank(top, own.rank, own.local, own.world, own.here, below)
+        return
+    parents = {one.parent for one in members}
+    for one in members:
+        if one.pid not in parents and one.name not in _SHELLS:
+            yield JobRank(one, own.rank, own.local, own.world, own.here)
+
+
+def of_pids(processes: Mapping[int, HostProcess], pids: Iterable[int]) -> dict[str, list[JobRank]]:
+    """Return the jobs to which processes belong: as ranks, as workers of ranks, or as launchers above them.
+
+    A process that belongs to none, such as the parent of ``multiprocessing``, is taken with the Python processes below it.
+    """
+    every = jobs(processes)
+    found: dict[str, list[JobRank]] = {}
+    for pid in pids:
+        if pid not in processes:
+            continue
+        own = next((job for job, ranks in every.items() if any(_belongs(pid, one, processes) for one in ranks)), None)
+        if own is not None:
+            found[own] = every[own]
+            continue
+        below = [one for one in processes.values() if any(pid == above.pid for above in ancestors(processes, one))]
+        found[f"pid {pid}"] = [JobRank(one) for one in (processes[pid], *below) if one.python or one.pid == pid]
+    return found
+
+
+def _belongs(pid: int, one: JobRank, processes: Mapping[int, HostProcess]) -> bool:
+    members = [one.process, *one.workers, *ancestors(processes, one.process)]
+    return any(pid == each.pid for each in members)
