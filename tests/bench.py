@@ -105,17 +105,31 @@ class Cost:
     peak: float
 
 
+#: Runs a command and tells what it took. A process of its own: the peak of a process begins with that of whoever forked it.
+_WAIT = """import os, sys
+pid = os.spawnvp(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(pid, 0)
+sys.stderr.write(f"\\n{os.waitstatus_to_exitcode(status)} {usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}")
+"""
+
+
 def cost(*words: str | Path, stdin: Path | None = None) -> Cost:
     """Run a command to its end."""
+    command = [sys.executable, "-I", "-S", "-c", _WAIT, *map(str, words)]
     started = time.perf_counter()
     # A file, not /dev/null: for that one grep stops at the first line that it finds.
-    with Path(stdin or os.devnull).open("rb") as source, tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([str(word) for word in words], stdin=source, stdout=out, stderr=out)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        raise SystemExit(f"{' '.join(map(str, words))} ended with {process.returncode}")
-    return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
+    with (
+        Path(stdin or os.devnull).open("rb") as source,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as told,
+    ):
+        subprocess.run(command, stdin=source, stdout=out, stderr=told, check=True)
+        wall = time.perf_counter() - started
+        told.seek(0)
+        code, cpu, peak = told.read().decode("utf-8", "replace").splitlines()[-1].split()
+    if code not in ("0", "1"):
+        raise SystemExit(f"{' '.join(map(str, words))} ended with {code}")
+    return Cost(float(cpu), wall, int(peak) / 1024)
 
 
 def run(*words: str | Path, stdin: Path | None = None) -> float:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_triage.ingest.progress import ProgressFilter
 
@@ -128,3 +130,35 @@ def test_a_new_line_begins_a_new_run_and_forgets_the_prefix() -> None:
         (2, bar(3).decode()),
         (2, bar(4).decode()),
     ]
+
+
+STATES = [b"", b"50%", b"NCCL WARN late", bar(3, "")[2:], bar(4, "", "!"), b"100%|done"]
+STATES += [
+    bar(n, name, end) for n in (1, 7, 42, 100) for name in ("step", "epoch 3", "loss|x", "eval 12") for end in ("", " ")
+]
+
+
+@given(st.lists(st.sampled_from(STATES), max_size=60), st.integers(0, 30))
+def test_a_line_gives_what_its_states_give_one_by_one(states: list[bytes], bars: int) -> None:
+    line = [*states, *[bar(n) for n in range(bars)], *states[:3]]
+    whole, single = ProgressFilter(bytes.decode), ProgressFilter(bytes.decode)
+    found = [*whole.pieces(1, 0, b"\r".join(line)), *whole.flush()]
+    expected, offset = [], 0
+    for state in line:
+        expected += single.pieces(1, offset, state)
+        offset += len(state) + 1
+    assert found == [*expected, *single.flush()]
+
+
+def test_a_long_line_of_bars_and_messages_takes_time_by_its_length() -> None:
+    import time
+
+    def seconds(number: int) -> float:
+        body = b"\r".join(bar(n % 100) if n % 2 else b"message %d" % n for n in range(number))
+        started = time.process_time()
+        progress = ProgressFilter(bytes.decode)
+        assert len([*progress.pieces(1, 0, body), *progress.flush()]) == number
+        return time.process_time() - started
+
+    seconds(500)
+    assert seconds(32_000) < 100 * max(seconds(2_000), 0.01)  # 16 times as long, not 256 times as much

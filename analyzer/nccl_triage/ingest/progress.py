@@ -28,6 +28,10 @@ _BAR = lazily(
 _PLAIN_BAR = lazily(rb"([^|%]{0,200})(?<=\d)%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\]\s*")
 #: A description that says any of this is a message with a bar glued to it.
 _MESSAGE = lazily(r"(?i)error|exception|traceback|warn|fail|nccl|fatal|killed|abort")
+#: All digits count as one, and a state keeps its length.
+_FOLDED = bytes.maketrans(b"123456789", b"0" * 9)
+#: Folded states that are remembered, and how often a line is looked at as a whole.
+_MAX_FOLDED, _LOOKS = 4096, 4
 _DIGITS = lazily(r"\d+(?:\.\d+)?")
 _ANSI = r"(?:\x1b\[[\d;]*m)*"
 _PREFIX = lazily(
@@ -51,6 +55,8 @@ class ProgressFilter:
         self._last: dict[str, tuple[int, bytes] | None] = {}
         # The same by the raw description, for states that need no closer look.
         self._known: dict[bytes, str] = {}
+        # Folded state -> the raw description, None where it needs a closer look.
+        self._folded: dict[bytes, bytes | None] = {}
 
     def pieces(self, number: int, offset: int, body: bytes) -> Iterator[Piece]:
         """Yield what is worth reading of (a part of) a physical line.
@@ -60,14 +66,53 @@ class ProgressFilter:
         if number != self._number:
             yield from self.flush()
             self._number, self._prefix, self._started = number, "", False
-        for raw in body.split(b"\r"):
-            state = _PLAIN_BAR.fullmatch(raw)
-            key = state[1].translate(None, b"0123456789.") if state else b""
-            if key in self._known:
-                self._last[self._known[key]] = offset, raw
-            elif raw:
-                yield from self._piece(offset, raw, key if state else None)
-            offset += len(raw) + 1
+        looks, known, start = 0, 0, 0
+        while start < len(body):
+            if looks < _LOOKS and len(self._known) > known:
+                looks, known = looks + 1, len(self._known)
+                if self._skip_known(offset + start, body[start:]):
+                    return
+            end = body.find(b"\r", start)
+            raw = body[start:end] if end >= 0 else body[start:]
+            if raw:
+                key = self._key(raw.translate(_FOLDED))
+                if key is not None and key in self._known:
+                    self._last[self._known[key]] = offset + start, raw
+                else:
+                    yield from self._piece(offset + start, raw, key)
+            start += len(raw) + 1
+
+    def _key(self, folded: bytes) -> bytes | None:
+        """Return the raw description of a usual state without its numbers; None where the state needs a closer look."""
+        try:
+            return self._folded[folded]
+        except KeyError:
+            state = _PLAIN_BAR.fullmatch(folded)
+            key = state[1].translate(None, b"0.") if state else None
+            if len(self._folded) < _MAX_FOLDED:
+                self._folded[folded] = key
+            return key
+
+    def _skip_known(self, offset: int, body: bytes) -> bool:
+        """Take many states at once if all are of known bars, of which only the last ones count; tells whether they are."""
+        states = body.translate(_FOLDED).split(b"\r")
+        names = set()
+        for folded in set(states):
+            key = self._key(folded) if folded else None
+            name = None if key is None else self._known.get(key)
+            if name is not None:
+                names.add(name)
+            elif folded:
+                return False
+        end = len(body)
+        while names:
+            folded = states.pop()
+            key = self._key(folded) if folded else None
+            if key is not None and self._known[key] in names:
+                names.remove(self._known[key])
+                self._last[self._known[key]] = offset + end - len(folded), body[end - len(folded) : end]
+            end -= len(folded) + 1
+        return True
 
     def flush(self) -> Iterator[Piece]:
         """Yield the last states of the bars of the current run, which ends."""

@@ -165,7 +165,7 @@ class BlockSampler:
         stop = data.find(b"\n", start)
         if self._events.open or any(start < end <= stop for end in owners):
             return
-        raw = data[start:stop].rstrip(b"\r").rpartition(b"\r")[2]
+        raw = _last_state(data[start:stop])
         if not may_hide_literals(raw):
             number = block.first_line + self._newlines.count(data, 0, start)
             self._lines.take(number, reader.decode(raw), None, speaks=True)
@@ -174,7 +174,7 @@ class BlockSampler:
         """Keep who prints the first lines of a block."""
         if self._events.open:
             return
-        raws = block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]
+        raws = [_last_state(raw) for raw in block.data.split(b"\n", SPEAKER_LINES)[:SPEAKER_LINES]]
         texts = [reader.decode(raw) for raw in raws]
         kinds = self._prefilter.kinds(texts)
         for index, text in enumerate(texts):
@@ -238,3 +238,8 @@ class BlockSampler:
             piece = line.text.encode("utf-8", "surrogatepass")
             if self._lines.count(number, piece) is None:
                 self._lines.read_uncounted(number, piece, line.text)
+
+
+def _last_state(raw: bytes) -> bytes:
+    """Return a line, or its last state where it is redrawn."""
+    return raw.rstrip(b"\r").rpartition(b"\r")[2] if b"\r" in raw else raw
