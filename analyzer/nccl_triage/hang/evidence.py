@@ -296,7 +296,10 @@ def _open_logs(
     """Yield process, descriptor and path of what may be a log, those of ranks first."""
     pipes = set()
     own = {one.process.pid: one.process for one in ranks}
-    above = {each.pid: each for one in ranks for each in ancestors(processes, one.process) if each.pid > 1}
+    # What is above this process, too, is no launcher of the job: a shell, a terminal, a session.
+    me = processes.get(os.getpid())
+    shared = {each.pid for each in ancestors(processes, me)} if me is not None else set()
+    above = {each.pid: each for one in ranks for each in ancestors(processes, one.process) if each.pid not in shared}
     for process in (*own.values(), *above.values()):
         targets = _targets(process)
         for descriptor, path in sorted(targets.items()):
@@ -312,8 +315,8 @@ def _open_logs(
         if process.pid in own or process.pid in above:
             continue
         targets = _targets(process)
-        if pipes.isdisjoint(targets.values()):
-            continue
+        if not any(path in pipes and not _is_written(process.pid, number) for number, path in targets.items()):
+            continue  # it does not read what a rank writes
         for descriptor, path in sorted(targets.items()):
             if path.startswith("/") and not path.startswith("/dev/") and _is_written(process.pid, descriptor):
                 yield process, descriptor, path
