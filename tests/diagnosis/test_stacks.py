@@ -261,3 +261,21 @@ def test_a_worker_of_ray_that_runs_own_code_is_not_idle(rules: RuleSet) -> None:
     assert case.value("stacks.elsewhere") is None
     case = Case(scan_text(waits(11) + waits(12) + dump(13, tail=loop), rules), rules)
     assert case.value("stacks.elsewhere_doing") == ["idle"]
+
+
+def test_a_rank_that_dumps_itself_is_known_by_its_number(tmp_path: Path, rules: RuleSet) -> None:
+    """Faulthandler tells no pid; torchrun's log folder tells the rank."""
+    for rank, frame in enumerate(["all_reduce", "export_report", "all_reduce"]):
+        file = (
+            "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py" if rank != 1 else "/home/a/fh.py"
+        )
+        folder = tmp_path / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        stack = f'  File "{file}", line 4 in {frame}\n  File "/home/a/fh.py", line 7 in train\n'
+        (folder / "stderr.log").write_text(f"Current thread 0x00007f (most recent call first):\n{stack}", "utf-8")
+    seen = "".join(SEEN.format(20 + rank, rank, "hrtimer_nanosleep" if rank == 1 else "-", "yes") for rank in range(3))
+    (tmp_path / "seen.log").write_text(seen, "utf-8")
+    found = diagnose(tmp_path, rules=rules)
+    assert found.candidates[0].id == "rank-divergence"
+    assert [one.rank for one in found.candidates[0].culprits] == [1]
+    assert found.case.value("stacks.elsewhere_frame").startswith("export_report (")

@@ -141,8 +141,8 @@ def _last_stacks(case: Case) -> Fact | None:
         key = (number,) if rank is None and pid is None else (case.host(event), rank, pid)
         moved = key in last and last[key].read.frames != known[text].frames
         host = case.host(event)
-        known_busy = any(host in (None, other) for other in busy.get(pid, ()))
-        last[key] = Stack(event, known[text], moved, known_busy)
+        hosts = busy.get(("rank", rank) if pid is None else ("pid", pid), ()) if key != (number,) else ()
+        last[key] = Stack(event, known[text], moved, any(host in (None, other) for other in hosts))
     return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
 
 
@@ -150,12 +150,13 @@ def _last_stacks(case: Case) -> Fact | None:
 _SLEEPS = frozenset({"hrtimer_nanosleep", "do_wait", "do_wait_pid"})
 
 
-def _busy(case: Case) -> dict[int | None, set[str]]:
-    """Return the processes that wait for no GPU, by what was seen of them while they hung: pid -> hosts."""
-    found: dict[int | None, set[str]] = defaultdict(set)
+def _busy(case: Case) -> dict[tuple[str, int | None], set[str]]:
+    """Return the processes that wait for no GPU, by what was seen of them while they hung: pid or rank -> hosts."""
+    found: dict[tuple[str, int | None], set[str]] = defaultdict(set)
     for event in case.telling("host", "pid", examined="hang"):
         if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS:
-            found[whole(event.fields["pid"])].add(event.fields["host"])
+            for name in ("pid", "rank"):
+                found[name, whole(event.fields.get(name))].add(event.fields["host"])
     return found
 
 
