@@ -32,7 +32,7 @@ def shown(*args: str, **extra: str) -> str:
         (["ncclRemoteError"], "printed by a victim"),
         (["--shm-size"], "64 MiB"),
         (["remove-model-eval"], "dangerous"),
-        (["my", "job", "hangs"], "py-spy dump"),
+        (["my", "job", "hangs"], "nccl-triage hang"),
         (["卡住"], "rank-divergence"),
         (["NCCL", "timeout"], "A collective, the rendezvous or a store timed out"),
         (["exit", "code", "137"], "SIGKILL"),

@@ -139,7 +139,7 @@ def test_a_hang_is_suspected_and_taken_back(folder: Path, following: Any) -> Non
     old = time.time() - 300
     os.utime(folder / "train.log", (old, old))
     follower = following("train.log", "--report", "report.html", "--output", "now.json", "--redact")
-    told = follower.until("py-spy dump", follower.notes)
+    told = follower.until("nccl-triage hang", follower.notes)
     shown = "".join(told)
     assert "hang suspected: no progress since" in shown
     assert "behind: rank 0-1, 3; silent: rank 0-3" in shown
