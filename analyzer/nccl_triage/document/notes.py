@@ -148,7 +148,7 @@ def _moved(case: Case, stacks: list[Stack]) -> list[dict[str, str]]:
 def _kernel_waits(case: Case) -> list[dict[str, str]]:
     """Return the note on where the kernel has processes wait that hang, where nothing more is known of them."""
     places: dict[str, list[str]] = defaultdict(list)
-    found = case.telling("wchan", "pid", examined="hang")
+    found = [event for event in case.telling("wchan", "pid", examined="hang") if event.fields["wchan"] != "-"]
     for event in found:
         rank = event.fields.get("rank")
         state = " (uninterruptible)" if event.fields.get("state") == "D" else ""

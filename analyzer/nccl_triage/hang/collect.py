@@ -176,6 +176,8 @@ def _logs(ranks: Sequence[JobRank], sizes: Mapping[tuple[int, int], int], output
         output.file(f"logs/{log.name}", log.data)
         output.say("grown", name=f"logs/{log.name}", bytes=log.grown)
     if not found:
+        for one in ranks:
+            stacks.check_files(one.process)
         raise Unseen("no-logs")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccl_triage.hang.processes import HostProcess, JobRank, ancestors
-from nccl_triage.hang.stacks import Unseen
+from nccl_triage.hang.stacks import Unseen, check_files
 from nccl_triage.verify.worker import ras
 
 #: Bytes of a log, of all logs of a host, of a flight recorder dump, and of the output of a program, at most.
@@ -185,6 +185,7 @@ def connections(ranks: Iterable[JobRank]) -> str:
     """Return the TCP connections of the ranks: state, bytes that wait, retransmissions, both ends."""
     lines = []
     for one in ranks:
+        check_files(one.process)
         inodes = {found[1] for target in _targets(one.process).values() if (found := _SOCKET.match(target))}
         who = f"rank {one.rank}" if one.rank is not None else "rank ?"
         for line in [*_connections(one.process.pid, inodes)][:_CONNECTIONS]:

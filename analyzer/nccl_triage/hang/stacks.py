@@ -89,9 +89,23 @@ def dump(process: HostProcess) -> str:
     if "ermission" not in said:
         raise Unseen("failed", error=said)
     scope = _text(Path("/proc/sys/kernel/yama/ptrace_scope"))
-    if os.geteuid() == 0:
-        raise Unseen("no-capability")
-    raise Unseen("ptrace-scope", value=scope) if scope not in ("", "0") else Unseen("ptrace")
+    if os.geteuid() != 0 and scope not in ("", "0"):
+        raise Unseen("ptrace-scope", value=scope)
+    raise Unseen(_denial())
+
+
+def _denial() -> str:
+    return "no-capability" if os.geteuid() == 0 else "ptrace"
+
+
+def check_files(process: HostProcess) -> None:
+    """Raise Unseen if the open files of a process may not be seen."""
+    try:
+        Path(f"/proc/{process.pid}/exe").readlink()  # asks for the same permission
+    except PermissionError:
+        raise Unseen(_denial()) from None
+    except OSError:
+        return
 
 
 def state(process: HostProcess) -> dict[str, Any] | None:
