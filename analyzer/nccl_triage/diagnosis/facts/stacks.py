@@ -147,7 +147,7 @@ def _last_stacks(case: Case) -> Fact | None:
 
 
 #: Where the kernel has a process sleep that asked for it (``time.sleep``), or that waits for a child.
-_SLEEPS = frozenset({"hrtimer_nanosleep", "do_wait", "do_wait_pid"})
+_SLEEPS = frozenset({"hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "do_wait"})
 
 
 def _busy(case: Case) -> dict[tuple[str, int | None], set[str]]:
