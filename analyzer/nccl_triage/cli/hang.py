@@ -228,11 +228,12 @@ def _take(
         for index, found in ranks.items()
     }
     count = sum(map(len, ranks.values()))
-    wish.tell(
-        "looking at {count} processes, twice, {seconds:g} s apart; nothing is stopped",
-        count=count,
-        seconds=given["wait"],
+    template = (
+        "looking at 1 process, twice, {seconds:g} s apart; nothing is stopped"
+        if count == 1
+        else "looking at {count} processes, twice, {seconds:g} s apart; nothing is stopped"
     )
+    wish.tell(template, count=count, seconds=given["wait"])
     for index, reply in reach.ask(wishes, given["wait"] + collect.ALL + collect.KIND).items():
         replies[index].files, replies[index].samples, replies[index].grown = reply.files, reply.samples, reply.grown
         replies[index].unseen += reply.unseen
@@ -272,8 +273,9 @@ def _diagnosed(
 def _tell_of_folder(place: Path, made: dict[str, Any], wish: output.OutputOptions) -> None:
     """Say where the evidence is: below a text for people, else on stderr."""
     count = sum(len(host["ranks"]) for host in made["hosts"])
+    template = "evidence of 1 process: {path}" if count == 1 else "evidence of {count} processes: {path}"
     lines = [
-        language.text("evidence of {count} processes: {path}", count=count, path=place),
+        language.text(template, count=count, path=place),
         language.text("diagnose again: {command}", command=f"nccl-triage {shlex.quote(str(place))}"),
     ]
     if wish.kind == "text" and wish.output is None:
