@@ -8,6 +8,7 @@ Python 3.6 can read this module, since older ones than those that we support hav
 
 import json
 import os
+import shutil
 import sys
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -85,6 +86,7 @@ def _unpacked(archive: Archive) -> "tuple[str, str]":
                 _bootstrap.extract_site_packages(archive, target, force=target.exists())
         except OSError as error:
             reason = str(error)
+            shutil.rmtree(str(target) + ".tmp", ignore_errors=True)  # where shiv unpacks to first
         else:
             return str(target / "site-packages"), root
     return _give_up(

@@ -155,6 +155,13 @@ def test_without_a_folder_it_says_what_to_do(pyz: Path, tmp_path: Path) -> None:
     assert result.stderr.startswith("error: nothing can be unpacked\ncause: ") and "SHIV_ROOT=" in result.stderr
 
 
+def test_a_full_disk_is_told_and_left_as_it_was(pyz: Path, tmp_path: Path) -> None:
+    limited = ("bash", "-c", 'ulimit -f 100; exec "$@"', "bash")  # files of 100 KiB at most
+    result = sealed.run(*limited, sys.executable, pyz, "--version", temporary=tmp_path, SHIV_ROOT=str(tmp_path))
+    assert result.returncode == 2 and "File too large" in result.stderr
+    assert [path.suffix for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+
+
 def test_a_python_that_it_has_no_parts_for_is_told(site: Path, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "one.cpython-99-x86_64-linux-gnu.so").write_bytes(b"")
