@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -183,15 +184,13 @@ def test_the_start_can_be_read_by_old_pythons() -> None:
 
 
 def test_wheels_that_disagree_are_refused(tmp_path: Path) -> None:
-    import zipfile
-
     wheels = []
     for version in ("1", "2"):
         wheels.append(tmp_path / f"one-{version}-py3-none-any.whl")
         with zipfile.ZipFile(wheels[-1], "w") as archive:
             archive.writestr("one.py", version)
     with pytest.raises(ValueError, match=r"one\.py of one-2"):
-        build().gather(wheels, tmp_path / "site")
+        build().gather(wheels, tmp_path / "site", "x86_64")
 
 
 def test_the_interpreter_of_a_version_is_found() -> None:
@@ -203,3 +202,21 @@ def test_the_interpreter_of_a_version_is_found() -> None:
         pytest.skip(f"no python{version} on PATH")
     told = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
     assert told.startswith(f"Python {version}.")
+
+
+def test_programs_are_those_of_the_machine_and_only_hang_finds_them(site: Path, tmp_path: Path) -> None:
+    machine = os.uname().machine
+    wheels = []
+    for name in (machine, "other"):
+        wheels.append(tmp_path / f"py_spy-1-py3-none-{name}.whl")
+        with zipfile.ZipFile(wheels[-1], "w") as archive:
+            archive.writestr("py_spy-1.data/scripts/py-spy", f"#!/bin/sh\necho Thread of {name} >&2; exit 1\n")
+        build().gather(wheels[-1:], tmp_path / "site", name)
+    shutil.copytree(site, tmp_path / "site", dirs_exist_ok=True)
+    build().pack(tmp_path / "site", tmp_path / "with.pyz")
+    program = (sys.executable, tmp_path / "with.pyz")
+    told = sealed.run(*program, "hang", "--pid", str(os.getpid()), temporary=tmp_path, SHIV_ROOT=str(tmp_path / "root"))
+    assert f"Thread of {machine}" in told.stdout + told.stderr
+    assert [path.parent.name for path in (tmp_path / "root").rglob("programs/*/py-spy")] == [machine]
+    shown = sealed.run(*program, "run", "--", "env", temporary=tmp_path, SHIV_ROOT=str(tmp_path / "root")).stdout
+    assert "programs" not in shown.partition("PATH=")[2].splitlines()[0]
