@@ -24,6 +24,9 @@ MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 #: Pure, and needed by Python 3.10 alone.
 PURE = "tomli>=2.0"
+#: A program that ``nccl-triage hang`` runs, and how a wheel holds it. There is one for each machine.
+PROGRAM = "py-spy>=0.4"
+_SCRIPTS = ".data/scripts/"
 #: What is left out: a backend for PyPy, tests, sources and types.
 _UNUSED = ("zstandard/_cffi", "regex/tests/")
 _SOURCES = (".pyi", ".pyx", ".pxd", ".c", ".h")
@@ -36,6 +39,7 @@ def download(wheel: Path, folder: Path, python: str, machine: str, pins: list[st
     """Return the wheels that a wheel needs on a Python and a machine, and itself."""
     platforms = [f"--platform={name}_{machine}" for name in ("manylinux2014", "manylinux_2_28")]
     _pip(folder, f"--python-version={python}", *platforms, str(wheel), *pins)
+    _pip(folder, *platforms, "--no-deps", PROGRAM)
     _pip(folder, "--platform=any", "--no-deps", PURE)
     return sorted(folder.glob("*.whl"))
 
@@ -45,7 +49,7 @@ def _pip(folder: Path, *words: str) -> None:
     subprocess.run([*command, "--only-binary=:all:", "--dest", str(folder), *words], check=True)
 
 
-def gather(wheels: list[Path], site: Path) -> None:
+def gather(wheels: list[Path], site: Path, machine: str) -> None:
     """Unpack wheels into a folder that may hold those of another Python. Raises ValueError where two cannot share it."""
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
@@ -53,12 +57,14 @@ def gather(wheels: list[Path], site: Path) -> None:
                 name = entry.filename
                 if entry.is_dir() or name.startswith(_UNUSED) or name.endswith(_SOURCES):
                     continue
-                data, target = archive.read(entry), site / name
-                if name.endswith(".so"):
+                runs = _SCRIPTS in name
+                data, target = archive.read(entry), site / (f"programs/{machine}/{Path(name).name}" if runs else name)
+                if name.endswith(".so") or runs:
                     data = without_symbols(data)
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(data)
+                    target.chmod(0o755 if runs else 0o644)
                 elif target.read_bytes() != data and _ABOUT not in name:
                     raise ValueError(f"{name} of {wheel.name} is not that of the other wheels")
 
@@ -108,8 +114,10 @@ def build(wheel: Path) -> Path:
             for python in PYTHONS:
                 wheels = download(wheel, Path(folder) / f"{machine}-{python}", python, machine, pins)
                 # The oldest Python decides: packages may have dropped it since, and one version must serve all.
-                pins = pins or [_pinned(one) for one in wheels if not one.name.startswith((wheel.name, "tomli-"))]
-                gather(wheels, site)
+                pins = pins or [
+                    _pinned(one) for one in wheels if not one.name.startswith((wheel.name, "tomli-", "py_spy-"))
+                ]
+                gather(wheels, site, machine)
         pack(site, target)
     return target
 

@@ -8,6 +8,7 @@ Python 3.6 can read this module, since older ones than those that we support hav
 
 import json
 import os
+import shutil
 import sys
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: ``cpython-312-x86_64-linux-gnu``.
 COMPILED = ".so"
 OURS = EXTENSION_SUFFIXES[0][1 : -len(COMPILED)]
+#: Programs of one machine: ``site-packages/programs/x86_64/py-spy``.
+PROGRAMS = "programs"
+MACHINE = os.uname().machine
 #: The variable that tells shiv where to unpack, and what it is set to outside.
 ROOT = "SHIV_ROOT"
 _CHOSEN = os.environ.get(ROOT)
@@ -31,8 +35,8 @@ class Archive(zipfile.ZipFile):
     """An archive that shows what this Python can use."""
 
     def infolist(self) -> "list[zipfile.ZipInfo]":
-        """Return the entries that are not compiled, and those that are compiled for this Python."""
-        return [entry for entry in self.filelist if _made_for(entry.filename) in ("", OURS)]
+        """Return the entries that are not compiled, and those that are compiled for this Python or machine."""
+        return [entry for entry in self.filelist if _made_for(entry.filename) in ("", OURS, MACHINE)]
 
 
 def start() -> None:
@@ -40,7 +44,7 @@ def start() -> None:
     # Python does not know its own path where there is no PATH, as in an epilog; the processes that we start need it.
     sys.executable = sys.executable or str(Path("/proc/self/exe").resolve())
     with Archive(sys.argv[0]) as archive:
-        carried = sorted({_made_for(name) for name in archive.namelist()} - {""})
+        carried = sorted(name for name in set(map(_made_for, archive.namelist())) if "-" in name)
         if OURS not in carried:
             _give_up(
                 f"this file has no compiled parts for {OURS}",
@@ -50,6 +54,10 @@ def start() -> None:
         site, os.environ[ROOT] = _unpacked(archive)
     # First of all: the container may have others of these packages, broken or old, which shiv would put before ours.
     sys.path.insert(0, site)
+    if sys.argv[1:2] == ["hang"]:
+        # It looks for py-spy on PATH; that of this host comes first.
+        programs = str(Path(site, PROGRAMS, MACHINE))
+        os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH", os.defpath), programs)))
     # Images often forbid it, for folders that stay in them; without it a start takes twice as long.
     sys.dont_write_bytecode = False
     import _bootstrap  # type: ignore[import-not-found]
@@ -67,7 +75,9 @@ def run() -> None:
 
 
 def _made_for(name: str) -> str:
-    """Return the Python that a file is compiled for, or nothing if it is for any."""
+    """Return the Python that a module is compiled for, or the machine of a program, or nothing if it is for any."""
+    if name.startswith(f"site-packages/{PROGRAMS}/"):
+        return name.split("/")[2]
     tag = Path(name).name.partition(".")[2]
     return tag[: -len(COMPILED)] if tag.startswith("cpython-") and tag.endswith(COMPILED) else ""
 
@@ -85,6 +95,7 @@ def _unpacked(archive: Archive) -> "tuple[str, str]":
                 _bootstrap.extract_site_packages(archive, target, force=target.exists())
         except OSError as error:
             reason = str(error)
+            shutil.rmtree(str(target) + ".tmp", ignore_errors=True)  # where shiv unpacks to first
         else:
             return str(target / "site-packages"), root
     return _give_up(

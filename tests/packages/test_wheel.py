@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import configparser
+import datetime
+import email
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from nccl_triage._version import __version__
 
 from .sealed import ROOT
 
@@ -56,3 +62,25 @@ def test_unpacked_wheel_diagnoses(wheel: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
     )
     assert result.stdout.strip() == "batch-size-mismatch", result.stderr
+
+
+def test_name_command_and_extras_are_those_that_people_install_by(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    read = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
+    about = email.message_from_string(read["METADATA"])
+    assert (about["Name"], about["Version"], about["Requires-Python"]) == ("nccl-triage", __version__, ">=3.10")
+    assert {"all", "mcp", "ray", "train", "verify"} <= set(about.get_all("Provides-Extra") or ())
+    entries = configparser.ConfigParser()
+    entries.read_string(read["entry_points.txt"])
+    assert dict(entries["console_scripts"]) == {"nccl-triage": "nccl_triage.__main__:run"}
+    assert wheel.name == f"nccl_triage-{__version__}-py3-none-any.whl"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version, date = re.findall(r"^## (\S+) - (\S+)$", changes, re.MULTILINE)[0]
+    assert version == __version__ and datetime.date.fromisoformat(date)
+    for name in ("README.md", "README.zh.md"):
+        assert f"nccl-triage-{__version__}.pyz" in (ROOT / name).read_text(encoding="utf-8")
+    for name in ("pre-commit.md", "pre-commit/.pre-commit-config.yaml"):
+        assert f"rev: v{__version__}\n" in (ROOT / "docs" / "integrations" / name).read_text(encoding="utf-8")
