@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Find public threads about failures that look like yours, with what the cause was.
 
-    LOG is a file, folder or glob (several make one job), a saved report.json, or - for standard input; anything else is
+    LOG is a file, folder or glob (several make one job), - for standard input, or a saved report.json; anything else is
     the TEXT of a message. The threads come with nccl-triage: nothing is sent anywhere. Where none is alike, none is shown.
     """
     if not words:
