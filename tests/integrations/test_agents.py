@@ -58,7 +58,7 @@ def resolved(where: Any, schema: Any) -> Any:
 @pytest.mark.parametrize("page", [SKILL, EXAMPLES / "agents.md"], ids=lambda page: page.name)
 def test_every_command_exists(page: Path) -> None:
     named = set(re.findall(r"nccl-triage ([a-z]+)\b", " ".join(re.findall(r"`([^`]+)`", page.read_text("utf-8")))))
-    assert named - {"hang"} <= set(COMMANDS)  # hang: see docs/hang.md
+    assert named <= set(COMMANDS)
 
 
 def test_the_configuration_of_a_client_starts_the_server(tmp_path: Path) -> None:

@@ -45,17 +45,23 @@ def test_nothing_read_in_time_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_child_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sleeper.py").write_text(
-        "import os, pathlib, time\npathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\ntime.sleep(60)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(workers, "_WORK", "sleeper")
+    pid = tmp_path / "pid"
+    hangs = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    monkeypatch.setattr(workers, "_WORK", hangs)
     monkeypatch.setattr(workers, "BEYOND", 2.0)
     began = time.monotonic()
     with pytest.raises(CallRefusedError, match="longer than"):
         work(0.1, do="explain", query="x")
     assert time.monotonic() - began < 20
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_modules_of_the_current_folder_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("orjson", "click", "yaml", "mcp"):
+        (tmp_path / f"{name}.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    assert "NCCL_IB_HCA" in work(30, do="explain", query="NCCL_IB_HCA", lang="en")["page"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_child_that_fails_and_an_error_of_the_user_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

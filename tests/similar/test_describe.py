@@ -17,11 +17,16 @@ def entry(rules: RuleSet, cause: str, why: str = "", by: str = "") -> dict[str, 
 
 
 def test_a_thread_is_told_by_its_cause_its_reason_and_who_confirmed_it(rules: RuleSet) -> None:
-    told = entry(rules, "port-in-use", "both jobs use port 29500", "maintainer")
+    told = entry(rules, "port-in-use", "both jobs use the default port 29500", "maintainer")
     title = rules.causes["port-in-use"].title
-    assert told["says"] == f"{title['en']}: both jobs use port 29500 (confirmed by a maintainer)"
-    assert told["says_zh"] == f"{title['zh']}（经维护者确认）"
+    assert told["says"] == f"{title['en']}: both jobs use the default port 29500 (confirmed by a maintainer)"
+    assert told["says_zh"] == f"{title['zh']}：两个作业都使用默认端口 29500（经维护者确认）"
     assert told["confirmed_by"] == "maintainer"
+
+
+def test_a_reason_without_a_translation_is_left_out_of_the_chinese(rules: RuleSet) -> None:
+    told = entry(rules, "port-in-use", "a reason of tomorrow")
+    assert told["says_zh"] == f"{rules.causes['port-in-use'].title['zh']}（仅依据其日志判断）"
 
 
 def test_what_nobody_confirmed_is_said_to_be_so(rules: RuleSet) -> None:

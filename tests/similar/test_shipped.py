@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corpus import similar as corpus
-from nccl_triage import resources
+from nccl_triage import messages, resources
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.producers import produced_signatures
@@ -45,6 +45,11 @@ def test_a_sample_of_the_logs_has_the_features_of_the_index(index: threads.Threa
         number = order.index(case.id)
         names = {name for name in search.features_of(findings.case) if name[:1] in threads.KIND_WEIGHT}
         assert names == {name for name, having in index.postings.items() if number in having}, (case.id, STALE)
+
+
+def test_every_reason_is_there_in_chinese_and_nothing_else(index: threads.ThreadIndex) -> None:
+    reasons = {thread.why for thread in index.threads if thread.why}
+    assert reasons == set(messages.table("threads")), "edit analyzer/nccl_triage/messages/threads.json"
 
 
 def test_lengths_follow_from_the_postings(index: threads.ThreadIndex) -> None:

@@ -98,6 +98,14 @@ def test_a_refuted_cause_gives_way(rules: RuleSet) -> None:
     assert feedback.contradicted(after, "straggler") and not feedback.contradicted(after, "rank-divergence")
 
 
+def test_threads_of_a_refuted_cause_are_not_shown_any_more(rules: RuleSet) -> None:
+    thread = {"url": "https://example.org/1", "cause": "straggler"}
+    before = {**document(entry("straggler", 3.0), entry("rank-divergence", 2.8)), "similar": [thread]}
+    assert feedback.apply(before, report(rules, straggler=CONFIRMED), rules)["similar"] == [thread]
+    after = feedback.apply(before, report(rules, straggler=REFUTED), rules)
+    assert thread not in after.get("similar", [])
+
+
 def test_an_undecided_experiment_changes_no_score(rules: RuleSet) -> None:
     before = document(entry("straggler", 3.0), entry("rank-divergence", 2.8))
     after = feedback.apply(before, report(rules, straggler=UNDECIDED))

@@ -25,6 +25,7 @@ _MAX_TEXT = 1 << 20
     epilog="""\b
 Examples:
   nccl-triage similar logs/trainer.log
+  nccl-triage similar report.json
   nccl-triage similar "Bootstrap : no socket interface found"
   kubectl logs trainer-0 | nccl-triage similar -""",
 )
@@ -39,13 +40,15 @@ def command(
 ) -> None:
     """Find public threads about failures that look like yours, with what the cause was.
 
-    LOG is a file, folder or glob (several make one job), or - for standard input; anything else is the TEXT of a
-    message. The threads come with nccl-triage: nothing is sent anywhere. Where none is alike, none is shown.
+    LOG is a file, folder or glob (several make one job), - for standard input, or a saved report.json; anything else is
+    the TEXT of a message. The threads come with nccl-triage: nothing is sent anywhere. Where none is alike, none is shown.
     """
     if not words:
         raise UsageError("nothing to compare", remedy="nccl-triage similar LOG")
-    diagnosis = _diagnosis(words, rules_dirs, model_name)
-    document = {key: value for key, value in diagnosis.to_dict().items() if key in _KEYS}
+    found = _saved(words[0], rules_dirs) if len(words) == 1 else None
+    if found is None:
+        found = _diagnosis(words, rules_dirs, model_name).to_dict()
+    document = {key: value for key, value in found.items() if key in _KEYS}
     if chosen == "json":
         from nccl_triage.render import json_output
 
@@ -54,6 +57,20 @@ def command(
     from nccl_triage.render import similar
 
     click.echo(similar.text(document, options.language(lang), options.use_color(), options.width_of()), nl=False)
+
+
+def _saved(word: str, rules_dirs: tuple[Path, ...]) -> dict[str, Any] | None:
+    """Return a saved report with its threads, looked up where it has none; None for anything else; raises InputError."""
+    from nccl_triage.cli.render import read_if_report
+
+    path = Path(word)
+    found = read_if_report(path) if word.endswith(".json") and path.is_file() else None
+    if found is None or "similar" in found:
+        return found
+    from nccl_triage.engine import load
+    from nccl_triage.similar import of_document
+
+    return {**found, "similar": of_document.similar(found, load.load(rules_dirs))}
 
 
 #: What the JSON output has of a report, beside the threads.

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.redaction.names import hosts_of_list
 from nccl_triage.story import addresses
 
 #: Variables that hold a node's name, or a list of them.
@@ -54,6 +53,8 @@ def _nodes(case: Case) -> Iterator[str]:
     variables = software.environment(case)
     for name in _NODES:
         for value, _ in variables.get(name, ()):
+            from nccl_triage.redaction.names import hosts_of_list  # with all of redaction, which few logs need
+
             for entry in _ENTRY.findall(value):
                 yield from hosts_of_list(entry) or [entry]
     for event in case.of("slurm.*"):

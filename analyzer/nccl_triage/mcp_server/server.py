@@ -167,7 +167,10 @@ class TriageTools:
         diagnosis: Annotated[str, Field(description="Id of a diagnosis, as d1.")],
         offset: Annotated[int, Field(description="Where the part begins that you ask for.", ge=0)] = 0,
     ) -> str:
-        """Show what the verifier would run to confirm or refute a diagnosis. Runs nothing: only the person may."""
+        """Show what the verifier would run to confirm or refute a diagnosis; nothing is run.
+
+        Only the person runs it, on the real logs: names in its commands are as redacted as all others.
+        """
         kept = self._of(diagnosis)
         found = await self._work("plan", document=kept.document, paths=kept.paths)
         plan = await self._shown(found["plan"])

@@ -118,7 +118,3 @@ def main() -> None:
         result = {"error": "; ".join(error.lines("en"))}
     signal.alarm(0)
     sys.stdout.buffer.write(orjson.dumps(result, option=orjson.OPT_NON_STR_KEYS))
-
-
-if __name__ == "__main__":
-    main()

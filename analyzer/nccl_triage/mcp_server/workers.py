@@ -15,7 +15,8 @@ from nccl_triage.mcp_server.access import CallRefusedError
 MOST_BYTES = 128 << 20
 #: Seconds that the server waits longer than the child has: for its start, and until its own alarm.
 BEYOND = 20.0
-_WORK = "nccl_triage.mcp_server.work"
+#: What the child runs. Modules of the current folder, which may be another's, stay out.
+_WORK = "import sys; sys.path[:] = filter(None, sys.path); from nccl_triage.mcp_server import work; work.main()"
 
 
 class WorkerLimits:
@@ -49,7 +50,7 @@ class WorkerLimits:
         import orjson
 
         # The child's own session: Ctrl-C does not reach it, and its helpers end with it.
-        process = await anyio.open_process([sys.executable, "-m", _WORK], stderr=None, start_new_session=True)
+        process = await anyio.open_process([sys.executable, "-c", _WORK], stderr=None, start_new_session=True)
         self._running.add(process.pid)
         try:
             with anyio.fail_after(self.seconds + BEYOND):

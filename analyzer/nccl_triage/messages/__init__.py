@@ -8,6 +8,7 @@ a domain, sorted by key; they are read only when Chinese is spoken:
 ``help.json``    ``--help``: paragraphs and options
 ``notes.json``   everything else that is printed: progress, notes, results of commands
 ``click.json``   what the command line library says by itself
+``threads.json`` why public threads have their causes, as our labels of them say (``similar/``)
 ``inputs.json``  messages about input files; they are stored in English, and ``translated_text`` translates them
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 
 #: Values of such messages that are messages themselves; other values are names.
 _SAID = frozenset({"form", "note", "other", "why"})
-TABLES = ("errors", "help", "notes", "click", "inputs")
+TABLES = ("errors", "help", "notes", "click", "inputs", "threads")
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nccl_triage.render import phrases
-from nccl_triage.render.short_text import alike, lost, named, restart, rows, strongest
+from nccl_triage.render.short_text import alike, lost, named, rows, strongest
 from nccl_triage.render.text_page import TextPage, commands_of, is_open, quoted
 from nccl_triage.render.words import Document, Lang, pick, rank_ranges, word
 
@@ -124,6 +124,8 @@ def unknown(page: TextPage, document: Document, plan: UnknownParts) -> None:
             if text
         ),
     ]
+    decision = phrases.restart_text(document, lang)
+    parts += [page.label(word("restart_word", lang)) + decision] if decision else []
     page.line(word("semicolon", lang).join(filter(None, parts)), mark=named_unknown, fg="yellow", bold=True)
     facts = list(known(document, lang))
     lines = last_lines(document)[: plan.last_lines]
@@ -147,7 +149,6 @@ def unknown(page: TextPage, document: Document, plan: UnknownParts) -> None:
         page.say(2, word("collect", lang), pick(item, "what", lang) + _where(document, lang))
         for command in commands_of(item)[:1]:
             page.command(4, command)
-    restart(page, document)
     page.blank()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from nccl_triage import messages
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.similar import search
@@ -59,11 +60,12 @@ def entry(found: AlikeThread, rules: RuleSet) -> dict[str, Any]:
     cause = rules.causes.get(thread.cause)
     title = cause.title if cause is not None else _OPEN
     confirmed = _CONFIRMED.get(thread.confirmed_by, _FROM_LOG)
-    # The label's reason is written in English: a Chinese sentence does without it.
-    if thread.cause == UNKNOWN:
-        says = {"en": title["en"], "zh": title["zh"]}
-    else:
-        says = {"en": ": ".join(filter(None, (title["en"], thread.why))), "zh": title["zh"]}
+    # The label's reason is written in English: where it has no translation, a Chinese sentence does without it.
+    reason = {"en": thread.why, "zh": messages.table("threads").get(thread.why, "")}
+    says = dict(title)
+    if thread.cause != UNKNOWN:
+        colons = (("en", ": "), ("zh", "："))
+        says = {language: colon.join(filter(None, (title[language], reason[language]))) for language, colon in colons}
     told: Iterable[tuple[str, Text]] = (
         ("title", title),
         ("says", {"en": f"{says['en']} ({confirmed['en']})", "zh": f"{says['zh']}（{confirmed['zh']}）"}),

@@ -99,13 +99,22 @@ def find(findings: Findings, index: ThreadIndex | None = None, without: str | No
     """Return up to ``MOST`` threads that look like a failed job, the best first; none when nothing is alike."""
     if findings.verdict == "healthy":
         return []
-    index = shipped() if index is None else index
-    names = features_of(findings.case)
+    beliefs = {candidate.id: candidate.confidence for candidate in findings.candidates}
+    beliefs[UNKNOWN] = findings.unknown_confidence
+    return alike(features_of(findings.case), findings.cause, beliefs, shipped() if index is None else index, without)
+
+
+def alike(
+    names: frozenset[str],
+    cause: str | None,
+    beliefs: Mapping[str, float],
+    index: ThreadIndex,
+    without: str | None = None,
+) -> list[AlikeThread]:
+    """Return up to ``MOST`` threads of the named cause, else of the cause that the nearest ones favour, the best first."""
     near = nearest(names, index, without)
-    cause = findings.cause
     if cause is None:
-        beliefs = {candidate.id: candidate.confidence for candidate in findings.candidates}
-        cause = favoured(near, index, {**beliefs, UNKNOWN: findings.unknown_confidence})
+        cause = favoured(near, index, beliefs)
     same = [pair for pair in near if pair[0] >= ALIKE and index.threads[pair[1]].cause == cause]
     ranks = {number: _rank(index.threads[number]) for _, number in same}
     same.sort(key=lambda pair: (-round(pair[0] + _BONUS * (ranks[pair[1]] < _NOBODY), 2), ranks[pair[1]], pair[1]))

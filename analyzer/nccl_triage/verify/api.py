@@ -248,7 +248,7 @@ def verify(
     made = _nothing_runs(document, rules, settings, on_gpus)
     if made is not None:
         report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
-        return with_commands(feedback.apply(document, report), settings), report
+        return with_commands(feedback.apply(document, report, rules), settings), report
     with (
         session.lock(wait=settings.wait),
         session.workspace(settings.workdir, force=settings.force) as folder,
@@ -261,7 +261,7 @@ def verify(
             raise NoIdleGpuError(made.means.no_gpu)
         report = carry_out(Session(cluster, made, rules, folder, say=say, faults=faults, started=started))
     report.previous = earlier
-    return with_commands(feedback.apply(document, report), settings), report
+    return with_commands(feedback.apply(document, report, rules), settings), report
 
 
 def _nothing_runs(document: dict[str, Any], rules: RuleSet, settings: Settings, on_gpus: bool) -> Plan | None:

@@ -13,8 +13,9 @@ from typing import Any
 from nccl_triage.diagnosis.verdict import NAMED, status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.document.headline import hedges
-from nccl_triage.engine.schema import WEIGHTS
+from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.redaction.secrets import mask_secrets
+from nccl_triage.similar import of_document
 from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.question import EVIDENCE_ID
 from nccl_triage.verify.record import outcome_record
@@ -38,12 +39,15 @@ def log_odds(weight: str) -> float:
     return -WEIGHTS[word] if side == "against" else WEIGHTS[word]
 
 
-def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
+def apply(document: dict[str, Any], report: Report, rules: RuleSet | None = None) -> dict[str, Any]:
     """Return the document with every outcome in it: verification, confidence, status, order and headline.
+
+    With ``rules`` also the threads that look alike are those of the cause that comes first now.
 
     What an earlier verification added to the same document is taken out first: an experiment that is repeated must not
     count twice. What the ranks of an experiment print may hold secrets: they are masked.
     """
+    given = document
     document = _forget(document)
     changed = copy.deepcopy(document)
     by_cause = {outcome.planned.suspect.cause: outcome for outcome in report.outcomes}
@@ -67,7 +71,7 @@ def apply(document: dict[str, Any], report: Report) -> dict[str, Any]:
             entry["verification"] = outcome_record(outcome, report, before[entry["cause"]], after)
     if moved and first is not None and changed["verdict"] != "healthy":
         _headline(changed, document, first)
-    return mask_secrets(changed)
+    return mask_secrets(changed if rules is None else of_document.renewed(given, changed, rules))
 
 
 def _forget(document: dict[str, Any]) -> dict[str, Any]:

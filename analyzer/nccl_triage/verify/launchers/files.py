@@ -235,7 +235,7 @@ def judge(document: dict[str, Any], rules: RuleSet, folder: Path) -> tuple[dict[
     Raises UsageError for a folder that holds no plan or no result.
     """
     report = results.report_of(question_of(document, static.read_saved(folder).options), rules, folder)
-    return with_commands(feedback.apply(document, report), Settings(launcher="slurm")), report
+    return with_commands(feedback.apply(document, report, rules), Settings(launcher="slurm")), report
 
 
 def _fill(folder: Path, document: Mapping[str, Any], layout: Layout) -> None:
