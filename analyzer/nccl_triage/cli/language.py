@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -22,11 +21,7 @@ def resolve(choice: str) -> Lang:
     """Return en or zh for a value of ``--lang``; auto asks the locale."""
     if choice != "auto":
         return "zh" if choice == "zh" else "en"
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        value = os.environ.get(name, "")
-        if value:
-            return "zh" if value.lower().startswith("zh") else "en"
-    return "en"
+    return messages.locale_language()
 
 
 def asked(args: Sequence[str]) -> str | None:
